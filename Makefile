@@ -1,0 +1,52 @@
+# Everything runs in .venv, which each target creates where it is missing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Tests run one process per core; a BLAS that adds threads of its own only slows them down.
+ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
+
+.PHONY: demo test test-slow test-all lint bench clean
+
+demo: $(VENV)/.core
+	$(BIN)/python examples/quickstart.py
+
+test: $(VENV)/.test
+	$(PYTEST) -m "not slow"
+
+test-slow: $(VENV)/.test
+	$(PYTEST) -m slow
+
+test-all: test test-slow
+
+lint: $(VENV)/.test $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.test
+	$(BIN)/python benchmarks/posterior.py
+
+$(VENV)/.python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "misspec needs Python 3.11 or newer; set PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
+	@echo "installing misspec into $(VENV) ..."
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.core pyproject.toml constraints.txt
+	@echo "installing the test dependencies into $(VENV) (PyTorch among them; a few minutes the first time) ..."
+	$(PIP) --editable '.[test]'
+	touch $@
+
+$(VENV)/.lint: $(VENV)/.core pyproject.toml constraints.txt
+	$(PIP) --editable '.[lint]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,223 @@
+"""Kernels: what counts as one, how one is checked, and its gradient in x.
+
+    k(x, z)     kernel(X, Z)[i, j], X of shape (n, d) and Z of shape (m, d)
+    k(x, x)     kernel.diag(X)[i]; at most 1 on the domain (spec, section 1)
+    ∂k/∂x       gradient(kernel, X, Z)[i, j, :]
+
+Every scikit-learn kernel is a kernel here as it is; so is any object with `__call__(X, Z)` and `diag(X)`.
+Only kernels of scikit-learn are recognised by name, and only once scikit-learn is loaded: importing misspec does not
+load it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol, cast, runtime_checkable
+
+import numpy as np
+
+from misspec.errors import Array, InvalidInput
+
+SLACK = 1e-9  # rounding allowed above k(x,x) = 1
+SAMPLE = 48  # points on which a kernel is tried before it is trusted
+
+
+@runtime_checkable
+class Kernel(Protocol):
+    """A positive semidefinite function of two points."""
+
+    def __call__(self, X: Array, Z: Array, /) -> Array: ...
+
+    def diag(self, X: Array, /) -> Array: ...
+
+
+def cross(kernel: Kernel, X: Array, Z: Array) -> Array:
+    """k(X, Z), shape (n, m), checked to be finite."""
+    values = np.asarray(kernel(X, Z), dtype=np.float64)
+    if values.shape != (len(X), len(Z)):
+        raise InvalidInput(f"kernel(X, Z) must return shape {(len(X), len(Z))}, got {values.shape} from {kernel!r}")
+    if not np.isfinite(values).all():
+        raise InvalidInput(
+            f"kernel {kernel!r} returned values that are not finite; repair the kernel or its parameters"
+        )
+    return values
+
+
+def diagonal(kernel: Kernel, X: Array) -> Array:
+    """k(x, x) for each row of X, checked to be finite and not negative."""
+    values = np.asarray(kernel.diag(X), dtype=np.float64)
+    if values.shape != (len(X),):
+        raise InvalidInput(f"kernel.diag(X) must return shape {(len(X),)}, got {values.shape} from {kernel!r}")
+    if not np.isfinite(values).all() or values.min(initial=0.0) < 0:
+        raise InvalidInput(f"kernel {kernel!r} must have a finite diagonal k(x,x) ≥ 0; repair the kernel")
+    return values
+
+
+def check_bounded(kernel: Kernel, X: Array, what: str = "the domain") -> Array:
+    """The diagonal on X; InvalidInput if k(x,x) ≤ 1 fails, with the two remedies."""
+    values = diagonal(kernel, X)
+    largest = float(values.max(initial=0.0))
+    if largest > 1 + SLACK:
+        raise InvalidInput(
+            f"k(x,x) must be at most 1 on {what}, the largest is {largest:.6g} at x = {X[int(values.argmax())]}. "
+            f"Either scale the inputs or the kernel (ConstantKernel({1 / largest:.3g}) * kernel), "
+            f"and then scale norm_bound by {math.sqrt(largest):.3g}, since the norm of the same f grows by that"
+        )
+    return values
+
+
+def check(kernel: Any, X: Array) -> None:
+    """Try the kernel on a few points of X: callable, right shapes, finite, symmetric, consistent, semidefinite."""
+    if not isinstance(kernel, Kernel):
+        raise InvalidInput(
+            f"a kernel needs __call__(X, Z) and diag(X), as scikit-learn's have; got {type(kernel).__name__}"
+        )
+    rows = np.unique(np.linspace(0, len(X) - 1, SAMPLE).astype(int))
+    sample = X[rows]
+    try:
+        K, reverse, diag = (
+            cross(kernel, sample, sample.copy()),
+            cross(kernel, sample[::-1], sample),
+            diagonal(kernel, sample),
+        )
+    except InvalidInput:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"kernel {kernel!r} failed on points of dimension {X.shape[1]} ({type(error).__name__}: {error}); "
+            "the length scales of an anisotropic kernel must match the dimension"
+        ) from error
+    scale = max(1.0, float(np.abs(K).max()))
+    if np.abs(reverse[::-1] - K.T).max() > 1e-8 * scale or np.abs(K - K.T).max() > 1e-8 * scale:
+        raise InvalidInput(f"kernel {kernel!r} is not symmetric: k(x,z) differs from k(z,x); repair the kernel")
+    if np.abs(np.diag(K) - diag).max() > 1e-8 * scale:
+        raise InvalidInput(
+            f"kernel {kernel!r} has k(x,x) different from diag(x); "
+            "if it has a WhiteKernel part, drop it: noise belongs in Model(noise=…)"
+        )
+    if float(np.linalg.eigvalsh((K + K.T) / 2)[0]) < -1e-7 * scale * len(sample):
+        raise InvalidInput(f"kernel {kernel!r} is not positive semidefinite on the domain; choose another kernel")
+
+
+def gradient(kernel: Kernel, X: Array, Z: Array) -> Array:
+    """∂k(x, z)/∂x, shape (n, m, d): analytic for the common kernels of scikit-learn, central differences otherwise."""
+    analytic = _gradient(kernel, X, Z)
+    return analytic if analytic is not None else _differences(lambda P: cross(kernel, P, Z), X)
+
+
+def diagonal_gradient(kernel: Kernel, X: Array) -> Array:
+    """∂k(x, x)/∂x, shape (n, d)."""
+    analytic = _diagonal_gradient(kernel, X)
+    if analytic is not None:
+        return analytic
+    return _differences(lambda P: diagonal(kernel, P)[:, None], X)[:, 0, :]
+
+
+def has_gradient(kernel: Kernel) -> bool:
+    """Whether `gradient` is analytic for this kernel."""
+    probe = np.zeros((1, max(1, np.size(getattr(kernel, "length_scale", 1.0)))))
+    try:
+        return _gradient(kernel, probe, probe) is not None
+    except ValueError:  # anisotropic parts deeper inside a sum or product: their dimension is not known here
+        return True
+
+
+def _differences(function: Any, X: Array, step: float = 1e-5) -> Array:
+    """Central differences in one batch: function maps (n·2d, d) points to (n·2d, m) values."""
+    n, d = X.shape
+    h = step * np.maximum(1.0, np.abs(X))
+    moves = np.eye(d)[None, :, :] * h[:, :, None]  # (n, d, d): one coordinate moved at a time
+    high, low = (X[:, None, :] + moves).reshape(-1, d), (X[:, None, :] - moves).reshape(-1, d)
+    values = function(np.concatenate([high, low]))
+    slopes = (values[: n * d] - values[n * d :]).reshape(n, d, -1) / (2 * h[:, :, None])
+    return cast(Array, np.ascontiguousarray(np.swapaxes(slopes, 1, 2)))
+
+
+def _is(kernel: Any, name: str) -> bool:
+    """Whether this is exactly scikit-learn's kernel of that name (a subclass may compute something else)."""
+    kind = type(kernel)
+    return kind.__module__ == "sklearn.gaussian_process.kernels" and kind.__name__ == name
+
+
+def _gradient(kernel: Any, X: Array, Z: Array) -> Array | None:
+    if _is(kernel, "Sum") or _is(kernel, "Product"):
+        first, second = _gradient(kernel.k1, X, Z), _gradient(kernel.k2, X, Z)
+        if first is None or second is None:
+            return None
+        if _is(kernel, "Sum"):
+            return first + second
+        return first * cross(kernel.k2, X, Z)[:, :, None] + second * cross(kernel.k1, X, Z)[:, :, None]
+    if _is(kernel, "ConstantKernel"):
+        return np.zeros((len(X), len(Z), X.shape[1]))
+    if _is(kernel, "DotProduct"):
+        return np.broadcast_to(Z[None, :, :], (len(X), len(Z), X.shape[1])).copy()
+    if _is(kernel, "RBF") or _is(kernel, "Matern"):
+        scaled = (X[:, None, :] - Z[None, :, :]) / np.asarray(kernel.length_scale, dtype=np.float64)
+        r = np.sqrt(np.einsum("nmd,nmd->nm", scaled, scaled))
+        nu = math.inf if _is(kernel, "RBF") else float(kernel.nu)
+        return _slope_over_r(r, nu)[:, :, None] * (scaled / np.asarray(kernel.length_scale, dtype=np.float64))
+    return None
+
+
+def _slope_over_r(r: Array, nu: float) -> Array:
+    """k′(r)/r for the Matérn kernel of smoothness ν in the scaled distance r; ν = ∞ is the squared exponential.
+
+    From d/ds [s^ν K_ν(s)] = −s^ν K_{ν−1}(s), s = √(2ν) r. At r = 0 a kernel with ν ≤ ½ has a kink; 0 is returned there.
+    """
+    if nu == math.inf:
+        return cast(Array, -np.exp(-0.5 * r * r))
+    s = math.sqrt(2 * nu) * r
+    if nu == 0.5:
+        return np.where(r > 0, -np.exp(-s) / np.where(r > 0, r, 1.0), 0.0)
+    if nu == 1.5:
+        return -3.0 * np.exp(-s)
+    if nu == 2.5:
+        return -(5.0 / 3.0) * (1.0 + s) * np.exp(-s)
+    from scipy.special import gamma, kv
+
+    inside = np.maximum(s, 1e-8)
+    slope = -(2.0 ** (1 - nu) / gamma(nu)) * 2 * nu * inside ** (nu - 1) * kv(nu - 1, inside)
+    return np.where(s > 0, slope, slope if nu > 1 else 0.0)
+
+
+def _diagonal_gradient(kernel: Any, X: Array) -> Array | None:
+    if _is(kernel, "Sum") or _is(kernel, "Product"):
+        first, second = _diagonal_gradient(kernel.k1, X), _diagonal_gradient(kernel.k2, X)
+        if first is None or second is None:
+            return None
+        if _is(kernel, "Sum"):
+            return first + second
+        return first * diagonal(kernel.k2, X)[:, None] + second * diagonal(kernel.k1, X)[:, None]
+    if _is(kernel, "DotProduct"):
+        return 2.0 * X
+    if any(_is(kernel, name) for name in ("RBF", "Matern", "ConstantKernel", "RationalQuadratic")):
+        return np.zeros_like(X)
+    return None
+
+
+def features(kernel: Kernel, X: Array, tolerance: float = 1e-10) -> tuple[Array, Array]:
+    """Φ of shape (N, r) with ΦΦᵀ ≈ k(X, X), and what it misses of the diagonal, k(x,x) − ‖Φ(x)‖² ≤ tolerance.
+
+    A Cholesky factorisation with complete pivoting, stopped at the tolerance: by LAPACK on the whole matrix while that
+    is small, column by column beyond.
+    """
+    N = len(X)
+    diag = diagonal(kernel, X)
+    if N <= 4000:
+        from scipy.linalg import lapack
+
+        factor, pivots, r, _ = lapack.dpstrf(cross(kernel, X, X), lower=1, tol=tolerance)
+        order = np.argsort(pivots - 1)
+        Phi = np.tril(factor)[:, :r][order]
+    else:
+        rows, residual = np.empty((64, N)), diag.copy()
+        r = 0
+        while r < N and residual.max() > tolerance:
+            i = int(residual.argmax())
+            if r == len(rows):
+                rows = np.concatenate([rows, np.empty_like(rows)])
+            rows[r] = (cross(kernel, X[i : i + 1], X)[0] - rows[:r, i] @ rows[:r]) / math.sqrt(residual[i])
+            residual -= rows[r] * rows[r]
+            r += 1
+        Phi = np.ascontiguousarray(rows[:r].T)
+    return Phi, np.maximum(diag - np.einsum("nr,nr->n", Phi, Phi), 0.0)

@@ -1,0 +1,128 @@
+"""What the learner believes: a kernel, a norm bound, a noise level (spec, section 1)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from misspec import kernels
+from misspec.domains import Domain
+from misspec.errors import InvalidInput, matrix, number, vector
+
+LEAST_REGULARIZATION = 1e-6
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """The hypothesis class {f : ‖f − offset‖_k ≤ B} with σ-sub-Gaussian noise.
+
+    kernel           k, positive semidefinite with k(x,x) ≤ 1
+    norm_bound       B, in units of y
+    noise            σ, in units of y
+    regularization   λ, the ridge; None means σ², never below 1e-6
+    delta            δ, the total failure probability that a policy may spend
+    offset           prior mean, in units of y
+    scale            prior standard deviation in units of y; only numeric widths use it
+    """
+
+    kernel: Any
+    norm_bound: float
+    noise: float
+    regularization: float = None  # type: ignore[assignment]  # None is replaced by σ² below
+    delta: float = 0.1
+    offset: float = 0.0
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kernel, kernels.Kernel) or isinstance(self.kernel, type):
+            raise InvalidInput(
+                f"kernel must have __call__(X, Z) and diag(X), as scikit-learn's RBF(0.2) has; got {self.kernel!r}"
+            )
+        noise = number("noise (σ)", self.noise, at_least=0)
+        ridge = max(noise**2, LEAST_REGULARIZATION) if self.regularization is None else self.regularization
+        checked = {
+            "norm_bound": number("norm_bound (B)", self.norm_bound, above=0),
+            "noise": noise,
+            "regularization": number("regularization (λ)", ridge, above=0),
+            "delta": number("delta (δ)", self.delta, above=0, below=1),
+            "offset": number("offset", self.offset),
+            "scale": number("scale", self.scale, above=0),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)  # frozen: set once, here
+
+    def check(self, domain: Domain) -> None:
+        """InvalidInput unless the kernel works on the domain and k(x,x) ≤ 1 there."""
+        probes = domain.probes()
+        kernels.check(self.kernel, probes)
+        kernels.check_bounded(self.kernel, probes)
+
+    @classmethod
+    def from_data(cls, points: ArrayLike, observations: ArrayLike, kernel: Any = None, delta: float = 0.1) -> Model:
+        """Fit kernel hyperparameters, offset and noise by maximum likelihood with scikit-learn.
+
+        kernel: the shape to fit, without amplitude or noise; None is an anisotropic Matérn 5/2. The fitted kernel has
+        k(x,x) = 1 on the points (at most 1 if it is not stationary); the amplitude goes into `scale` and `norm_bound`,
+        and `regularization` is (noise/scale)². `norm_bound` is the larger of `scale` and the norm of the fitted mean.
+
+        Points are taken as the kernel will see them: for a Box, hand in `box.encode(points)`.
+
+        What is given up: every width of this library takes B, σ and k as known before the data. Here they come from
+        the data, and if the policy then sees the same data (`observe`), its bands hold at no stated level: the fit has
+        looked at the noise, ‖f‖ may exceed `norm_bound`, and the true kernel may lie elsewhere. Fitting on data that
+        the policy never sees keeps the independence but not the truth of B and k. `diagnose` and grounding are what
+        tell whether the model is good enough.
+        """
+        from sklearn.base import clone
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
+
+        X = matrix("points", points, rows_at_least=2)
+        y = vector("observations", observations, length=len(X))
+        spread = np.ptp(X, axis=0)
+        if not (np.ptp(y) > 0 and spread.max() > 0):
+            raise InvalidInput("a fit needs observations and points that vary; got constant ones")
+        if kernel is None:
+            reach = np.where(spread > 0, spread, spread.max())
+            kernel = Matern(0.3 * reach, length_scale_bounds=list(zip(0.02 * reach, 10 * reach, strict=True)), nu=2.5)
+        kernels.check(kernel, X)
+        if not hasattr(kernel, "hyperparameters"):
+            raise InvalidInput(f"only kernels of scikit-learn can be fitted, got {kernel!r}; make the Model by hand")
+        zeros = {
+            f"{h.name}_bounds": "fixed" for h in kernel.hyperparameters if not h.fixed and _is_zero(kernel, h.name)
+        }
+        kernel = clone(kernel).set_params(**zeros)  # fits run over logarithms: what is 0 stays 0
+        unit = float(y.std())
+        shape = ConstantKernel(1.0, (1e-3, 1e3)) * kernel + WhiteKernel(0.05, (1e-6, 10.0))
+        offset = float(y.mean())
+        for _ in range(2):  # the fit needs an offset and the offset a fit: twice is enough
+            fit = GaussianProcessRegressor(shape, alpha=1e-10, n_restarts_optimizer=3, random_state=0)
+            with warnings.catch_warnings():
+                # a hyperparameter at its bound is not news to a user who did not choose the bounds
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                fit.fit(X, (y - offset) / unit)
+            ones = np.linalg.solve(fit.L_, np.ones(len(y)))
+            offset = float(ones @ np.linalg.solve(fit.L_, y) / (ones @ ones))  # generalised least squares
+            shape = fit.kernel_
+        amplitude, fitted = fit.kernel_.k1.k1.constant_value, fit.kernel_.k1.k2
+        largest = float(kernels.diagonal(fitted, X).max())
+        if not math.isclose(largest, 1.0, rel_tol=1e-12):  # not stationary, or with an amplitude of its own
+            amplitude, fitted = amplitude * largest, ConstantKernel(1.0 / largest) * fitted
+        scale = unit * math.sqrt(amplitude)
+        noise = max(unit * math.sqrt(fit.kernel_.k2.noise_level), 1e-3 * scale)
+        K = kernels.cross(fitted, X, X)
+        coefficients = np.linalg.solve(K + (noise / scale) ** 2 * np.eye(len(X)), y - offset)
+        norm = math.sqrt(max(0.0, float(coefficients @ K @ coefficients)))
+        return cls(
+            fitted, max(scale, norm), noise, max((noise / scale) ** 2, LEAST_REGULARIZATION), delta, offset, scale
+        )
+
+
+def _is_zero(kernel: Any, hyperparameter: str) -> bool:
+    return bool(np.any(np.asarray(kernel.get_params()[hyperparameter]) == 0))

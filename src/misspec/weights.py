@@ -1,0 +1,115 @@
+"""The weights ζ of the posterior mean over a fixed candidate set (spec, section 2).
+
+    W          weights summed over repetitions, one row per distinct observed point        (u, N)
+               mean = ȳ·W,  ‖ζ(x)‖₁ = Σ_j |W_j(x)|
+    c(x)       posterior covariance with the point observed: k(x, x_i) − Σ_j W_j(x) k(x_j, x_i)
+
+When point i is observed, W ← W + (e_i − W[:, i]) ⊗ c/(λ + σ²(x_i)). That writes all of W, so updates are collected,
+W = base + Dᵀ·G with D (k, u) and G (k, N), and applied together in one matrix product: an ordinary step only reads.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, cho_solve, cholesky
+
+from misspec.errors import Array
+
+DEFERRED = 16  # updates that are applied together
+
+
+class Weights:
+    """W for N candidates and the distinct points appended so far."""
+
+    def __init__(self, regularization: float, prior: Array) -> None:
+        self._regularization = regularization
+        self._prior = prior  # k(x,x) over the candidates
+        self._size = 0  # u
+        self._deferred = 0  # k
+        self._base: Array = np.zeros((0, len(prior)))
+        self._G: Array = np.zeros((DEFERRED, len(prior)))
+        self._D: Array = np.zeros((DEFERRED, 0))
+        self._K: Array = np.zeros((0, len(prior)))  # k(x_j, x): a repeated point costs no kernel evaluation
+        self._KU: Array = np.zeros((0, 0))  # k(x_j, x_l)
+
+    def append(self, at_points: Array, own: float, at_candidates: Array) -> None:
+        """A new distinct point, given its kernel values; its weight is zero until it is observed."""
+        u = self._size
+        if u == len(self._base):
+            more = max(16, u // 2)
+            self._base, self._K = (np.concatenate([a, np.zeros((more, a.shape[1]))]) for a in (self._base, self._K))
+            self._D = np.concatenate([self._D, np.zeros((DEFERRED, more))], axis=1)
+            larger = np.zeros((u + more, u + more))
+            larger[:u, :u] = self._KU
+            self._KU = larger
+        self._K[u] = at_candidates
+        self._KU[u, :u] = self._KU[:u, u] = at_points
+        self._KU[u, u] = own
+        self._size += 1
+
+    def at_candidate(self, index: int) -> Array:
+        """W at one candidate, shape (u,)."""
+        u, k = self._size, self._deferred
+        return self._base[:u, index] + self._G[:k, index] @ self._D[:k, :u]
+
+    def step(self, place: int, row: Array, c: Array) -> float:
+        """Observe the point at this place, whose own weights are `row`. Writes c, queues the update; 1/(λ + σ²)."""
+        u, k = self._size, self._deferred
+        column = self._KU[:u, place]
+        c[:] = self._K[place]
+        blas.dgemv(-1.0, self._base[:u].T, column, beta=1.0, y=c, overwrite_y=1)
+        if k:
+            blas.dgemv(-1.0, self._G[:k].T, self._D[:k, :u] @ column, beta=1.0, y=c, overwrite_y=1)
+        factor = 1.0 / (self._regularization + max(0.0, float(self._KU[place, place] - row @ column)))
+        np.multiply(c, factor, out=self._G[k])
+        np.negative(row, out=self._D[k, :u])
+        self._D[k, u:] = 0.0
+        self._D[k, place] += 1.0
+        self._deferred += 1
+        if self._deferred == DEFERRED:
+            self._apply()
+        return factor
+
+    def full(self) -> Array:
+        """W, shape (u, N)."""
+        self._apply()
+        return self._base[: self._size]
+
+    def norm1(self, subset: NDArray[np.intp] | None = None) -> Array:
+        """‖ζ(x)‖₁ over the candidates, or over a subset of them."""
+        if subset is None:
+            return np.asarray(np.abs(self.full()).sum(axis=0))
+        u, k = self._size, self._deferred
+        rows = self._base[:u, subset] + self._D[:k, :u].T @ self._G[:k, subset]
+        return np.asarray(np.abs(rows).sum(axis=0))
+
+    def variance(self) -> Array:
+        """k(x,x) − Σ_j W_j(x) k(x_j, x) over the candidates."""
+        return np.asarray(self._prior - np.einsum("un,un->n", self.full(), self._K[: self._size]))
+
+    def refresh(self, counts: Array) -> None:
+        """Recompute W by a dense solve."""
+        self._deferred = 0
+        self._base[: self._size] = self._solve(counts, self._K[: self._size])
+
+    def at_place(self, place: int, counts: Array) -> Array:
+        """W at a distinct point that is no candidate, by a dense solve."""
+        return self._solve(counts, self._KU[: self._size, place])
+
+    def _solve(self, counts: Array, right: Array) -> Array:
+        """(K_U + λ diag(1/n))⁻¹ right over the points observed; zero at points that are only hallucinated."""
+        result = np.zeros_like(right)
+        told = np.flatnonzero(counts)
+        if len(told):
+            K = self._KU[np.ix_(told, told)] + np.diag(self._regularization / counts[told])
+            result[told] = cho_solve(
+                (cholesky(K, lower=True, check_finite=False), True), right[told], check_finite=False
+            )
+        return result
+
+    def _apply(self) -> None:
+        u, k = self._size, self._deferred
+        if k:
+            self._base[:u] += self._D[:k, :u].T @ self._G[:k]
+            self._deferred = 0

@@ -1,0 +1,79 @@
+import itertools
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
+
+import misspec as ms
+from misspec.errors import InvalidInput
+
+
+def brute_force(X, kernel, regularization, T):
+    """γ_T by trying every multiset."""
+    best = 0.0
+    for chosen in itertools.combinations_with_replacement(range(len(X)), T):
+        K = kernel(X[list(chosen)], X[list(chosen)].copy())
+        best = max(best, 0.5 * np.linalg.slogdet(np.eye(T) + K / regularization)[1])
+    return best
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.3), Matern(0.3, nu=0.5), DotProduct(sigma_0=0)], ids=str)
+@pytest.mark.parametrize("regularization", [0.01, 1.0])
+@pytest.mark.parametrize("T", [1, 2, 5])
+def test_brackets_the_true_gain(kernel, regularization, T):
+    X = np.random.default_rng(0).random((7, 2)) / np.sqrt(2)
+    gain = ms.information_gain(ms.Finite(X), ms.Model(kernel, 1.0, 0.1, regularization), T)
+    exact = brute_force(X, kernel, regularization, T)
+    assert gain.greedy <= exact + 1e-9
+    assert gain.greedy >= (1 - 1 / np.e) * exact - 1e-9
+    for name, bound in gain.bounds.items():
+        assert bound >= exact - 1e-9, name
+    assert gain.upper == max(gain.greedy, min(gain.bounds.values()))
+    assert len(gain.path) == T
+    assert len(gain.values) == T + 1
+
+
+def test_greedy_is_the_max_variance_path():
+    X = np.random.default_rng(1).random((50, 2))
+    model = ms.Model(RBF(0.2), 1.0, 0.1)
+    gain = ms.information_gain(ms.Finite(X), model, 40)
+    for k in range(40):
+        seen = X[gain.path[:k]]
+        A = RBF(0.2)(seen, seen.copy()) + 0.01 * np.eye(k) if k else np.zeros((0, 0))
+        cross = RBF(0.2)(X, seen) if k else np.zeros((50, 0))
+        variance = 1 - np.einsum("nk,nk->n", cross, np.linalg.solve(A, cross.T).T if k else cross)
+        assert variance[gain.path[k]] >= variance.max() - 1e-8
+    K = RBF(0.2)(X[gain.path], X[gain.path].copy())
+    assert gain.greedy == pytest.approx(0.5 * np.linalg.slogdet(np.eye(40) + K / 0.01)[1], rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(0.2), Matern(0.2, nu=1.5), ConstantKernel(0.5) * DotProduct(sigma_0=0)], ids=str
+)
+def test_upper_bound_is_close(kernel):
+    gain = ms.information_gain(ms.Box([(0, 1)] * 2).grid(20), ms.Model(kernel, 1.0, 0.1), 1000)
+    assert gain.greedy <= gain.upper <= 1.01 * gain.greedy
+    assert gain.bounds["design"] == min(gain.bounds.values())
+
+
+def test_gain_grows_more_slowly_for_smooth_kernels():
+    domain = ms.Box([(0, 1)]).grid(100)
+    gains = {
+        name: ms.information_gain(domain, ms.Model(k, 1.0, 0.1), 200)
+        for name, k in {"rbf": RBF(0.2), "rough": Matern(0.2, nu=0.5)}.items()
+    }
+    assert gains["rbf"].upper < 0.5 * gains["rough"].greedy
+    assert gains["rbf"].rate == "O((log T)^2)"
+    assert "T^0.5" in gains["rough"].rate
+    assert "γ_200" in repr(gains["rbf"])
+
+
+@pytest.mark.parametrize("horizon", [0, -1, 2.5, None])
+def test_bad_horizons(horizon):
+    with pytest.raises(InvalidInput, match="horizon"):
+        ms.information_gain(ms.Finite([[0.0]]), ms.Model(RBF(0.2), 1.0, 0.1), horizon)
+
+
+def test_boxes_are_sent_to_their_grid():
+    with pytest.raises(InvalidInput, match="grid"):
+        ms.information_gain(ms.Box([(0, 1)]), ms.Model(RBF(0.2), 1.0, 0.1), 10)
