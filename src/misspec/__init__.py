@@ -7,7 +7,8 @@ from misspec.domains import Box, Finite
 from misspec.errors import AwaitingResults, HorizonReached, InvalidInput, MisspecError
 from misspec.information import information_gain
 from misspec.model import Model
-from misspec.posterior import Posterior, Tracked
+from misspec.posterior import Posterior
+from misspec.tracked import Tracked
 
 __version__ = "0.1.0"
 __all__ = [

@@ -13,7 +13,7 @@ from misspec import kernels
 from misspec.domains import Domain, Finite
 from misspec.errors import Array, InvalidInput, whole
 from misspec.model import Model
-from misspec.posterior import Tracked
+from misspec.tracked import Tracked
 
 DESIGN_STEPS = 300  # multiplicative steps of the design dual, at most
 DESIGN_GAP = 1e-4  # and its relative gap to the greedy value at which it stops

@@ -5,14 +5,20 @@
     residual   k(x,x) − ‖φ(x)‖², the variance that the dictionary cannot see
     C, w       posterior covariance and mean of the linear model y = φ(x)·w + noise λ      (r, r), (r,)
     F          features of the u distinct observed points, with counts n and averages ȳ    (u, r)
-    Φ          features of the N candidates, stored transposed: one matrix–vector product
-               over contiguous rows is the whole cost of a step                           (r, N)
+    e(x)       k(x, x_j) − φ(x)·φ(x_j) for the *shadows* j: observed points that are not in
+               the dictionary, yet have a covariance with x that it cannot see            (s,)
 
-    mean(x) = offset + φ(x)·w        var(x) = residual(x) + φ(x)ᵀ C φ(x)
+An observation at a point that the dictionary explains (residual ≤ tolerance) is a rank-one update of C and w; at any
+other point the dictionary first grows by one feature. Explained is not the same as equal: a residual of 1e-10 allows
+covariances e(x) of 1e-5 with points x far from the data, and many observations close together multiply them by n/λ.
+Treated as features of their own such points would be rounding noise; ignored, they move the mean by up to 1e-4. So
+their covariances are kept beside the dictionary and enter exactly, with k_U(x) = Fφ(x) + e(x):
 
-An observation at a point that the dictionary explains (residual ≤ tolerance) is a rank-one update of C and w. At any
-other point the dictionary first grows by one feature, at no higher cost (`regression.py`). Every few hundred steps all
-is recomputed from the sufficient statistics of the distinct points, which bounds drift.
+    G = Fᵀ(n∘e)/λ,  b = C(φ − G),  mean = offset + φ·w + e·α,  α = n∘(ȳ − Fw)/λ
+    var = residual + (φ − G)·b − Σ n e²/λ,  W = n∘(Fb + e)/λ,  λ‖ζ‖₂² = b·(φ + G) − ‖b‖² + Σ n e²/λ
+
+What is left out is only the covariance of two shadows with each other, at most the tolerance. Where the dictionary
+explains all points of interest there are no shadows, and the cost is that of r features alone.
 """
 
 from __future__ import annotations
@@ -22,19 +28,18 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import blas, solve_triangular
+from scipy.linalg import solve_triangular
 
 from misspec import kernels
-from misspec.domains import Domain, Finite
+from misspec.domains import Domain
 from misspec.errors import Array, InvalidInput, NumericalError, vector
 from misspec.model import Model
 from misspec.regression import Regression
-from misspec.weights import Weights
 
 TOLERANCE = 1e-10  # at 1e-12 the pivots are rounding noise (spec, section 2)
 REFRESH = 512  # steps between recomputations, or four times the rank where that is more
-SUSPICIOUS = 1e-6  # a variance this far below zero is not rounding
-BLOCK = 4096  # columns of Φ handled at a time where a temporary of Φ's size would be wasteful
+SUSPICIOUS = 1e-3  # a variance this far below zero is not rounding
+SHADOWS = 128  # shadows kept at most, or twice the rank where that is more
 
 
 class Posterior:
@@ -57,13 +62,15 @@ class Posterior:
         # the dictionary
         self._Z: Array = np.zeros((0, domain.dimension))
         self._L: Array = np.zeros((0, 0))
-        # the distinct points, told or pending
+        # the table of distinct points, told or pending; a place is a row of it
         self._place: dict[bytes, int] = {}
         self._U: Array = np.zeros((0, domain.dimension))
         self._F: Array = np.zeros((0, 0))
-        self._members: list[int] = []  # places of the dictionary's points
         self._counts: Array = np.zeros(0)
         self._sums: Array = np.zeros(0)
+        self._members: list[int] = []  # places of the dictionary's points
+        self._shadows: list[int] = []  # places of the shadows
+        self._weight_of_shadow: Array = np.zeros(0)  # what decides which shadows are worth keeping
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -88,8 +95,7 @@ class Posterior:
     @property
     def averages(self) -> Array:
         """The average observation of each distinct point, in units of y."""
-        counts = self.counts
-        return self._sums[: len(counts)] / np.maximum(counts, 1.0) + self.model.offset
+        return self._centred() + self.model.offset
 
     @property
     def points(self) -> Array:
@@ -118,33 +124,65 @@ class Posterior:
 
     def at(self, X: ArrayLike, *, pending: bool = False) -> tuple[Array, Array]:
         """Mean and standard deviation at the rows of X (user units); `pending` counts hallucinations."""
-        mean, variance = self._at(self.domain.encode(X), pending)
-        return mean, np.sqrt(variance)
+        encoded = self.domain.encode(X)
+        phi = self._features(encoded)
+        e = self._unseen(encoded, phi)
+        residual = kernels.diagonal(self.model.kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
+        hoped = self._hoped if pending and self._hoped is not None else None
+        return self._means(phi, e), np.sqrt(nonnegative(self._variances(phi, e, hoped) + residual))
 
     def weights_at(self, X: ArrayLike) -> Array:
         """W(x) at the rows of X, shape (n, u): the mean is offset + W·(ȳ − offset). O(u·r) a point.
 
-        ‖ζ(x)‖₁ = Σ_j |W_j(x)|, ‖ζ(x)‖₂² = Σ_j W_j(x)²/n_j. As exact as the dictionary: 2e-9/λ.
+        ‖ζ(x)‖₁ = Σ_j |W_j(x)|, ‖ζ(x)‖₂² = Σ_j W_j(x)²/n_j.
         """
-        phi = self._features(self.domain.encode(X))
-        weights = (phi @ self._told.covariance) @ self._table_features().T
-        return np.asarray(weights * (self.counts / self.model.regularization))
+        encoded = self.domain.encode(X)
+        phi = self._features(encoded)
+        return self._weights_of(phi, self._unseen(encoded, phi))
 
     def weights_norm2_at(self, X: ArrayLike) -> Array:
-        """‖ζ(x)‖₂ at the rows of X without the weights themselves: λ‖ζ‖₂² = φᵀCφ − φᵀC²φ."""
-        phi = self._features(self.domain.encode(X))
-        return self._norm2(phi, phi @ self._told.covariance)
-
-    def _norm2(self, phi: Array, phi_C: Array) -> Array:
-        squares = np.einsum("nr,nr->n", phi_C, phi - phi_C)
-        return np.asarray(np.sqrt(np.maximum(squares, 0.0) / self.model.regularization))
-
-    def _at(self, encoded: Array, pending: bool = False) -> tuple[Array, Array]:
+        """‖ζ(x)‖₂ at the rows of X, without the weights themselves."""
+        encoded = self.domain.encode(X)
         phi = self._features(encoded)
-        regression = self._hoped if pending and self._hoped is not None else self._told
-        residual = kernels.diagonal(self.model.kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
-        variance = _nonnegative(residual) + np.einsum("nr,nr->n", phi @ regression.covariance, phi)
-        return phi @ self._told.w + self.model.offset, np.maximum(variance, 0.0)
+        return self._norms2(phi, self._unseen(encoded, phi))
+
+    # -- the formulas on top of this page, for rows of φ (n, r) and e (n, s) -----------------------------------------
+
+    def _means(self, phi: Array, e: Array) -> Array:
+        mean = phi @ self._told.w + self.model.offset
+        return mean + e @ self._alpha() if self._shadows else mean
+
+    def _alpha(self) -> Array:
+        """α at the shadows."""
+        S = self._shadows
+        ratio = self._counts[S] / self.model.regularization
+        return ratio * (self._centred()[S] - self._F[S, : self.rank] @ self._told.w)
+
+    def _solved(self, phi: Array, e: Array, hoped: Regression | None = None) -> tuple[Array, Array, Array]:
+        """G, b and Σ n e²/λ; without shadows G = 0 and the last is 0."""
+        if not self._shadows:
+            return np.zeros_like(phi), phi @ (hoped or self._told).covariance, np.zeros(len(phi))
+        counts = self._counts if hoped is None else self._hoped_counts()
+        scaled = e * (counts[self._shadows] / self.model.regularization)
+        G = scaled @ self._F[self._shadows, : self.rank]
+        return G, (phi - G) @ (hoped or self._told).covariance, np.einsum("ns,ns->n", scaled, e)
+
+    def _variances(self, phi: Array, e: Array, hoped: Regression | None = None) -> Array:
+        """The variance less the residual."""
+        G, b, squares = self._solved(phi, e, hoped)
+        return np.asarray(np.einsum("nr,nr->n", phi - G, b) - squares)
+
+    def _weights_of(self, phi: Array, e: Array) -> Array:
+        _, b, _ = self._solved(phi, e)
+        weights = b @ self._table_features().T
+        if self._shadows:
+            weights[:, self._shadows] += e
+        return np.asarray(weights * (self.counts / self.model.regularization))
+
+    def _norms2(self, phi: Array, e: Array) -> Array:
+        G, b, squares = self._solved(phi, e)
+        total = np.einsum("nr,nr->n", b, phi + G - b) + squares
+        return np.asarray(np.sqrt(np.maximum(total, 0.0) / self.model.regularization))
 
     def _features(self, encoded: Array) -> Array:
         """φ(x) for each row, shape (n, r)."""
@@ -153,8 +191,26 @@ class Posterior:
         K = kernels.cross(self.model.kernel, self._Z, encoded)
         return cast(Array, solve_triangular(self._L, K, lower=True, check_finite=False).T)
 
+    def _unseen(self, encoded: Array, phi: Array) -> Array:
+        """e(x) for each row, shape (n, s)."""
+        if not self._shadows or len(encoded) == 0:
+            return np.zeros((len(encoded), len(self._shadows)))
+        return (
+            kernels.cross(self.model.kernel, encoded, self._U[self._shadows])
+            - phi @ self._F[self._shadows, : self.rank].T
+        )
+
     def _table_features(self) -> Array:
         return self._F[: len(self._place), : self.rank]
+
+    def _centred(self) -> Array:
+        counts = self.counts
+        return self._sums[: len(counts)] / np.maximum(counts, 1.0)
+
+    def _hoped_counts(self) -> Array:
+        counts = self.counts.copy()
+        np.add.at(counts, self._pending, 1.0)
+        return counts
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -169,16 +225,15 @@ class Posterior:
 
     def fulfil(self, x: ArrayLike, y: float) -> None:
         """Tell the result of a hallucinated point: the variance for choosing stays as it is."""
-        encoded = self.domain.encode(x)
-        self._fulfil(encoded, vector("observation", y, length=1))
+        self._fulfil(self.domain.encode(x), vector("observation", y, length=1))
 
     def release(self, x: ArrayLike | None = None) -> None:
         """Take back one hallucination at x, or all of them."""
         if x is None:
             self._pending.clear()
+            self._rebuild_pending()
         else:
-            self._pending.pop(self._pending_position(self.domain.encode(x)))
-        self._rebuild_pending()
+            self._release(self.domain.encode(x))
 
     def refresh(self) -> None:
         """Recompute everything from the sufficient statistics of the distinct points: what bounds drift."""
@@ -187,21 +242,12 @@ class Posterior:
         if self._hoped is not None:
             self._hoped.refresh(self._table_features(), self._hoped_counts(), self._centred())
 
-    def _centred(self) -> Array:
-        counts = self.counts
-        return self._sums[: len(counts)] / np.maximum(counts, 1.0)
-
-    def _hoped_counts(self) -> Array:
-        counts = self.counts.copy()
-        np.add.at(counts, self._pending, 1.0)
-        return counts
-
     def _observe(self, encoded: Array, y: Array) -> None:
         places = self._enter(encoded)
         for place, value in zip(places, y - self.model.offset, strict=True):
-            self._step(place, float(value))
             if self._hoped is not None:
                 self._hope(place)
+            self._step(place, float(value))
 
     def _hallucinate(self, encoded: Array) -> None:
         for place in self._enter(encoded):
@@ -211,10 +257,14 @@ class Posterior:
             self._pending.append(place)
 
     def _fulfil(self, encoded: Array, y: Array) -> None:
-        position = self._pending_position(encoded)
-        self._step(self._pending.pop(position), float(y[0]) - self.model.offset)
+        place = self._pending.pop(self._pending_position(encoded))
+        self._step(place, float(y[0]) - self.model.offset)
         if not self._pending:
             self._rebuild_pending()
+
+    def _release(self, encoded: Array) -> None:
+        self._pending.pop(self._pending_position(encoded))
+        self._rebuild_pending()
 
     def _pending_position(self, encoded: Array) -> int:
         place = self._place.get(encoded[0].tobytes(), -1) if len(encoded) == 1 else -1
@@ -233,26 +283,29 @@ class Posterior:
             self.refresh()
 
     def _update(self, place: int, value: float) -> None:
-        self._told.add(self._table_features()[place], value)
+        self._told.add(self._F[place, : self.rank], value)
+
+    def _hope(self, place: int) -> None:
+        cast(Regression, self._hoped).add(self._F[place, : self.rank], 0.0)
 
     def _suspicious(self) -> bool:
         """Whether rounding has pushed a variance below zero, so that all must be recomputed now."""
         return False
 
-    def _hope(self, place: int) -> None:
-        cast(Regression, self._hoped).add(self._table_features()[place], 0.0)
-
     def _start_pending(self) -> None:
         self._hoped = self._told.copy()
 
     def _rebuild_pending(self) -> None:
+        """Hallucinate from the told observations anew."""
         self._hoped = None
-        if self._pending:
-            self._start_pending()
-            for place in self._pending:
-                self._hope(place)
+        pending, self._pending = self._pending, []
+        for place in pending:
+            if self._hoped is None:
+                self._start_pending()
+            self._hope(place)
+            self._pending.append(place)
 
-    # -- the table of distinct points and the dictionary ----------------------------------------------------------
+    # -- the table of distinct points, the dictionary and the shadows -------------------------------------------------
 
     def _enter(self, encoded: Array) -> list[int]:
         """Places of the rows in the table of distinct points; new ones are entered and the dictionary grown.
@@ -265,36 +318,38 @@ class Posterior:
             new = np.array(list(fresh.values()))
             kernels.check_bounded(self.model.kernel, new, "the points observed")
             if len(fresh) > 1:
-                kernels.cross(self.model.kernel, np.concatenate([self._Z, new]), new)
+                kernels.cross(self.model.kernel, np.concatenate([self.points, new]), new)
                 self._try_columns(new)
             for key, x in fresh.items():
                 self._place_new(key, x)
         return [self._place[key] for key in keys]
 
     def _try_columns(self, new: Array) -> None:
-        """Raise if kernel columns that growth at these points would need cannot be computed."""
-        kernels.cross(self.model.kernel, self.points, new)
+        """Hook: raise if kernel values at the candidates cannot be computed."""
 
     def _place_new(self, key: bytes, x: Array) -> None:
         z = x[None, :]
         phi = self._features(z)[0]
         residual = float(kernels.diagonal(self.model.kernel, z)[0] - phi @ phi)
-        if residual < -SUSPICIOUS:
-            raise NumericalError(_NOT_PSD.format(residual))
-        columns = self._columns(z, residual > self.tolerance)  # nothing is changed before this line
+        nonnegative(np.array([residual]))
+        columns = self._columns(z, residual)  # nothing is changed before this line
         place = len(self._place)
         self._reserve(place + 1, self.rank + 1)
         self._U[place] = x
         self._F[place, : self.rank] = phi
+        self._F[place, self.rank :] = 0.0
         self._counts[place] = self._sums[place] = 0.0
         self._place[key] = place
         self._placed(place, columns)
         if residual > self.tolerance:
             self._grow(place, phi, math.sqrt(residual), columns)
+        else:
+            self._shadow(place, phi, residual, columns)
 
-    def _columns(self, z: Array, grows: bool) -> tuple[Array, Array]:
+    def _columns(self, z: Array, residual: float) -> tuple[Array, Array]:
         """Kernel values that entering z needs: at the distinct points so far, and at the candidates."""
         nothing = np.zeros(0)
+        grows = residual > self.tolerance
         return (kernels.cross(self.model.kernel, z, self.points)[0] if grows else nothing, nothing)
 
     def _placed(self, place: int, columns: tuple[Array, Array]) -> None:
@@ -312,12 +367,31 @@ class Posterior:
         self._members.append(place)
         e = np.append(e, 0.0)  # the new point itself is not observed yet
         F, averages = self._table_features(), self._centred()
-        self._grown(self._told.grow(F, self.counts, averages, e * (self.counts > 0)), False)
+        self._told.grow(F, self.counts, averages, e)
         if self._hoped is not None:
-            self._grown(self._hoped.grow(F, self._hoped_counts(), averages, e), True)
+            self._hoped.grow(F, self._hoped_counts(), averages, e)
 
-    def _grown(self, correction: tuple[Array, float, float] | None, pending: bool) -> None:
-        """Hook for quantities kept over candidates."""
+    def _shadow(self, place: int, phi: Array, weight: float, columns: tuple[Array, Array]) -> None:  # noqa: ARG002
+        """Keep a point that the dictionary explains as a shadow; of too many, the one it explains best goes.
+
+        weight: how much of it is unexplained; here its residual. (phi and columns are for those who know candidates.)
+        """
+        self._shadows.append(place)
+        self._weight_of_shadow = np.append(self._weight_of_shadow, weight)
+        self._drop_shadows()
+
+    def _drop_shadows(self, least: float = -math.inf) -> None:
+        """Drop shadows whose weight is below `least`, and the lightest of too many."""
+        keep = self._weight_of_shadow > least
+        excess = int(keep.sum()) - max(SHADOWS, 2 * self.rank)
+        if excess > 0:
+            keep[np.flatnonzero(keep)[np.argsort(self._weight_of_shadow[keep], kind="stable")[:excess]]] = False
+        if not keep.all():
+            self._keep_shadows(np.flatnonzero(keep))
+
+    def _keep_shadows(self, kept: NDArray[np.intp]) -> None:
+        self._shadows = [self._shadows[k] for k in kept]
+        self._weight_of_shadow = self._weight_of_shadow[kept]
 
     def _reserve(self, rows: int, columns: int) -> None:
         if rows > len(self._U):
@@ -325,237 +399,18 @@ class Posterior:
             self._U = np.concatenate([self._U, np.zeros((more, self._U.shape[1]))])
             self._counts, self._sums = (np.append(a, np.zeros(more)) for a in (self._counts, self._sums))
         if rows > self._F.shape[0] or columns > self._F.shape[1]:
-            height = self._F.shape[0] if rows <= self._F.shape[0] else len(self._U)
             width = self._F.shape[1] if columns <= self._F.shape[1] else max(16, 2 * self._F.shape[1])
-            larger = np.zeros((height, width))
+            larger = np.zeros((len(self._U), width))
             larger[: self._F.shape[0], : self._F.shape[1]] = self._F
             self._F = larger
 
 
-class Tracked(Posterior):
-    """A posterior that also keeps mean and variance over a Finite domain: O(N·r) a step, one matrix–vector product.
-
-    weights=True keeps W too, and takes covariances from it: c(x) = k(x, x_i) − Σ_j W_j(x) k(x_j, x_i), the more
-    stable form for tiny λ. Only those who need ‖ζ‖₁ at every step should pay for it.
-    """
-
-    domain: Finite
-
-    def __init__(
-        self,
-        model: Model,
-        domain: Finite,
-        *,
-        weights: bool = False,
-        tolerance: float = TOLERANCE,
-        check: bool = True,
-    ) -> None:
-        super().__init__(model, domain, tolerance=tolerance, check=check)
-        N = len(domain)
-        self._X = domain.encoded
-        self._place_of = np.full(N, -1, dtype=np.intp)  # candidate → place in the table of distinct points
-        self._candidate_of: list[int] = []  # place → candidate, or -1
-        self._Phi: Array = np.zeros((0, N))
-        self._prior = kernels.diagonal(model.kernel, self._X)
-        self._residual = self._prior.copy()
-        self._mean: Array = np.full(N, model.offset)
-        self._variance = self._prior.copy()
-        self._hoped_variance: Array | None = None
-        self._scratch = np.empty((2, N))
-        self._weights = Weights(model.regularization, self._prior) if weights else None
-
-    # -- reading ------------------------------------------------------------------------------------------------
-
-    @property
-    def mean(self) -> Array:
-        """μ over the candidates (a read-only view that the next step changes)."""
-        return _frozen(self._mean)
-
-    @property
-    def variance(self) -> Array:
-        """σ² over the candidates, told observations only."""
-        return _frozen(self._variance)
-
-    @property
-    def std(self) -> Array:
-        """σ over the candidates, told observations only."""
-        return np.sqrt(self._variance)
-
-    @property
-    def pending_variance(self) -> Array:
-        """σ² over the candidates with the hallucinated observations counted."""
-        return _frozen(self._variance if self._hoped_variance is None else self._hoped_variance)
-
-    @property
-    def weights(self) -> Array:
-        """W over the candidates, shape (N, u); needs weights=True."""
-        if self._weights is None:
-            raise InvalidInput("the weights were not kept; make Tracked(…, weights=True) or call weights_at(X)")
-        return _frozen(self._weights.full().T)
-
-    def weights_norm1(self, subset: NDArray[np.intp] | None = None) -> Array:
-        """‖ζ(x)‖₁ over the candidates, or over a subset of them."""
-        if self._weights is not None:
-            return self._weights.norm1(subset)
-        phi = self._Phi[: self.rank, slice(None) if subset is None else subset].T
-        weights = (phi @ self._told.covariance) @ (self._table_features().T * (self.counts / self.model.regularization))
-        return np.asarray(np.abs(weights).sum(axis=1))
-
-    def weights_norm2(self) -> Array:
-        """‖ζ(x)‖₂ over the candidates; needs no weights."""
-        return np.concatenate([self._norm2(phi, phi @ self._told.covariance) for phi in self._blocks()])
-
-    def _blocks(self) -> list[Array]:
-        Phi = self._Phi[: self.rank]
-        return [Phi[:, start : start + BLOCK].T for start in range(0, len(self.domain), BLOCK)]
-
-    # -- writing: by index as well as by point ---------------------------------------------------------------------
-
-    def observe_index(self, indices: ArrayLike, y: ArrayLike) -> None:
-        """Tell observations y at candidates. A failed call changes nothing."""
-        if isinstance(indices, int | np.integer) and isinstance(y, float) and self._hoped is None and math.isfinite(y):
-            place = int(self._place_of[indices]) if 0 <= indices < len(self._place_of) else -1
-            if place >= 0:  # a point seen before, one at a time: the step that repeats, without ceremony
-                self._step(place, y - self.model.offset)
-                return
-        rows = self.domain.validate_indices(indices)
-        self._observe(self._X[rows], vector("observations", y, length=len(rows)))
-
-    def hallucinate_index(self, indices: ArrayLike) -> None:
-        """Count candidates as observed in the variance for choosing."""
-        self._hallucinate(self._X[self.domain.validate_indices(indices)])
-
-    def fulfil_index(self, index: int, y: float) -> None:
-        """Tell the result of a hallucinated candidate."""
-        self._fulfil(self._X[self.domain.validate_indices(index)], vector("observation", y, length=1))
-
-    def release_index(self, index: int) -> None:
-        """Take back one hallucination of a candidate."""
-        self._pending.pop(self._pending_position(self._X[self.domain.validate_indices(index)]))
-        self._rebuild_pending()
-
-    def refresh(self) -> None:
-        self._since_refresh = 0
-        F, averages = self._table_features(), self._centred()
-        self._variance = self._fresh_variance(self._told.refresh(F, self.counts, averages))
-        np.dot(self._told.w, self._Phi[: self.rank], out=self._mean)
-        self._mean += self.model.offset
-        if self._weights is not None:
-            self._weights.refresh(self.counts)
-            self._mean = averages @ self._weights.full() + self.model.offset
-            self._variance = _nonnegative(self._weights.variance())
-        if self._hoped is not None:
-            self._hoped_variance = self._fresh_variance(self._hoped.refresh(F, self._hoped_counts(), averages))
-
-    def _fresh_variance(self, R: Array) -> Array:
-        return np.concatenate([np.square(phi @ R).sum(axis=1) for phi in self._blocks()]) + self._residual
-
-    def _update(self, place: int, value: float) -> None:
-        phi = self._F[place, : self.rank]
-        h, factor, surprise = self._told.add(phi, value)
-        c, scratch = self._scratch
-        if self._weights is None:
-            self._product(h, c)
-        else:
-            candidate = self._candidate_of[place]
-            row = (
-                self._weights.at_candidate(candidate) if candidate >= 0 else self._weights.at_place(place, self.counts)
-            )
-            surprise = value - float(row @ self._centred())
-            factor = self._weights.step(place, row, c)
-        np.multiply(c, factor * surprise, out=scratch)
-        self._mean += scratch
-        c *= c
-        c *= factor
-        self._variance -= c
-
-    def _product(self, h: Array, out: Array) -> Array:
-        """Φ·h: the one pass over memory that a step costs."""
-        if not len(h):
-            out.fill(0.0)
-            return out
-        return np.asarray(blas.dgemv(1.0, self._Phi[: len(h)].T, h, y=out, overwrite_y=1))
-
-    def _suspicious(self) -> bool:
-        return bool(self._variance.min() < 0.0)
-
-    def _hope(self, place: int) -> None:
-        h, factor, _ = cast(Regression, self._hoped).add(self._F[place, : self.rank], 0.0)
-        c = self._product(h, self._scratch[0])
-        variance = cast(Array, self._hoped_variance)
-        variance -= factor * c * c
-        np.maximum(variance, 0.0, out=variance)
-
-    def _start_pending(self) -> None:
-        super()._start_pending()
-        self._hoped_variance = self._variance.copy()
-
-    def _rebuild_pending(self) -> None:
-        self._hoped_variance = None
-        super()._rebuild_pending()
-
-    # -- growth ---------------------------------------------------------------------------------------------------
-
-    def _try_columns(self, new: Array) -> None:
-        super()._try_columns(new)
-        for start in range(0, len(new), 64):
-            kernels.cross(self.model.kernel, new[start : start + 64], self._X)
-
-    def _columns(self, z: Array, grows: bool) -> tuple[Array, Array]:
-        at_points, nothing = super()._columns(z, grows or self._weights is not None)
-        needed = grows or self._weights is not None
-        return at_points, kernels.cross(self.model.kernel, z, self._X)[0] if needed else nothing
-
-    def _placed(self, place: int, columns: tuple[Array, Array]) -> None:
-        equal = np.flatnonzero(np.equal(self._X, self._U[place]).all(axis=1))
-        self._place_of[equal] = place
-        self._candidate_of.append(int(equal[0]) if len(equal) else -1)
-        if self._weights is not None:
-            own = kernels.diagonal(self.model.kernel, self._U[place : place + 1])
-            self._weights.append(columns[0], float(own[0]), columns[1])
-
-    def _grow(self, place: int, phi: Array, pivot: float, columns: tuple[Array, Array]) -> None:
-        r = len(phi)
-        if r == len(self._Phi):
-            self._Phi = np.concatenate([self._Phi, np.empty((max(16, r // 2), len(self.domain)))])
-        feature = (columns[1] - self._product(phi, self._scratch[0])) / pivot
-        members = [self._candidate_of[m] for m in self._members]
-        feature[[m for m in members if m >= 0]] = 0.0
-        feature[self._place_of == place] = pivot
-        self._Phi[r] = feature
-        self._residual = _nonnegative(self._residual - feature * feature)
-        super()._grow(place, phi, pivot, columns)
-
-    def _grown(self, correction: tuple[Array, float, float] | None, pending: bool) -> None:
-        if correction is None or (self._weights is not None and not pending):
-            return  # without components of earlier points the new feature changes neither mean nor variance
-        q, s, kappa = correction
-        r = self.rank - 1
-        feature = self._Phi[r]
-        along = self._product(q, self._scratch[0]) - feature
-        change = along * along / s - feature * feature
-        if pending:
-            self._hoped_variance = _nonnegative(cast(Array, self._hoped_variance) + change)
-        else:
-            self._variance = _nonnegative(self._variance + change)
-            self._mean += kappa * along
-
-
-_NOT_PSD = "a variance came out as {:.3g}: more than rounding, so the kernel is not positive semidefinite here"
-
-
-def _nonnegative(values: Array) -> Array:
-    """Clip rounding below zero; NumericalError for more than rounding."""
-    if len(values):
-        smallest = float(values.min())
-        if smallest < -SUSPICIOUS:
-            raise NumericalError(_NOT_PSD.format(smallest))
-        if smallest < 0.0:
-            return cast(Array, np.maximum(values, 0.0))
-    return values
-
-
-def _frozen(values: Array) -> Array:
-    view = values.view()
-    view.flags.writeable = False
-    return view
+def nonnegative(values: Array) -> Array:
+    """Variances with rounding below zero clipped; NumericalError for more than rounding."""
+    smallest = float(values.min(initial=0.0))
+    if smallest < -SUSPICIOUS:
+        raise NumericalError(
+            f"a variance came out as {smallest:.3g}: more than rounding, so the kernel is not positive semidefinite; "
+            "choose another kernel"
+        )
+    return np.maximum(values, 0.0) if smallest < 0.0 else values

@@ -56,28 +56,27 @@ class Regression:
         self.log_det += math.log1p(seen / self.regularization)
         return h, factor, surprise
 
-    def grow(self, F: Array, counts: Array, averages: Array, e: Array) -> tuple[Array, float, float] | None:
-        """Border by one feature, along which the observed points have components e. Returns (q, s, κ) if any e ≠ 0."""
+    def grow(self, F: Array, counts: Array, averages: Array, e: Array) -> None:
+        """Border by one feature, along which the distinct points have components e."""
         r = len(self.w)
         C = np.zeros((r + 1, r + 1), order="F")
         C[:r, :r] = self._C
-        if e.any():
-            ne = counts * e / self.regularization
-            v = ne @ F[:, :r]
-            q = blas.dsymv(1.0, self._C, v) if r else v
-            s = max(1.0, 1.0 + float(ne @ e) - float(v @ q))
-            kappa = (float(v @ self.w) - float(ne @ averages)) / s
-            direction = np.append(q, -1.0)
-            self._C = blas.dsyr(1.0 / s, direction, a=C, overwrite_a=1)
-            self.w = np.append(self.w, 0.0) + kappa * direction
-            self.log_det += math.log(s)
-            return q, s, kappa
-        C[r, r] = 1.0
-        self._C, self.w = C, np.append(self.w, 0.0)
-        return None
+        ne = counts * e / self.regularization
+        if not ne.any():
+            C[r, r] = 1.0
+            self._C, self.w = C, np.append(self.w, 0.0)
+            return
+        v = ne @ F[:, :r]
+        q = blas.dsymv(1.0, self._C, v) if r else v
+        s = max(1.0, 1.0 + float(ne @ e) - float(v @ q))
+        kappa = (float(v @ self.w) - float(ne @ averages)) / s
+        direction = np.append(q, -1.0)
+        self._C = blas.dsyr(1.0 / s, direction, a=C, overwrite_a=1)
+        self.w = np.append(self.w, 0.0) + kappa * direction
+        self.log_det += math.log(s)
 
-    def refresh(self, F: Array, counts: Array, averages: Array) -> Array:
-        """Recompute from sufficient statistics. Returns R, upper triangular, with C = R Rᵀ."""
+    def refresh(self, F: Array, counts: Array, averages: Array) -> None:
+        """Recompute from sufficient statistics."""
         scaled = F * np.sqrt(counts / self.regularization)[:, None]
         A = scaled.T @ scaled
         A[np.diag_indices_from(A)] += 1.0
@@ -86,4 +85,3 @@ class Regression:
         self._C = np.asfortranarray(inverse.T @ inverse)
         self.w = cho_solve((factor, True), F.T @ (counts * averages) / self.regularization, check_finite=False)
         self.log_det = 2.0 * float(np.log(np.diag(factor)).sum())
-        return np.asarray(inverse.T)

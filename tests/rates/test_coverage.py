@@ -1,0 +1,208 @@
+"""Measured coverage of every named width, and a harness that is seen to fail when a width is halved.
+
+A run fails if the truth leaves the band at any round and any candidate. Over 500 runs of at least 200 rounds the
+fraction of failed runs must be ≤ δ = 0.1. The widths are conservative: were the true failure rate of one as high as
+0.06, a sound width would be called broken with probability below 4e-4; at 0.05, below 3e-6. Seeds are fixed.
+
+Truths have norm exactly B: every other one is a bump B·k(x₀,·), which touches the prior band at x₀, the rest are
+random. Noise is Gaussian with standard deviation σ, the most that σ-sub-Gaussian noise may have.
+"""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF
+
+import misspec as ms
+from misspec import confidence
+
+RUNS, ROUNDS, DELTA = 500, 200, 0.1
+X = np.linspace(0, 1, 40)[:, None]
+K = RBF(0.15)(X, X.copy())
+
+pytestmark = pytest.mark.slow
+
+
+def member(rng, run, norm_bound):
+    """A function of norm exactly B on the candidates: a bump, or a random combination of kernels."""
+    if run % 2 == 0:
+        coefficients = np.zeros(len(X))
+        coefficients[rng.integers(len(X))] = rng.choice([-1.0, 1.0])
+    else:
+        coefficients = rng.standard_normal(len(X)) * (rng.random(len(X)) < 0.2)
+        coefficients[0] += 0.1
+    values = K @ coefficients
+    return values * norm_bound / np.sqrt(coefficients @ values)
+
+
+def play(model, design, values, rng, weights=False, score=None):
+    """Yield the posterior before each round; `design` is 'ucb' (adaptive) or 'uncertainty' (blind to the data)."""
+    posterior = ms.Tracked(model, ms.Finite(X), weights=weights, check=False)
+    for _ in range(ROUNDS):
+        yield posterior
+        if design == "ucb":
+            multiplier = confidence.multiplier("mixture", model, posterior.log_det, DELTA)
+            i = int((posterior.mean + multiplier * posterior.std).argmax()) if score is None else score(posterior)
+        else:
+            i = int(posterior.variance.argmax())
+        posterior.observe_index(i, float(values[i] + model.noise * rng.standard_normal()))
+    yield posterior
+
+
+def adversarial(model, design, f, epsilon, seed):
+    """The misfit within ±ε whose signs maximise the bias at the worst point, for the design of a run without it."""
+    for posterior in play(model, design, f, np.random.default_rng(seed), weights=True):
+        last = posterior
+    worst = int(last.weights_norm1().argmax())
+    W = np.zeros(len(X))
+    W[np.array(last._candidate_of)] = last.weights[worst]
+    bias = W @ f - f[worst]  # push in the direction in which the ridge already errs
+    return epsilon * np.where(W == 0, 1.0, np.sign(W)) * (1.0 if bias >= 0 else -1.0)
+
+
+def misses(model, design, width, factor, enlargement=None, epsilon=0.0, enlarge=1.0):
+    """Fraction of runs in which f̃ ever leaves μ ± (multiplier·σ + enlargement), all times `factor`."""
+    missed = 0
+    for run in range(RUNS):
+        rng = np.random.default_rng([7, run])
+        f = member(rng, run, model.norm_bound)
+        misfit = adversarial(model, design, f, epsilon, [8, run]) if epsilon else np.zeros(len(X))
+        for p in play(model, design, f + misfit, rng, weights=enlargement == "exact"):
+            half = confidence.multiplier(width, model, p.log_det, DELTA) * p.std
+            if enlargement == "exact":
+                half = half + enlarge * confidence.enlargement_exact(epsilon, p.weights_norm1())
+            elif enlargement == "paper":
+                half = half + enlarge * confidence.enlargement_paper(epsilon, p.t + 1, model, p.std)
+            if (np.abs(f - p.mean) > factor * half + 1e-9).any():
+                missed += 1
+                break
+    return missed / RUNS
+
+
+# B large enough that half the prior band cannot hold a bump: √(2 ln(1/δ)·σ²/λ + B²)/2 < B
+WELL = ms.Model(RBF(0.15), norm_bound=4.0, noise=0.3, delta=DELTA)
+# a misfit that a width for ε = 0 does not forgive: noise and norm small beside ε
+MISFIT = ms.Model(RBF(0.15), norm_bound=0.5, noise=0.05, delta=DELTA)
+
+
+@pytest.mark.parametrize("design", ["ucb", "uncertainty"])
+@pytest.mark.parametrize("width", ["lemma1", "mixture"])
+def test_multipliers(width, design):
+    assert misses(WELL, design, width, 1.0) <= DELTA
+    assert misses(WELL, design, width, 0.5) > DELTA
+
+
+@pytest.mark.parametrize("design", ["ucb", "uncertainty"])
+@pytest.mark.parametrize("enlargement", ["exact", "paper"])
+def test_enlargements(enlargement, design):
+    assert misses(WELL, design, "mixture", 1.0, enlargement, epsilon=0.3) <= DELTA
+    assert misses(WELL, design, "mixture", 0.5, enlargement, epsilon=0.3) > DELTA
+
+
+@pytest.mark.parametrize("enlargement", ["exact", "paper"])
+def test_enlargements_are_needed(enlargement):
+    """Where the misfit dominates, the enlarged band holds and the plain one does not."""
+    assert misses(MISFIT, "uncertainty", "mixture", 1.0, enlargement, epsilon=0.5) <= DELTA
+    assert misses(MISFIT, "uncertainty", "mixture", 1.0, enlargement, epsilon=0.5, enlarge=0.0) > DELTA
+
+
+def test_half_the_exact_enlargement_fails():
+    """The exact enlargement is exact: where the misfit dominates, half of the band is too little by its own part."""
+    model = ms.Model(RBF(0.15), norm_bound=0.1, noise=0.01, regularization=0.01, delta=DELTA)
+    assert misses(model, "uncertainty", "mixture", 1.0, "exact", epsilon=1.0) <= DELTA
+    assert misses(model, "uncertainty", "mixture", 1.0, "exact", epsilon=1.0, enlarge=0.5) > DELTA
+
+
+def nonadaptive_misses(factor, misfit):
+    """Episodes of 1, 2, …, 128 points (255 rounds), data forgotten in between; the truth must stay inside in all."""
+    model, episodes = WELL, 8
+    designs = []
+    for e in range(episodes):
+        posterior = ms.Tracked(model, ms.Finite(X), weights=True, check=False)
+        chosen = []
+        for _ in range(2**e):
+            chosen.append(int(posterior.variance.argmax()))
+            posterior.observe_index(chosen[-1], 0.0)
+        width = confidence.nonadaptive(
+            model, posterior.variance, posterior.weights_norm2(), points=len(X), episodes=episodes, delta=DELTA
+        )
+        W = np.zeros((len(X), len(X)))
+        W[:, np.array(posterior._candidate_of)] = posterior.weights
+        designs.append((np.array(chosen), W, width + misfit * np.abs(W).sum(axis=1)))
+    missed = 0
+    for run in range(RUNS):
+        rng = np.random.default_rng([9, run])
+        f = member(rng, run, model.norm_bound)
+        _, W, _ = designs[-1]
+        worst = int(np.abs(W).sum(axis=1).argmax())
+        m = misfit * np.sign(W[worst]) * np.sign(W[worst] @ f - f[worst])
+        if run % 2 == 1:  # the member of the class whose bias at some point of the last episode is the largest there is
+            at = int(rng.integers(len(X)))
+            coefficients = -W[at]
+            coefficients[at] += 1.0
+            f = K @ coefficients * model.norm_bound / np.sqrt(coefficients @ K @ coefficients)
+        for chosen, W, width in designs:
+            averages = np.zeros(len(X))
+            np.add.at(averages, chosen, (f + m)[chosen] + model.noise * rng.standard_normal(len(chosen)))
+            averages /= np.maximum(np.bincount(chosen, minlength=len(X)), 1)
+            if (np.abs(f - W @ averages) > factor * width + 1e-9).any():
+                missed += 1
+                break
+    return missed / RUNS
+
+
+@pytest.mark.parametrize("misfit", [0.0, 0.3])
+def test_nonadaptive(misfit):
+    assert nonadaptive_misses(1.0, misfit) <= DELTA
+    assert nonadaptive_misses(0.5, misfit) > DELTA
+
+
+def own_misses(factor):
+    missed = 0
+    for run in range(RUNS):
+        rng = np.random.default_rng([10, run])
+        truth = rng.random(6)
+        bands = confidence.OwnBands(0.5, DELTA, size=6)
+        for _ in range(ROUNDS):
+            i = int(bands.upper.argmax())
+            bands.tell(i, truth[i] + 0.5 * rng.standard_normal())
+            middle, radius = (bands.upper[i] + bands.lower[i]) / 2, (bands.upper[i] - bands.lower[i]) / 2
+            if abs(truth[i] - middle) > factor * radius:
+                missed += 1
+                break
+    return missed / RUNS
+
+
+def test_own_bands():
+    assert own_misses(1.0) <= DELTA
+    assert own_misses(0.5) > DELTA
+
+
+def grounded_misses(factor):
+    """The intersection, with δ split between the two bands, must hold f* itself."""
+    missed, epsilon, model = 0, 0.3, WELL
+    for run in range(RUNS):
+        rng = np.random.default_rng([11, run])
+        f = member(rng, run, model.norm_bound)
+        truth = f + adversarial(model, "ucb", f, epsilon, [12, run])
+        p = ms.Tracked(model, ms.Finite(X), weights=True, check=False)
+        own = confidence.OwnBands(model.noise, DELTA / 2, size=len(X))
+        for _ in range(ROUNDS):
+            half = confidence.multiplier("mixture", model, p.log_det, DELTA / 2) * p.std
+            half = factor * (half + confidence.enlargement_exact(epsilon, p.weights_norm1()) + epsilon)
+            with np.errstate(invalid="ignore"):  # ∞ − ∞ where a point was never observed
+                centre, radius = (own.lower + own.upper) / 2, (own.upper - own.lower) / 2
+            low, high = np.where(np.isfinite(radius), (centre - factor * radius, centre + factor * radius), np.inf)
+            band = confidence.ground(p.mean - half, p.mean + half, np.where(np.isinf(low), -np.inf, low), high)
+            if (truth < band.lower - 1e-9).any() or (truth > band.upper + 1e-9).any():
+                missed += 1
+                break
+            i = int(band.upper.argmax())
+            y = float(truth[i] + model.noise * rng.standard_normal())
+            p.observe_index(i, y)
+            own.tell(i, y)
+    return missed / RUNS
+
+
+def test_grounded_intersection():
+    assert grounded_misses(1.0) <= DELTA
+    assert grounded_misses(0.5) > DELTA
