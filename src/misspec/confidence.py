@@ -13,7 +13,7 @@ class; an *enlargement* makes it hold although the observations are those of f*;
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -114,13 +114,17 @@ class OwnBands:
         self.delta = number("delta", delta, above=0, below=1)
         self.lower: Array = np.full(whole("size", size), -np.inf)
         self.upper: Array = np.full(size, np.inf)
-        self._seen: dict[Hashable, tuple[int, float, int, float, float]] = {}  # n, sum, place, lower, upper
+        self._seen: dict[int | bytes, tuple[int, float, int, float, float]] = {}  # n, sum, place, lower, upper
 
     def __len__(self) -> int:
         return len(self._seen)
 
     def __repr__(self) -> str:
         return f"OwnBands({len(self)} points observed)"
+
+    def keys(self) -> list[int | bytes]:
+        """The points observed, in the order of first visits."""
+        return list(self._seen)
 
     def tell(self, key: int | bytes, y: float) -> None:
         """Count one observation."""

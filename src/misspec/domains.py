@@ -37,6 +37,7 @@ class Finite:
             if len(set(names)) != len(names):
                 raise InvalidInput("names must differ from each other; number the ones that repeat")
         self.names: list[str] | None = names
+        self._table: dict[bytes, int] | None = None  # made when first needed
 
     def __len__(self) -> int:
         return len(self.points)
@@ -58,10 +59,9 @@ class Finite:
 
     def indices(self, points: ArrayLike) -> NDArray[np.intp]:
         """For each point the lowest index of the candidate that it equals to the bit, or -1."""
-        table: dict[bytes, int] = {}
-        for index in range(len(self.points) - 1, -1, -1):
-            table[self.points[index].tobytes()] = index
-        return np.array([table.get(row.tobytes(), -1) for row in self.validate(points)], dtype=np.intp)
+        if self._table is None:
+            self._table = {row.tobytes(): i for i, row in reversed(list(enumerate(self.points)))}
+        return np.array([self._table.get(row.tobytes(), -1) for row in self.validate(points)], dtype=np.intp)
 
     def validate_indices(self, indices: ArrayLike) -> NDArray[np.intp]:
         """Indices of candidates as a 1-d integer array."""

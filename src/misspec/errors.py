@@ -64,6 +64,13 @@ def whole(name: str, value: Any, *, at_least: int = 0) -> int:
     return int(value)
 
 
+def flag(name: str, value: Any) -> bool:
+    """True or False, or InvalidInput that names the argument."""
+    if not isinstance(value, bool | np.bool_):
+        raise InvalidInput(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
 def matrix(name: str, value: ArrayLike, *, columns: int | None = None, rows_at_least: int = 0) -> Array:
     """A finite (n, d) array of floats, or InvalidInput that says which shape or row is wrong."""
     if hasattr(value, "to_numpy"):  # a pandas or polars frame

@@ -102,6 +102,10 @@ class Posterior:
         """The distinct points as the kernel sees them."""
         return self._U[: len(self._place)]
 
+    def place_of(self, x: ArrayLike) -> int | None:
+        """Where a point (user units) stands in the order of first visits, or None: the column of its own weight."""
+        return self._place.get(self.domain.encode(np.atleast_2d(x))[0].tobytes())
+
     @property
     def log_det(self) -> float:
         """L = log det(I + K_t/λ) of the told observations."""
@@ -234,6 +238,12 @@ class Posterior:
             self._rebuild_pending()
         else:
             self._release(self.domain.encode(x))
+
+    def retell(self, averages: ArrayLike) -> None:
+        """Replace what was observed, keeping where and how often: averages per distinct point, in units of y."""
+        values = vector("averages", averages, length=len(self._place))
+        self._sums[: len(values)] = self.counts * (values - self.model.offset)
+        self.refresh()
 
     def refresh(self) -> None:
         """Recompute everything from the sufficient statistics of the distinct points: what bounds drift."""

@@ -100,6 +100,16 @@ class Tracked(Posterior):
         phi, e = self._Phi[: self.rank, rows].T, self._E.columns(rows)
         return np.asarray(np.abs(self._weights_of(phi, e)).sum(axis=1))
 
+    @property
+    def places(self) -> NDArray[np.intp]:
+        """For each candidate its place in the order of first visits, -1 where it was not observed."""
+        return self._place_of
+
+    @property
+    def weights_kept(self) -> Weights | None:
+        """W itself, for those who look at a few candidates only."""
+        return self._weights
+
     def weights_norm2(self) -> Array:
         """‖ζ(x)‖₂ over the candidates; needs no weights."""
         return np.concatenate([self._norms2(phi, e) for phi, e in self._blocks()])

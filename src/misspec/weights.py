@@ -6,6 +6,9 @@
 
 When point i is observed, W ← W + (e_i − W[:, i]) ⊗ c/(λ + σ²(x_i)). That writes all of W, so updates are collected,
 W = base + Dᵀ·G with D (k, u) and G (k, N), and applied together in one matrix product: an ordinary step only reads.
+
+‖ζ‖₁ at every candidate would cost a pass over W. A bound on it costs one over N: an update adds at most
+|c|/(λ + σ²)·‖e_i − W[:, i]‖₁. Whoever looks for a maximum evaluates ‖ζ‖₁ only where the bound lets a point win.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from scipy.linalg import blas, cho_solve, cholesky
 from misspec.errors import Array
 
 DEFERRED = 16  # updates that are applied together
+ROUNDED_UP = 1.0 + 1e-9  # so that rounding cannot make a bound too small
 
 
 class Weights:
@@ -32,6 +36,7 @@ class Weights:
         self._D: Array = np.zeros((DEFERRED, 0))
         self._K: Array = np.zeros((0, len(prior)))  # k(x_j, x): a repeated point costs no kernel evaluation
         self._KU: Array = np.zeros((0, 0))  # k(x_j, x_l)
+        self.bound: Array = np.zeros(len(prior))  # at least ‖ζ‖₁ over the candidates
 
     def append(self, at_points: Array, own: float, at_candidates: Array) -> None:
         """A new distinct point, given its kernel values; its weight is zero until it is observed."""
@@ -66,15 +71,16 @@ class Weights:
         np.negative(row, out=self._D[k, :u])
         self._D[k, u:] = 0.0
         self._D[k, place] += 1.0
+        self.bound += np.abs(self._G[k]) * (float(np.abs(self._D[k, :u]).sum()) * ROUNDED_UP)
         self._deferred += 1
         if self._deferred == DEFERRED:
             self._apply()
         return factor
 
     def full(self) -> Array:
-        """W, shape (u, N)."""
-        self._apply()
-        return self._base[: self._size]
+        """W, shape (u, N). Reading leaves no trace: a saved policy must continue to the bit."""
+        u, k = self._size, self._deferred
+        return self._base[:u] + self._D[:k, :u].T @ self._G[:k] if k else self._base[:u]
 
     def norm1(self, subset: NDArray[np.intp] | None = None) -> Array:
         """‖ζ(x)‖₁ over the candidates, or over a subset of them."""
@@ -84,6 +90,15 @@ class Weights:
         rows = self._base[:u, subset] + self._D[:k, :u].T @ self._G[:k, subset]
         return np.asarray(np.abs(rows).sum(axis=0))
 
+    def norm1_at(self, index: int) -> float:
+        """‖ζ‖₁ at one candidate, always by the same operations: what a decision may depend on to the bit."""
+        return float(np.abs(self.at_candidate(index)).sum())
+
+    def tighten(self, subset: NDArray[np.intp]) -> Array:
+        """Make the bound exact, up to rounding, on a subset; returns it there."""
+        self.bound[subset] = self.norm1(subset) * ROUNDED_UP + 1e-12
+        return np.asarray(self.bound[subset])
+
     def variance(self) -> Array:
         """k(x,x) − Σ_j W_j(x) k(x_j, x) over the candidates."""
         return np.asarray(self._prior - np.einsum("un,un->n", self.full(), self._K[: self._size]))
@@ -92,6 +107,7 @@ class Weights:
         """Recompute W by a dense solve."""
         self._deferred = 0
         self._base[: self._size] = self._solve(counts, self._K[: self._size])
+        self.bound = self.norm1() * ROUNDED_UP + 1e-12
 
     def at_place(self, place: int, counts: Array) -> Array:
         """W at a distinct point that is no candidate, by a dense solve."""

@@ -1,0 +1,283 @@
+"""Regret bound balancing over EC-GP-UCB bases: contextual, misspecification unknown (the paper's Algorithm 3).
+
+    Algorithm 3                                                    here
+    1   M bases with candidates ε̂_i, all active, N_i = 0          __init__
+    4   receive D_t                                                ask(actions=D_t)
+    5   i_t ∈ argmin over active i of R_i(N_i(t−1))                _play (times the price of caution)
+    6   base i_t plays x_t, observes y_t                           _choose, _told
+    7   update the base and its count                              _told
+    8   update the active set                                      _eliminate
+
+Read with the slips of the paper put right: the test compares averages per round, and only the base that played counts
+up (docs/paper.md).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from misspec.domains import Domain
+from misspec.errors import InvalidInput, flag, number, whole
+from misspec.information import information_gain
+from misspec.model import Model
+from misspec.policies.base import Actions, Band, Conflict, Query
+from misspec.policies.encoding import decode_model, encode_model
+from misspec.policies.learner import Learner
+from misspec.policies.upper import Feeding, make_posterior
+from misspec.posterior import Posterior
+
+
+@dataclasses.dataclass(frozen=True)
+class Elimination:
+    """Base `base` was dropped after round `round`: its optimistic average `left` fell below another's `right`."""
+
+    base: int
+    round: int
+    left: float
+    right: float
+
+
+class RegretBalancing(Feeding):
+    """Plays the active base with the smallest candidate regret bound; drops bases whose bound the rewards refute.
+
+    horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played) or
+    "paper". evidence: "shared" (one posterior for all bases of one kernel) or "own". bases: (Model, ε̂) pairs instead
+    of the grid. price: factor on the bound of bases with ε̂ > 0 when choosing who plays. epsilon_max: the largest
+    candidate, B by default; the guarantee is for ε up to it. reward_range: how far rewards' expectations can lie
+    apart; 2(B + ε̂) by default. gain: an upper bound on γ_T, for bounds="paper".
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        model: Model,
+        *,
+        horizon: int,
+        bounds: str = "realised",
+        evidence: str = "shared",
+        grounded: bool = True,
+        bases: Sequence[tuple[Model, float]] | None = None,
+        price: float = 8.0,
+        epsilon_max: float | None = None,
+        reward_range: float | None = None,
+        gain: float | None = None,
+        width: str | float = "mixture",
+        enlargement: str = "exact",
+        radius: str = "mixture",
+        inflate: bool = False,
+        seed: int = 0,
+    ) -> None:
+        T = self.horizon = whole("horizon", horizon, at_least=1)
+        grounded = flag("grounded", grounded)
+        delta = model.delta / (3 if grounded else 2)  # model widths, own bands, elimination test
+        settings: dict[str, Any] = {
+            "horizon": horizon, "bounds": bounds, "evidence": evidence, "grounded": grounded, "bases": bases,
+            "price": price, "epsilon_max": epsilon_max, "reward_range": reward_range, "gain": gain, "width": width,
+            "enlargement": enlargement, "radius": radius, "inflate": inflate,
+        }  # fmt: skip
+        super().__init__(domain, model, seed, own_delta=delta if grounded else None, **settings)
+        _one_of("bounds", bounds, ("realised", "paper"))
+        _one_of("evidence", evidence, ("shared", "own"))
+        _one_of("radius", radius, ("mixture", "paper"))
+        if bounds == "paper" and evidence == "shared":
+            raise InvalidInput(
+                'bounds="paper" hold for bases that learn alone: use evidence="own", or bounds="realised"'
+            )
+        self._bounds, self._radius, self._shared = bounds, radius, evidence == "shared"
+        self._delta_test = delta
+        self.guaranteed = isinstance(width, str)
+        if gain is None and bounds == "paper":
+            gain = information_gain(domain, model, T).upper
+        self._gain = None if gain is None else number("gain (γ_T)", gain, above=0)
+        pairs = self._grid(T, epsilon_max) if bases is None else list(bases)
+        if not pairs or not all(isinstance(m, Model) for m, _ in pairs):
+            raise InvalidInput("bases must be a list of (Model, epsilon) pairs with at least one in it")
+        self.epsilons = [number("epsilon of a base", e, at_least=0) for _, e in pairs]
+        M = len(pairs)
+        self._price = [1.0 if e == 0 else number("price", price, above=0) for e in self.epsilons]
+        given = None if reward_range is None else number("reward_range", reward_range, above=0)
+        self._ranges = [given or 2.0 * (m.norm_bound + e) for (m, _), e in zip(pairs, self.epsilons, strict=True)]
+        self._learners = self._make_learners(pairs, delta, width, enlargement, flag("inflate", inflate))
+        self.active = list(range(M))  # I_t
+        self.counts = [0] * M  # N_i
+        self.rewards = [0.0] * M  # J_i
+        self.candidate_bounds = [0.0] * M  # R_i of the rounds told
+        self._asked_bounds = [0.0] * M  # and what pending rounds add to it for choosing
+        self._asked_counts = [0] * M
+        self.eliminated: list[Elimination] = []
+        self._varying = False  # whether action sets vary from round to round
+
+    @classmethod
+    def as_in_paper(
+        cls, domain: Domain, model: Model, *, horizon: int, seed: int = 0, **options: Any
+    ) -> RegretBalancing:
+        """Algorithm 3 with the paper's bases, grid, bounds and radius; options: reward_range, gain, bases."""
+        chosen: dict[str, Any] = {
+            "bounds": "paper", "evidence": "own", "grounded": False, "price": 1.0, "width": "lemma1",
+            "enlargement": "paper", "radius": "paper", **options,
+        }  # fmt: skip
+        return cls(domain, model, horizon=horizon, seed=seed, **chosen)
+
+    def _grid(self, T: int, epsilon_max: float | None) -> list[tuple[Model, float]]:
+        if self._bounds == "paper":
+            assert self._gain is not None
+            M = max(1, math.ceil(1 + 0.5 * math.log2(T / self._gain**2)))
+            return [(self.model, 2.0 ** (1 - i) / math.sqrt(self._gain)) for i in range(1, M + 1)]
+        top = self.model.norm_bound if epsilon_max is None else number("epsilon_max", epsilon_max, above=0)
+        halvings = 1 + math.ceil(0.5 * math.log2(T))
+        return [*((self.model, top * 2.0 ** (1 - i)) for i in range(1, halvings + 1)), (self.model, 0.0)]
+
+    def _make_learners(
+        self, pairs: Sequence[tuple[Model, float]], delta: float, width: str | float, enlargement: str, inflate: bool
+    ) -> list[Learner]:
+        """One posterior per kernel and ridge (shared), or one per base (own)."""
+        groups: dict[Any, list[int]] = {}
+        for i, (m, _) in enumerate(pairs):
+            key = (repr(m.kernel), id(m.kernel) if "object at" in repr(m.kernel) else 0, m.regularization, m.offset)
+            groups.setdefault(key if self._shared else i, []).append(i)
+        learners: dict[int, Learner] = {}
+        for members in groups.values():
+            weights = enlargement == "exact" and any(self.epsilons[i] > 0 for i in members)
+            posterior = make_posterior(pairs[members[0]][0], self.domain, weights)
+            self._feeds.append(posterior)
+            for i in members:
+                learners[i] = Learner(
+                    pairs[i][0], posterior, self._own, epsilon=self.epsilons[i], width=width, enlargement=enlargement,
+                    delta=delta / len(groups), inflate=inflate,
+                )  # fmt: skip
+        return [learners[i] for i in range(len(pairs))]
+
+    # -- Algorithm 3 -----------------------------------------------------------------------------------------
+
+    def _play(self) -> int:
+        """Line 5: the active base with the smallest candidate bound, pending rounds counted, ties to the lowest."""
+        return min(self.active, key=lambda i: self._price[i] * self._bound(i, pending=True))
+
+    def _choose(self, actions: Actions | None) -> Query:
+        i = self._play()
+        learner = self._learners[i]
+        row, story = learner.choose(learner.candidates(actions, pending=True))
+        query = self._finished(story, row, actions)
+        details = {"base": i, "epsilon": self.epsilons[i], "bound": 0.0, "varying": actions is not None}
+        if self._bounds == "realised":
+            details["bound"] = self._realised(i, query)
+        return dataclasses.replace(query, details=details)
+
+    def _realised(self, i: int, query: Query) -> float:
+        """By how much R_i grows when base i plays this point: its band's width before the point is observed."""
+        learner = self._learners[i]
+        c = learner.candidates(self._parse_actions(_where(query)), pending=False)
+        if self._own is None:
+            return min(self._ranges[i], 2.0 * float(learner.half(c)[0]) + 2.0 * self.epsilons[i])
+        band = learner.band(c)
+        return min(self._ranges[i], float(band.upper[0] - band.lower[0]))
+
+    def _asked(self, query: Query) -> None:
+        self._asked_bounds[query.details["base"]] += query.details["bound"]
+        self._asked_counts[query.details["base"]] += 1
+        self._varying = self._varying or query.details["varying"]
+
+    def _told(self, query: Query, y: float) -> None:
+        i = query.details["base"]
+        self._take_back(query)
+        super()._told(query, y)  # line 6
+        self.counts[i] += 1  # line 7
+        self.rewards[i] += y
+        if self._bounds == "realised":
+            self.candidate_bounds[i] += query.details["bound"]
+        else:
+            self.candidate_bounds[i] = self._bound(i)
+        self._eliminate()
+
+    def _dropped(self, query: Query) -> None:
+        self._take_back(query)
+        super()._dropped(query)
+
+    def _take_back(self, query: Query) -> None:
+        self._asked_bounds[query.details["base"]] -= query.details["bound"]
+        self._asked_counts[query.details["base"]] -= 1
+
+    def _eliminate(self) -> None:
+        """Line 8: drop i if J_i/N_i + R_i/N_i + h_i < max over j of J_j/N_j − h_j. The maximiser never fails."""
+        N, J, R = self.counts, self.rewards, self.candidate_bounds
+        played = [i for i in self.active if N[i] > 0]
+        h = {i: self._radius_of(N[i]) for i in played}
+        right = max(J[j] / N[j] - h[j] for j in played) if played else -math.inf
+        for i in played:
+            left = (J[i] + R[i]) / N[i] + h[i]
+            if left < right:
+                self.active.remove(i)
+                self.eliminated.append(Elimination(i, self.t, left, right))
+
+    def _radius_of(self, n: int) -> float:
+        """h: how far an average of n rewards may stray; s covers the varying maximum too where action sets vary."""
+        M, noise = len(self.epsilons), self.model.noise
+        s = math.sqrt(noise**2 + max(self._ranges) ** 2 / 4.0) if self._varying else noise
+        if self._radius == "paper":
+            return 2.2 * s * math.sqrt(math.log(M * max(1.0, math.log(n)) / self._delta_test) / n)
+        return s * math.sqrt((n + 1) * (math.log(n + 1) + 2.0 * math.log(M / self._delta_test))) / n
+
+    def _bound(self, i: int, *, pending: bool = False) -> float:
+        """R_i: realised, or min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}."""
+        if self._bounds == "realised":
+            return self.candidate_bounds[i] + (self._asked_bounds[i] if pending else 0.0)
+        n, m, g = self.counts[i] + (self._asked_counts[i] if pending else 0), self._learners[i].model, self._gain
+        assert g is not None
+        ridge, delta = m.regularization, self._learners[i].delta
+        spread = m.noise / math.sqrt(ridge) * math.sqrt(2.0 + 2.0 * math.log(1.0 / delta) / g)
+        c1 = 2.0 * math.sqrt(2.0 * ridge + 1.0) * max(1.0, spread)
+        c2 = 2.0 * math.sqrt(2.0 + 1.0 / ridge) + 2.0 / math.sqrt(g)
+        grows = c1 * (m.norm_bound * math.sqrt(g) + g) * math.sqrt(n) + c2 * self.epsilons[i] * math.sqrt(g) * n
+        return min(grows, self._ranges[i] * n)
+
+    # -- what a user sees ------------------------------------------------------------------------------------
+
+    def _feeds_of(self, query: Query) -> list[Posterior]:
+        return self._feeds if self._shared else [self._learners[query.details["base"]].posterior]
+
+    @property
+    def _cautious(self) -> Learner:
+        """The active base that allows for the most misspecification: whose bands hold if any active one's do."""
+        return self._learners[max(self.active, key=lambda i: (self.epsilons[i], -i))]
+
+    @property
+    def posterior(self) -> Posterior:
+        """Of the most cautious active base, whose bands `band` and `recommend` report."""
+        return self._cautious.posterior
+
+    def band(self, X: ArrayLike | None = None) -> Band:
+        if X is None:
+            self._needs_finite("band() without points")
+        learner = self._cautious
+        band = learner.band(learner.candidates(None if X is None else self._parse_actions(X), pending=False))
+        return Band(band.lower, band.upper)
+
+    @property
+    def conflicts(self) -> list[Conflict]:
+        """Against a model without misspecification: of the base with the smallest ε̂."""
+        return self._learners[min(range(len(self.epsilons)), key=lambda i: self.epsilons[i])].conflicts()
+
+    def _encoded_settings(self) -> dict[str, Any]:
+        bases = self._settings["bases"]
+        stored = None if bases is None else [[encode_model(m), e] for m, e in bases]
+        return {**self._settings, "bases": stored}
+
+    @classmethod
+    def _decoded_settings(cls, settings: dict[str, Any], kernel: Any) -> dict[str, Any]:
+        bases = settings["bases"]
+        return {**settings, "bases": None if bases is None else [(decode_model(m, kernel), e) for m, e in bases]}
+
+
+def _where(query: Query) -> ArrayLike:
+    return np.array([query.index]) if query.index is not None else query.x[None, :]
+
+
+def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidInput(f"{name} must be one of {', '.join(allowed)}, got {value!r}")

@@ -1,0 +1,34 @@
+"""GP-UCB (Srinivas et al. 2010), the baseline of the field."""
+
+from __future__ import annotations
+
+from misspec.domains import Domain
+from misspec.model import Model
+from misspec.policies.upper import UpperConfidence
+
+
+class GPUCB(UpperConfidence):
+    """x_t maximises μ_{t−1}(x) + multiplier_t·σ_{t−1}(x).
+
+    width: "mixture", "lemma1", or a number (a multiplier in units of model.scale, without guarantee).
+    grounded: use the intersection with the own bands of observed points. inflate: keep bands valid while queries pend.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        model: Model,
+        *,
+        width: str | float = "mixture",
+        grounded: bool = False,
+        inflate: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            domain, model, epsilon=0.0, enlargement="exact", width=width, grounded=grounded, inflate=inflate, seed=seed
+        )
+
+    @classmethod
+    def as_in_paper(cls, domain: Domain, model: Model, *, seed: int = 0) -> GPUCB:
+        """With the multiplier of the paper's Lemma 1, ungrounded."""
+        return cls(domain, model, width="lemma1", seed=seed)

@@ -1,0 +1,217 @@
+"""Phased GP Uncertainty Sampling: misspecification unknown, whole episodes in parallel (the paper's Algorithm 2).
+
+Algorithm 2                                                    here
+2   e = 1, m_e = 1, D_e = D                                    __init__, _start
+3   μ_0 = 0, σ_0² = k(x,x): all data are forgotten             _start
+5   x_t ∈ argmax over D_e of σ²_{t−1}(x)                       _choose (ties go to the lowest index)
+6   update σ_t, no observation needed                          _asked
+8   receive y_1, …, y_{m_e}, compute μ*                        _told, _finish
+9   D_{e+1} = {x ∈ D_e : upper ≥ max over D_e of lower}        _eliminate
+10  m_{e+1} = 2m_e, until T evaluations                        _start
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from misspec import confidence
+from misspec.confidence import OwnBands
+from misspec.domains import Domain
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, whole
+from misspec.model import Model
+from misspec.policies.base import Actions, Band, Conflict, Policy, Query, Recommendation
+from misspec.policies.learner import find_conflicts
+from misspec.posterior import Posterior
+from misspec.tracked import Tracked
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Episode:
+    """What a finished episode did: its points in the order asked, who was active before and after, and the widths."""
+
+    length: int
+    points: NDArray[np.intp]
+    active_before: NDArray[np.intp]
+    active_after: NDArray[np.intp]
+    widths: Array  # over active_before
+
+
+class PhasedUncertaintySampling(Policy):
+    """Episodes of 1, 2, 4, … evaluations that explore what is still active, then eliminate what appears suboptimal.
+
+    horizon: T, evaluations in all; None for no end, with δ split as 6δ/(π²e²) over the episodes.
+    width: "nonadaptive" (the points of an episode do not depend on its noise), "mixture", "lemma1", or a number.
+    grounded: clip the bands to the own bands, which use all observations of all episodes.
+
+    Its bands are for the model as if it were right (ε is unknown): `band` holds f* only up to the misspecification.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        model: Model,
+        *,
+        horizon: int | None = None,
+        width: str | float = "nonadaptive",
+        grounded: bool = True,
+        seed: int = 0,
+    ) -> None:
+        grounded = flag("grounded", grounded)
+        width = confidence.check_width(width, also=["nonadaptive"])
+        super().__init__(domain, model, seed, horizon=horizon, width=width, grounded=grounded)
+        self.horizon = None if horizon is None else whole("horizon", horizon, at_least=1)
+        self.guaranteed = isinstance(width, str)
+        self._finite = self._needs_finite("PhasedUncertaintySampling")
+        self._width = width
+        self._delta = model.delta / (2 if grounded else 1)
+        self._own = OwnBands(model.noise, self._delta, len(self._finite)) if grounded else None
+        self._posterior = Tracked(model, self._finite)  # of the last complete episode
+        self.active: NDArray[np.intp] = np.arange(len(self._finite))  # D_e
+        self._widths = model.norm_bound * self._posterior.std  # w over the domain, of the last complete episode
+        self.history: list[Episode] = []
+        self.episode = 0
+        self._start()
+
+    @classmethod
+    def as_in_paper(
+        cls, domain: Domain, model: Model, *, horizon: int | None = None, seed: int = 0
+    ) -> PhasedUncertaintySampling:
+        """Algorithm 2 to the letter: Lemma 1's multiplier (δ split over the episodes), ungrounded."""
+        return cls(domain, model, horizon=horizon, width="lemma1", grounded=False, seed=seed)
+
+    # -- Algorithm 2 -----------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self.episode += 1
+        full = 1 << (self.episode - 1)
+        left = full if self.horizon is None else self.horizon - (full - 1)  # full − 1 evaluations went before
+        self._length = min(full, left)
+        self._complete = self._length == full  # a truncated last episode eliminates nothing
+        self._design = Tracked(self.model, self._finite, check=False)  # variances only; the values come at the end
+        self._slots: list[int] = []  # points of this episode, in the order asked
+        self._again: list[int] = []  # slots whose evaluation failed and that are to be asked again
+        self._results: dict[int, float] = {}
+
+    def _choose(self, actions: Actions | None) -> Query:  # noqa: ARG002  # refused in _available
+        slot = self._again[0] if self._again else len(self._slots)
+        index = self._slots[slot] if self._again else int(self.active[self._design.variance[self.active].argmax()])
+        x, name = self._candidate(index)
+        std = math.sqrt(self._design.variance[index])
+        details = {"episode": self.episode, "slot": slot}
+        return Query(-1, x, index, name=name, mean=float(self._posterior.mean[index]), std=std, details=details)
+
+    def _asked(self, query: Query) -> None:
+        slot, index = query.details["slot"], query.index
+        assert index is not None
+        if slot == len(self._slots):
+            self._slots.append(index)
+            self._design.observe_index(index, self.model.offset)
+        else:
+            self._again.remove(slot)
+
+    def _told(self, query: Query, y: float) -> None:
+        self._results[query.details["slot"]] = y
+        if len(self._results) == self._length:
+            self._finish()
+
+    def _dropped(self, query: Query) -> None:
+        self._again = sorted([*self._again, query.details["slot"]])
+
+    def _finish(self) -> None:
+        """All results are in. They are used in the order asked, so that the order told does not matter."""
+        slots = np.array(self._slots)
+        y = np.array([self._results[slot] for slot in range(self._length)])
+        if self._own is not None:
+            for index, value in zip(slots.tolist(), y.tolist(), strict=True):
+                self._own.tell(index, value)
+        if self._complete:
+            places = self._design.places[slots]
+            self._design.retell(np.bincount(places, y) / np.bincount(places))
+            self._posterior = self._design
+            self._widths = self._new_widths()
+            self._eliminate(slots)
+            self._start()
+
+    def _eliminate(self, slots: NDArray[np.intp]) -> None:
+        D = self.active
+        lower, upper = (end[D] for end in self.band())
+        self.active = D[upper >= lower.max()]
+        self.history.append(Episode(self._length, slots, D, self.active, self._widths[D]))
+
+    def _new_widths(self) -> Array:
+        """w over the domain after this episode; δ is split over the E episodes that there will be."""
+        p, E, delta = self._posterior, 1, 6.0 * self._delta / (math.pi * self.episode) ** 2
+        if self.horizon is not None:
+            E, delta = int(math.log2(self.horizon + 1)), self._delta
+        if self._width == "nonadaptive":
+            return confidence.nonadaptive(
+                self.model, p.variance, p.weights_norm2(), points=len(self.active), episodes=E, delta=delta
+            )
+        return confidence.multiplier(self._width, self.model, p.log_det, delta / E) * p.std
+
+    # -- what a user sees ------------------------------------------------------------------------------------
+
+    @property
+    def remaining(self) -> int:
+        """Queries that this episode can still hand out."""
+        if self._over:
+            return 0
+        return self._length - len(self._slots) + len(self._again)
+
+    @property
+    def _over(self) -> bool:
+        return self._length <= 0  # the episode after the last one
+
+    def _available(self, actions: Actions | None) -> int | None:
+        if actions is not None:
+            raise InvalidInput(
+                "the phased policy eliminates from a fixed set and takes no actions; use RegretBalancing"
+            )
+        if self.remaining:
+            return self.remaining
+        waiting = self._length - len(self._results) if not self._over else 0
+        asked = self._over or (
+            self.horizon is not None and (1 << (self.episode - 1)) - 1 + self._length >= self.horizon
+        )
+        if asked:
+            raise HorizonReached(f"all {self.horizon} evaluations of the horizon are handed out; see recommend()")
+        raise AwaitingResults(
+            f"episode {self.episode} is handed out; tell or drop its {waiting} pending queries first (policy.pending)"
+        )
+
+    def _observed(self, points: Array, indices: NDArray[np.intp] | None, y: Array) -> None:  # noqa: ARG002
+        raise InvalidInput("the phased policy forgets all data at each episode and takes none from elsewhere")
+
+    @property
+    def posterior(self) -> Posterior:
+        """Of the last complete episode; the prior before the first."""
+        return self._posterior
+
+    def band(self, X: ArrayLike | None = None) -> Band:
+        """μ ± w of the last complete episode, clipped to the own bands; as if the model were right."""
+        lower, upper = self._posterior.mean - self._widths, self._posterior.mean + self._widths
+        if self._own is not None:
+            lower, upper = confidence.clip(lower, upper, self._own.lower, self._own.upper)
+        if X is None:
+            return Band(lower, upper)
+        given = self._parse_actions(X)
+        rows = given.indices if given.indices is not None else self._finite.indices(given.points)
+        if (rows < 0).any():
+            raise InvalidInput("the phased policy has bands on its candidates only; hand in indices or candidates")
+        return Band(lower[rows], upper[rows])
+
+    def recommend(self) -> Recommendation:
+        band, D = self.band(), self.active
+        best = int(D[band.lower[D].argmax()])
+        gap = float(band.upper[D].max() - band.lower[best])
+        return self._recommendation(best, float(self._posterior.mean[best]), band, gap)
+
+    @property
+    def conflicts(self) -> list[Conflict]:
+        if self._own is None:
+            return []
+        return find_conflicts(self._posterior, self._own, 0.0, lambda X, _: self._widths[self._finite.indices(X)])

@@ -1,0 +1,154 @@
+"""What GP-UCB, EC-GP-UCB and the corruption-tolerant GP-UCB share: one learner on one posterior."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from misspec.confidence import OwnBands
+from misspec.domains import Domain, Finite
+from misspec.errors import Array, flag, number
+from misspec.model import Model
+from misspec.policies.base import Actions, Band, Conflict, Policy, Query
+from misspec.policies.learner import Learner, keys
+from misspec.posterior import Posterior
+from misspec.tracked import Tracked
+
+
+class Feeding(Policy):
+    """A policy whose posteriors learn every result as it is told, and see pending points in their variance.
+
+    Hallucinations are made when the next query is chosen, not when one is asked: asking and telling in turn never
+    needs any.
+    """
+
+    def __init__(self, domain: Domain, model: Model, seed: int, *, own_delta: float | None, **settings: Any) -> None:
+        super().__init__(domain, model, seed, **settings)
+        size = len(domain) if isinstance(domain, Finite) else 0
+        self._own = None if own_delta is None else OwnBands(model.noise, own_delta, size)
+        self._feeds: list[Posterior] = []  # posteriors that see every observation
+        self._hallucinated: set[int] = set()  # queries that the posteriors count as pending
+
+    def _available(self, actions: Actions | None) -> int | None:
+        if actions is None:
+            self._needs_finite("ask() without actions")
+        return None
+
+    def _prepare(self) -> None:
+        for query in self._queries.values():
+            if query.id not in self._hallucinated:
+                self._hallucinated.add(query.id)
+                for posterior in self._feeds_of(query):
+                    _hallucinate(posterior, query)
+
+    def _feeds_of(self, query: Query) -> list[Posterior]:  # noqa: ARG002  # balancing feeds the base that played
+        return self._feeds
+
+    def _told(self, query: Query, y: float) -> None:
+        hallucinated = query.id in self._hallucinated
+        self._hallucinated.discard(query.id)
+        for posterior in self._feeds_of(query):
+            if query.index is not None and isinstance(posterior, Tracked):
+                (posterior.fulfil_index if hallucinated else posterior.observe_index)(query.index, y)
+            else:
+                (posterior.fulfil if hallucinated else posterior.observe)(query.x[None, :], y)
+        if self._own is not None:
+            key = query.index if query.index is not None else keys(self.posterior, query.x[None, :])[0]
+            self._own.tell(key, y)
+
+    def _dropped(self, query: Query) -> None:
+        if query.id in self._hallucinated:
+            self._hallucinated.discard(query.id)
+            for posterior in self._feeds_of(query):
+                posterior.release(query.x[None, :])
+
+    def _observed(self, points: Array, indices: NDArray[np.intp] | None, y: Array) -> None:
+        for posterior in self._feeds:
+            posterior.observe(points, y)
+        if self._own is not None:
+            names = keys(self.posterior, points) if indices is None else [int(i) for i in indices]
+            for key, value in zip(names, y.tolist(), strict=True):
+                self._own.tell(key, value)
+
+    def _finished(self, query: Query, row: int, actions: Actions | None) -> Query:
+        """The query with its point filled in."""
+        if actions is None or actions.indices is not None:
+            index = row if actions is None else int(actions.indices[row])  # type: ignore[index]  # checked above
+            x, name = self._candidate(index)
+            filled: dict[str, Any] = {"x": x, "name": name, "index": index}
+        else:
+            x = actions.points[row]
+            found = int(self.domain.indices(x[None, :])[0]) if isinstance(self.domain, Finite) else -1
+            filled = {"x": x, "index": found if found >= 0 else None}
+        return dataclasses.replace(query, position=None if actions is None else row, **filled)
+
+
+def _hallucinate(posterior: Posterior, query: Query) -> None:
+    if query.index is not None and isinstance(posterior, Tracked):
+        posterior.hallucinate_index(query.index)
+    else:
+        posterior.hallucinate(query.x[None, :])
+
+
+def make_posterior(model: Model, domain: Domain, weights: bool) -> Posterior:
+    return Tracked(model, domain, weights=weights) if isinstance(domain, Finite) else Posterior(model, domain)
+
+
+class UpperConfidence(Feeding):
+    """Plays the maximiser of one learner's upper end."""
+
+    def __init__(
+        self,
+        domain: Domain,
+        model: Model,
+        *,
+        epsilon: float,
+        enlargement: str | float,
+        width: str | float,
+        grounded: bool,
+        inflate: bool,
+        seed: int,
+        **settings: Any,
+    ) -> None:
+        grounded, inflate = flag("grounded", grounded), flag("inflate", inflate)
+        delta = model.delta / (2 if grounded else 1)  # split equally over the model's width and the own bands
+        settings = {"width": width, "grounded": grounded, "inflate": inflate, **settings}
+        super().__init__(domain, model, seed, own_delta=delta if grounded else None, **settings)
+        self.guaranteed = isinstance(width, str)
+        epsilon = number("epsilon", epsilon, at_least=0)
+        posterior = make_posterior(model, domain, weights=enlargement == "exact" and epsilon > 0)
+        self._feeds = [posterior]
+        self._learner = Learner(
+            model,
+            posterior,
+            self._own,
+            epsilon=epsilon,
+            width=width,
+            enlargement=enlargement,
+            delta=delta,
+            inflate=inflate,
+        )
+
+    @property
+    def posterior(self) -> Posterior:
+        return self._learner.posterior
+
+    def _choose(self, actions: Actions | None) -> Query:
+        row, query = self._learner.choose(self._learner.candidates(actions, pending=True))
+        return self._finished(query, row, actions)
+
+    def band(self, X: ArrayLike | None = None) -> Band:
+        actions = None
+        if X is None:
+            self._needs_finite("band() without points")
+        else:
+            actions = self._parse_actions(X)
+        band = self._learner.band(self._learner.candidates(actions, pending=False))
+        return Band(band.lower, band.upper)
+
+    @property
+    def conflicts(self) -> list[Conflict]:
+        return self._learner.conflicts()
