@@ -19,6 +19,11 @@ their covariances are kept beside the dictionary and enter exactly, with k_U(x) 
 
 What is left out is only the covariance of two shadows with each other, at most the tolerance. Where the dictionary
 explains all points of interest there are no shadows, and the cost is that of r features alone.
+
+A pivot of 1e-10 that was computed with an error of 1e-16 spoils the feature that is divided by it, and what is spoiled
+spoils later pivots: err(z) = 1e-16 + Σ_k φ_k(z)² err(z_k)/pivot_k². In the order of arrival that can grow without bound
+(a cluster first, then points far from it). When it reaches the residual that it is an error of, the dictionary is
+chosen anew among its points, the shadows and the newcomer, largest residual first, which keeps it small.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import lapack, solve_triangular
 
 from misspec import kernels
 from misspec.domains import Domain
@@ -37,7 +42,8 @@ from misspec.model import Model
 from misspec.regression import Regression
 
 TOLERANCE = 1e-10  # at 1e-12 the pivots are rounding noise (spec, section 2)
-REFRESH = 512  # steps between recomputations, or four times the rank where that is more
+REFRESH = 1024  # steps between recomputations, or four times the rank where that is more
+ROUNDING = 2e-16  # error of a kernel value
 SUSPICIOUS = 1e-3  # a variance this far below zero is not rounding
 SHADOWS = 128  # shadows kept at most, or twice the rank where that is more
 
@@ -62,6 +68,7 @@ class Posterior:
         # the dictionary
         self._Z: Array = np.zeros((0, domain.dimension))
         self._L: Array = np.zeros((0, 0))
+        self._noise: Array = np.zeros(0)  # err(z_k)/pivot_k² of each feature
         # the table of distinct points, told or pending; a place is a row of it
         self._place: dict[bytes, int] = {}
         self._U: Array = np.zeros((0, domain.dimension))
@@ -341,8 +348,11 @@ class Posterior:
         z = x[None, :]
         phi = self._features(z)[0]
         residual = float(kernels.diagonal(self.model.kernel, z)[0] - phi @ phi)
-        nonnegative(np.array([residual]))
-        columns = self._columns(z, residual)  # nothing is changed before this line
+        error = ROUNDING + float(phi * phi @ self._noise)
+        doubtful = self.rank > 0 and error > 0.1 * max(residual, self.tolerance)
+        if not doubtful:
+            nonnegative(np.array([residual]))
+        columns = self._columns(z, math.inf if doubtful else residual)  # nothing is changed before this line
         place = len(self._place)
         self._reserve(place + 1, self.rank + 1)
         self._U[place] = x
@@ -351,7 +361,10 @@ class Posterior:
         self._counts[place] = self._sums[place] = 0.0
         self._place[key] = place
         self._placed(place, columns)
-        if residual > self.tolerance:
+        if doubtful:
+            self._rebuild(place)
+        elif residual > self.tolerance:
+            self._noise = np.append(self._noise, error / residual)
             self._grow(place, phi, math.sqrt(residual), columns)
         else:
             self._shadow(place, phi, residual, columns)
@@ -380,6 +393,33 @@ class Posterior:
         self._told.grow(F, self.counts, averages, e)
         if self._hoped is not None:
             self._hoped.grow(F, self._hoped_counts(), averages, e)
+
+    def _rebuild(self, newcomer: int) -> None:
+        """Choose the dictionary anew by a Cholesky factorisation with complete pivoting."""
+        chosen = np.array([*self._members, *self._shadows, newcomer])
+        K = kernels.cross(self.model.kernel, self._U[chosen], self._U[chosen])
+        factor, pivots, r, _ = lapack.dpstrf(K, lower=1, tol=self.tolerance)
+        order = chosen[pivots - 1]
+        self._members, rest = order[:r].tolist(), order[r:].tolist()
+        self._Z, self._L = self._U[self._members], np.tril(factor[:r, :r])
+        self._reserve(len(self._place), r)
+        self._F[:] = 0.0
+        self._F[: len(self._place), :r] = self._features(self.points)
+        self._F[self._members, :r] = self._L
+        self._noise = np.zeros(0)
+        for k in range(r):
+            error = ROUNDING + float(self._L[k, :k] ** 2 @ self._noise)
+            self._noise = np.append(self._noise, error / self._L[k, k] ** 2)
+        self._rebuilt(rest)
+        self.refresh()
+
+    def _rebuilt(self, rest: list[int]) -> None:
+        """The dictionary is new; `rest` are points that it explains."""
+        self._shadows, self._weight_of_shadow = [], np.zeros(0)
+        for place in rest:
+            phi = self._F[place, : self.rank]
+            own = kernels.diagonal(self.model.kernel, self._U[place : place + 1])
+            self._shadow(place, phi, float(own[0] - phi @ phi), self._columns(self._U[place : place + 1], math.inf))
 
     def _shadow(self, place: int, phi: Array, weight: float, columns: tuple[Array, Array]) -> None:  # noqa: ARG002
         """Keep a point that the dictionary explains as a shadow; of too many, the one it explains best goes.

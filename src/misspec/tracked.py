@@ -26,7 +26,7 @@ from misspec.posterior import TOLERANCE, Posterior, nonnegative
 from misspec.regression import Regression
 from misspec.weights import Weights
 
-NEGLIGIBLE = 0.3  # times the tolerance: the root mean square of a row of E that is not worth keeping
+NEGLIGIBLE = 0.5  # times the tolerance: the root mean square of a row of E that is not worth keeping
 BLOCK = 4096  # candidates handled at a time where a temporary of Φ's size would be wasteful
 
 
@@ -245,12 +245,17 @@ class Tracked(Posterior):
         feature[[m for m in members if m >= 0]] = 0.0
         feature[self._place_of == place] = pivot
         self._Phi[r] = feature
-        nonnegative(self._residual - feature * feature)
         self._residual -= feature * feature  # not clipped: what rounding takes here it gives to the new feature
         super()._grow(place, phi, pivot, columns)
         if self._shadows:
             self._E.subtract(self._F[self._shadows, r], feature)
             self._tidy_shadows()
+
+    def _rebuilt(self, rest: list[int]) -> None:
+        self._Phi = np.ascontiguousarray(self._features(self._X).T)
+        self._residual = self._prior - np.einsum("rn,rn->n", self._Phi, self._Phi)
+        self._E = LowRank(len(self.domain), NEGLIGIBLE * self.tolerance)
+        super()._rebuilt(rest)
 
     def _shadow(self, place: int, phi: Array, weight: float, columns: tuple[Array, Array]) -> None:
         if not len(columns[1]):

@@ -79,7 +79,8 @@ def test_designs_of_an_upper_confidence_bound(dimension, regularization, width):
     assert np.abs(posterior.variance - dense.variance(X)).max() <= 1e-8
     anywhere = rng.random((50, dimension))
     assert np.abs(posterior.at(anywhere)[0] - dense.mean(anywhere)).max() <= law
-    assert np.abs(posterior.weights_norm1() - dense.norm1(X)).max() <= 1e-5
+    # the weights of nearly equal points are determined up to n·tolerance/λ
+    assert np.abs(posterior.weights_norm1() - dense.norm1(X)).max() <= 1e-5 + 1e-7 / regularization
     # and without candidates
     free = ms.Posterior(model, ms.Finite(X))
     free.observe(X[index], y)
