@@ -183,9 +183,9 @@ class Policy:
         self._asked(query)
         self._events.append(("ask", query))
 
-    def tell(self, query: Query | int | Sequence[Query | int], y: ArrayLike) -> None:
+    def tell(self, query: Query | int | Sequence[Query | int], y: Any) -> None:
         """The result of a query, or results of several, in any order and in parts. A failed call changes nothing."""
-        batch = [query] if isinstance(query, Query | int | np.integer) else list(query)
+        batch = list(query) if isinstance(query, list | tuple | np.ndarray) else [query]
         values = vector("results", y, length=len(batch))
         known = [self._pending_query(q) for q in batch]
         if len({q.id for q in known}) != len(known):

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+
+import misspec as ms
+from misspec.testing import CONTRACT, Subject
+
+MODEL = ms.Model(RBF(0.2), norm_bound=1.5, noise=0.1, offset=0.2)
+DOMAIN = ms.Finite(np.random.default_rng(0).random((60, 2)), names=[f"arm {i}" for i in range(60)])
+
+
+def truth(x):
+    return 0.2 + float(np.sin(6 * x[0]) * x[1])
+
+
+POLICIES = {
+    "gp-ucb": lambda seed: ms.GPUCB(DOMAIN, MODEL, seed=seed),
+    "gp-ucb grounded": lambda seed: ms.GPUCB(DOMAIN, MODEL, grounded=True, seed=seed),
+    "gp-ucb in the paper": lambda seed: ms.GPUCB.as_in_paper(DOMAIN, MODEL, seed=seed),
+    "gp-ucb numeric": lambda seed: ms.GPUCB(DOMAIN, MODEL, width=2.0, inflate=True, seed=seed),
+    "ec": lambda seed: ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1, seed=seed),
+    "ec ungrounded": lambda seed: ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1, grounded=False, seed=seed),
+    "ec in the paper": lambda seed: ms.ECGPUCB.as_in_paper(DOMAIN, MODEL, epsilon=0.1, seed=seed),
+    "phased": lambda seed: ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=1000, seed=seed),
+    "phased without end": lambda seed: ms.PhasedUncertaintySampling(DOMAIN, MODEL, seed=seed),
+    "phased in the paper": lambda seed: ms.PhasedUncertaintySampling.as_in_paper(
+        DOMAIN, MODEL, horizon=500, seed=seed
+    ),
+    "balancing": lambda seed: ms.RegretBalancing(DOMAIN, MODEL, horizon=200, seed=seed),
+    "balancing own": lambda seed: ms.RegretBalancing(DOMAIN, MODEL, horizon=200, evidence="own", seed=seed),
+    "balancing ungrounded": lambda seed: ms.RegretBalancing(DOMAIN, MODEL, horizon=200, grounded=False, seed=seed),
+    "balancing in the paper": lambda seed: ms.RegretBalancing.as_in_paper(
+        DOMAIN, MODEL, horizon=200, gain=9.0, seed=seed
+    ),
+    "balancing kernels": lambda seed: ms.RegretBalancing(
+        DOMAIN, MODEL, horizon=200, seed=seed,
+        bases=[(ms.Model(ConstantKernel(0.5) * Matern([0.1, 0.3], nu=1.5), 2.0, 0.1, offset=0.2), 0.1), (MODEL, 0.0)],
+    ),
+    "thompson": lambda seed: ms.ThompsonSampling(DOMAIN, MODEL, seed=seed),
+    "corruption": lambda seed: ms.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=1.0, seed=seed),
+}  # fmt: skip
+
+
+def subject(name):
+    phased = name.startswith("phased")
+    return Subject(
+        POLICIES[name], truth, actions=not phased, observes=not phased, new_points=not name.startswith("thompson")
+    )
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("name", POLICIES)
+def test_contract(name, check):
+    check(subject(name))
