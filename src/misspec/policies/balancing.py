@@ -26,7 +26,7 @@ from misspec.domains import Domain
 from misspec.errors import InvalidInput, flag, number, whole
 from misspec.information import information_gain
 from misspec.model import Model
-from misspec.policies.base import Actions, Band, Conflict, Query
+from misspec.policies.base import Actions, Band, Conflict, Query, check_arguments
 from misspec.policies.encoding import decode_model, encode_model
 from misspec.policies.learner import Learner
 from misspec.policies.upper import Feeding, make_posterior
@@ -73,6 +73,7 @@ class RegretBalancing(Feeding):
         inflate: bool = False,
         seed: int = 0,
     ) -> None:
+        check_arguments(domain, model)
         T = self.horizon = whole("horizon", horizon, at_least=1)
         grounded = flag("grounded", grounded)
         delta = model.delta / (3 if grounded else 2)  # model widths, own bands, elimination test

@@ -104,10 +104,7 @@ class Policy:
         Policy.registry[cls.__name__] = cls
 
     def __init__(self, domain: Domain, model: Model, seed: int, **settings: Any) -> None:
-        if not isinstance(domain, Finite | Box):
-            raise InvalidInput(f"domain must be a Finite or a Box, got {type(domain).__name__}")
-        if not isinstance(model, Model):
-            raise InvalidInput(f"model must be a Model, got {type(model).__name__}")
+        check_arguments(domain, model)
         self.domain = domain
         self.model = model
         self.t = 0  # told observations
@@ -334,6 +331,16 @@ class Policy:
                 self.observe(given, rest[1])
             else:
                 raise StorageError(f"unknown event {kind!r} in a policy's state; was it written by a newer misspec?")
+
+
+def check_arguments(domain: Any, model: Any) -> None:
+    """InvalidInput unless these are a domain and a model."""
+    if not isinstance(domain, Finite | Box):
+        raise InvalidInput(
+            f"domain must be a Finite or a Box, got {type(domain).__name__}; ms.Finite(points) makes one"
+        )
+    if not isinstance(model, Model):
+        raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
 
 
 def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None = None) -> Any:

@@ -24,13 +24,13 @@ KERNELS = (
 
 
 def encode_kernel(kernel: Any) -> dict[str, Any]:
-    """{"name", "parameters"} for a kernel of scikit-learn; {"custom": its repr} for any other."""
+    """{"name", "parameters"} for a kernel of scikit-learn; {"custom": its class} for any other."""
     kind = type(kernel)
     if kind.__module__ != "sklearn.gaussian_process.kernels" or kind.__name__ not in KERNELS:
-        return {"custom": repr(kernel)}
+        return {"custom": f"{kind.__module__}.{kind.__qualname__}"}
     parameters = {name: _encode(value) for name, value in kernel.get_params(deep=False).items()}
     if any(isinstance(value, dict) and "custom" in value for value in parameters.values()):
-        return {"custom": repr(kernel)}
+        return {"custom": f"{kind.__module__}.{kind.__qualname__}"}
     return {"name": kind.__name__, "parameters": parameters}
 
 
@@ -39,7 +39,7 @@ def decode_kernel(stored: dict[str, Any], given: Any) -> Any:
     if "custom" in stored:
         if given is None:
             raise StorageError(
-                f"the kernel {stored['custom']} is not one of scikit-learn's and was not stored; "
+                f"the kernel ({stored['custom']}) is not one of scikit-learn's and was not stored; "
                 "hand it in again: restore(state, kernel=…) or load(path, kernel=…)"
             )
         return given

@@ -23,7 +23,7 @@ from misspec.confidence import OwnBands
 from misspec.domains import Domain
 from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, whole
 from misspec.model import Model
-from misspec.policies.base import Actions, Band, Conflict, Policy, Query, Recommendation
+from misspec.policies.base import Actions, Band, Conflict, Policy, Query, Recommendation, check_arguments
 from misspec.policies.learner import find_conflicts
 from misspec.posterior import Posterior
 from misspec.tracked import Tracked
@@ -60,6 +60,7 @@ class PhasedUncertaintySampling(Policy):
         grounded: bool = True,
         seed: int = 0,
     ) -> None:
+        check_arguments(domain, model)
         grounded = flag("grounded", grounded)
         width = confidence.check_width(width, also=["nonadaptive"])
         super().__init__(domain, model, seed, horizon=horizon, width=width, grounded=grounded)

@@ -12,7 +12,7 @@ from misspec.confidence import OwnBands
 from misspec.domains import Domain, Finite
 from misspec.errors import Array, flag, number
 from misspec.model import Model
-from misspec.policies.base import Actions, Band, Conflict, Policy, Query
+from misspec.policies.base import Actions, Band, Conflict, Policy, Query, check_arguments
 from misspec.policies.learner import Learner, keys
 from misspec.posterior import Posterior
 from misspec.tracked import Tracked
@@ -113,6 +113,7 @@ class UpperConfidence(Feeding):
         seed: int,
         **settings: Any,
     ) -> None:
+        check_arguments(domain, model)
         grounded, inflate = flag("grounded", grounded), flag("inflate", inflate)
         delta = model.delta / (2 if grounded else 1)  # split equally over the model's width and the own bands
         settings = {"width": width, "grounded": grounded, "inflate": inflate, **settings}

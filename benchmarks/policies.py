@@ -1,0 +1,140 @@
+"""What a whole ask and tell costs, as ratios within one run.
+
+    python benchmarks/policies.py [--quick]
+
+    GP-UCB against the bare posterior step: rank-one update, score, argmax                       at most 1.5
+    EC-GP-UCB with the exact enlargement against GP-UCB, 100 distinct points                     at most 4
+    balancing with shared evidence against one EC-GP-UCB, few bases and many                     at most 1.5
+    contextual rounds with 50 fresh actions, late against early                                  at most 1.5
+
+One BLAS thread. Whatever is compared is timed in turns, so that the machine's mood cancels.
+"""
+
+import os
+
+for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[name] = "1"
+
+import argparse
+import time
+
+import numpy as np
+from sklearn.gaussian_process.kernels import RBF
+
+import misspec as ms
+
+NOISE = 0.1
+
+
+def truth(X):
+    return np.sin(5 * X[:, 0]) * np.cos(4 * X[:, 1])
+
+
+class Loop:
+    """A policy on N random points of the unit square."""
+
+    def __init__(self, make, domain, seed=0):
+        self.policy = make(domain, ms.Model(RBF(0.2), norm_bound=2.0, noise=NOISE))
+        self.values = truth(domain.points)
+        self.rng = np.random.default_rng(seed)
+
+    def step(self):
+        query = self.policy.ask()
+        self.policy.tell(query, float(self.values[query.index] + NOISE * self.rng.standard_normal()))
+
+
+class Bare:
+    """The same loop by hand."""
+
+    def __init__(self, domain, seed=0):
+        self.model = ms.Model(RBF(0.2), norm_bound=2.0, noise=NOISE)
+        self.posterior = ms.Tracked(self.model, domain)
+        self.values, self.score = truth(domain.points), np.empty(len(domain))
+        self.rng = np.random.default_rng(seed)
+
+    def step(self):
+        p = self.posterior
+        np.sqrt(p.variance, out=self.score)
+        self.score *= ms.confidence.multiplier("mixture", self.model, p.log_det, self.model.delta)
+        self.score += p.mean
+        i = int(self.score.argmax())
+        p.observe_index(i, float(self.values[i] + NOISE * self.rng.standard_normal()))
+
+
+def seconds(loop, steps):
+    start = time.perf_counter()
+    for _ in range(steps):
+        loop.step()
+    return (time.perf_counter() - start) / steps
+
+
+def ratio(slow, fast, steps=60, turns=9):
+    """Median over turns of slow's time to fast's."""
+    return float(np.median([seconds(slow, steps) / seconds(fast, steps) for _ in range(turns)]))
+
+
+def warmed(loop, steps):
+    for _ in range(steps):
+        loop.step()
+    return loop
+
+
+def hundred_distinct(loop):
+    """Confine a loop to 100 points, all of them observed."""
+    rng = np.random.default_rng(1)
+    chosen = rng.choice(len(loop.values), 100, replace=False)
+    loop.policy.observe(chosen, loop.values[chosen] + NOISE * rng.standard_normal(100))
+    loop.policy.observe(np.repeat(chosen, 20), np.repeat(loop.values[chosen], 20))
+    return loop
+
+
+class Contextual:
+    """Rounds of 50 actions that were never seen before, on a Box."""
+
+    def __init__(self, make):
+        self.policy = make(ms.Box([(0, 1), (0, 1)]), ms.Model(RBF(0.5), norm_bound=2.0, noise=NOISE))
+        self.rng = np.random.default_rng(0)
+
+    def step(self):
+        actions = self.rng.random((50, 2))
+        query = self.policy.ask(actions=actions)
+        self.policy.tell(query, float(truth(query.x[None, :])[0] + NOISE * self.rng.standard_normal()))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, to see that it runs")
+    quick = parser.parse_args().quick
+    N = 2_000 if quick else 10_000
+    domain = ms.Finite(np.random.default_rng(0).random((N, 2)))
+
+    gp, bare = warmed(Loop(ms.GPUCB, domain), 500), warmed(Bare(domain), 500)
+    print(f"GP-UCB / bare step: {ratio(gp, bare):.2f}  (N = {N:,}, r = {bare.posterior.rank})")
+
+    def exact(d, m):
+        return ms.ECGPUCB(d, m, epsilon=0.1)
+
+    gp, ec = (hundred_distinct(Loop(make, domain)) for make in (ms.GPUCB, exact))
+    fraction = ratio(ec, gp, steps=40)
+    print(f"EC-GP-UCB exact / GP-UCB: {fraction:.2f}  (N = {N:,}, {ec.policy.posterior.distinct} distinct points)")
+
+    for horizon in (10, 100_000):
+        ec = hundred_distinct(Loop(exact, domain))
+        balanced = hundred_distinct(Loop(lambda d, m, h=horizon: ms.RegretBalancing(d, m, horizon=h), domain))
+        M = len(balanced.policy.epsilons)
+        print(f"balancing / EC-GP-UCB: {ratio(balanced, ec, steps=40):.2f}  ({M} bases)")
+
+    for name, make in {
+        "GP-UCB": ms.GPUCB,
+        "EC-GP-UCB, paper's enlargement": lambda d, m: ms.ECGPUCB(d, m, epsilon=0.1, enlargement="paper"),
+        "EC-GP-UCB, exact enlargement (grows with t)": exact,
+    }.items():
+        late = warmed(Contextual(make), 1_000 if quick else 10_000 if make is not exact else 2_000)
+        at = late.policy.t
+        early = [warmed(Contextual(make), 500) for _ in range(5)]
+        fraction = np.median([seconds(late, 100) / seconds(e, 100) for e in early])
+        print(f"contextual {name}: a round at t = {at:,} / at t = 500: {fraction:.2f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""What the policies promise, measured. Seeds are fixed; where a test is statistical its error probability is stated."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, DotProduct
+
+import misspec as ms
+
+pytestmark = pytest.mark.slow
+
+TRAP = json.loads((Path(__file__).parent / "trap.json").read_text())
+
+
+def regret(policy, truth, noise, rounds, seed):
+    """Mean regret a round; twins of one seed see the same noise in the same rounds."""
+    draws = noise * np.random.default_rng([99, seed]).standard_normal(rounds)
+    chosen = np.empty(rounds, dtype=int)
+    for t in range(rounds):
+        query = policy.ask()
+        chosen[t] = query.index
+        policy.tell(query, float(truth[query.index] + draws[t]))
+    return float((truth.max() - truth[chosen]).mean())
+
+
+def trap_problem():
+    points = np.array(TRAP["points"])
+    truth = points @ TRAP["theta"] + np.array(TRAP["misfit"])
+    model = ms.Model(DotProduct(sigma_0=0), TRAP["norm_bound"], TRAP["noise"], TRAP["regularization"], delta=0.1)
+    return ms.Finite(points), model, truth
+
+
+def test_grounding_escapes_the_trap():
+    """30,000 rounds, 40 seeds: grounded policies lose less than a fiftieth of plain GP-UCB, which is stuck on half."""
+    domain, model, truth = trap_problem()
+    rounds, seeds = 30_000, range(40)
+    plain = [regret(ms.GPUCB(domain, model), truth, model.noise, rounds, s) for s in seeds]
+    grounded = [regret(ms.GPUCB(domain, model, grounded=True), truth, model.noise, rounds, s) for s in seeds]
+    enlarged = [regret(ms.ECGPUCB(domain, model, epsilon=0.1), truth, model.noise, rounds, s) for s in seeds]
+    stuck = np.mean(np.array(plain) > 0.1)
+    assert 0.25 <= stuck <= 0.75
+    assert np.mean(grounded) < np.mean(plain) / 50
+    assert np.mean(enlarged) < np.mean(plain) / 50
+
+
+def rbf_problem(dimension, seed, ripple=0.0):
+    """A random member of norm exactly B = 2, and a ripple of a tenth of the length scale on top of it."""
+    rng = np.random.default_rng([5, seed, dimension])
+    domain = ms.Box([(0, 1)] * dimension).grid(200 if dimension == 1 else 20)
+    kernel, X = RBF(0.2), domain.encoded
+    centres, coefficients = rng.random((30, dimension)), rng.standard_normal(30)
+    values = kernel(X, centres) @ coefficients
+    values *= 2.0 / np.sqrt(coefficients @ kernel(centres, centres.copy()) @ coefficients)
+    truth = values + ripple * np.sin(2 * np.pi * X[:, 0] / 0.02 + 2 * np.pi * rng.random())
+    return domain, ms.Model(kernel, 2.0, 0.1), truth
+
+
+def mean_regret(make, dimension, ripple=0.0, rounds=3000, seeds=20):
+    total = 0.0
+    for seed in range(seeds):
+        domain, model, truth = rbf_problem(dimension, seed, ripple)
+        total += regret(make(domain, model), truth, model.noise, rounds, seed)
+    return total / seeds
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_grounding_costs_little_without_misfit(dimension):
+    """The right ε is 0 here, and with it EC-GP-UCB is GP-UCB, grounded or not: one comparison serves both."""
+    plain = mean_regret(lambda d, m: ms.GPUCB(d, m), dimension)
+    grounded = mean_regret(lambda d, m: ms.ECGPUCB(d, m, epsilon=0.0), dimension)
+    assert grounded <= 1.1 * plain
+
+
+def test_balancing_costs_little_without_misfit():
+    plain = [mean_regret(lambda d, m: ms.GPUCB(d, m), k) for k in (1, 2)]
+    balanced = [mean_regret(lambda d, m: ms.RegretBalancing(d, m, horizon=3000), k) for k in (1, 2)]
+    assert np.mean(balanced) <= 1.5 * np.mean(plain)
+
+
+def test_balancing_adapts_to_a_ripple():
+    plain = mean_regret(lambda d, m: ms.GPUCB(d, m), 1, ripple=0.2)
+    balanced = mean_regret(lambda d, m: ms.RegretBalancing(d, m, horizon=3000), 1, ripple=0.2)
+    assert balanced <= plain / 3
+
+
+def test_bands_of_grounded_ec_gp_ucb_hold_the_truth():
+    """500 adaptive runs, misfit adversarial (signs of the weights at the worst point of a pilot run): at most δ fail.
+
+    Were the true failure rate 0.06, the test would fail with probability below 4e-4.
+    """
+    X = np.linspace(0, 1, 40)[:, None]
+    model, epsilon, rounds = ms.Model(RBF(0.15), 2.0, 0.3), 0.3, 200
+    domain, K, missed = ms.Finite(X), RBF(0.15)(X, X.copy()), 0
+    for run in range(500):
+        rng = np.random.default_rng([21, run])
+        coefficients = rng.standard_normal(40) * (rng.random(40) < 0.2) + 1e-3
+        f = K @ coefficients
+        f *= model.norm_bound / np.sqrt(coefficients @ f)
+        pilot = ms.ECGPUCB(domain, model, epsilon=epsilon)
+        regret(pilot, f, model.noise, 60, run)
+        W = pilot.posterior.weights_at(X)
+        worst = int(np.abs(W).sum(axis=1).argmax())
+        signs = np.ones(40)
+        signs[pilot._own.keys()] = np.sign(W[worst])
+        truth = f + epsilon * signs * rng.choice([-1.0, 1.0])
+        policy = ms.ECGPUCB(domain, model, epsilon=epsilon)
+        for _ in range(rounds):
+            band = policy.band()
+            if (truth < band.lower - 1e-9).any() or (truth > band.upper + 1e-9).any():
+                missed += 1
+                break
+            query = policy.ask()
+            policy.tell(query, float(truth[query.index] + model.noise * rng.standard_normal()))
+    assert missed / 500 <= model.delta
+
+
+@pytest.mark.parametrize("varying", [False, True])
+@pytest.mark.parametrize("evidence", ["shared", "own"])
+def test_consistent_bases_survive(varying, evidence):
+    """300 runs: bases whose ε̂ covers the truth are eliminated in at most a fraction δ.
+
+    Varying: the round's actions are the arms below a level drawn from U(0,1), so that the maximum varies from 0 to 1.
+    """
+    rng = np.random.default_rng(31)
+    X, eliminated, rounds = np.linspace(0, 1, 30)[:, None], 0, 150
+    truth = X[:, 0]  # norm below 2, see the check
+    model = ms.Model(RBF(0.5), 3.0, 0.2)
+    K = RBF(0.5)(X, X.copy()) + 1e-6 * np.eye(30)
+    assert truth @ np.linalg.solve(K, truth) < 9.0
+    domain = ms.Finite(X)
+    bases = [(model, e) for e in (0.4, 0.1, 0.0)]
+    for run in range(300):
+        policy = ms.RegretBalancing(
+            domain, model, horizon=rounds, bases=bases, evidence=evidence, reward_range=1.0, seed=run
+        )
+        for _ in range(rounds):
+            actions = np.arange(1 + int(30 * rng.random())) if varying else None
+            query = policy.ask(actions=actions)
+            policy.tell(query, float(truth[query.index] + model.noise * rng.standard_normal()))
+        eliminated += bool(policy.eliminated)
+    assert eliminated / 300 <= model.delta
+
+
+@pytest.mark.parametrize("varying", [False, True])
+@pytest.mark.parametrize("evidence", ["shared", "own"])
+def test_false_bases_are_eliminated(varying, evidence):
+    """A base that believes every function to be flat: its bound grows by next to nothing while it loses 1 a round."""
+    rng = np.random.default_rng(32)
+    X = np.linspace(0, 1, 30)[:, None]
+    truth = np.where(X[:, 0] > 0.6, 1.0, 0.0)
+    honest, flat = ms.Model(RBF(0.2), 4.0, 0.1), ms.Model(RBF(0.2), 1e-3, 1e-3, regularization=0.01)
+    policy = ms.RegretBalancing(
+        ms.Finite(X), honest, horizon=4000, bases=[(honest, 0.5), (flat, 0.0)], evidence="own", grounded=False,
+        reward_range=1.0,
+    ) if evidence == "own" else ms.RegretBalancing(
+        ms.Finite(X), honest, horizon=4000, bases=[(honest, 0.5), (ms.Model(RBF(5.0), 1e-3, 1e-3, 0.01), 0.0)],
+        grounded=False, reward_range=1.0,
+    )  # fmt: skip
+    for _ in range(4000):
+        actions = np.array([0, int(rng.integers(1, 15)), int(rng.integers(18, 30))]) if varying else None
+        query = policy.ask(actions=actions)
+        policy.tell(query, float(truth[query.index] + 0.1 * rng.standard_normal()))
+        if policy.eliminated:
+            break
+    assert [e.base for e in policy.eliminated] == [1]
+    assert policy.eliminated[0].left < policy.eliminated[0].right
+    assert policy.active == [0]

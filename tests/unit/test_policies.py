@@ -1,0 +1,224 @@
+import json
+import math
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
+
+import misspec as ms
+from misspec.errors import InvalidInput, StorageError
+from misspec.policies import base
+from misspec.policies.encoding import decode_kernel, encode_kernel
+from misspec.testing import Subject, continues_to_the_bit
+
+MODEL = ms.Model(RBF(0.2), norm_bound=1.5, noise=0.1)
+X = np.random.default_rng(0).random((40, 2))
+DOMAIN = ms.Finite(X)
+
+
+class Custom:
+    def __call__(self, X, Z):
+        return RBF(0.2)(X, Z)
+
+    def diag(self, X):
+        return np.ones(len(X))
+
+
+def told(policy, rounds=20):
+    rng = np.random.default_rng(1)
+    for _ in range(rounds):
+        query = policy.ask()
+        policy.tell(query, float(np.sin(5 * query.x[0]) + 0.1 * rng.standard_normal()))
+    return policy
+
+
+@pytest.mark.parametrize("T", [1, 2, 3, 4, 7, 8, 15, 16, 100, 127, 128, 1000])
+def test_rounds_of_communication(T):
+    policy, rounds, evaluations = ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=T), 0, 0
+    while True:
+        try:
+            batch = policy.ask(10**6)
+        except ms.HorizonReached:
+            break
+        rounds, evaluations = rounds + 1, evaluations + len(batch)
+        policy.tell(batch, [float(np.sin(5 * q.x[0])) for q in batch])
+    assert evaluations == T
+    assert rounds == math.floor(math.log2(T)) + 1
+
+
+def test_one_batch_in_random_order_equals_one_by_one():
+    rng = np.random.default_rng(2)
+    one, batch = (ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=500) for _ in range(2))
+    while one.t < 500:
+        queries = batch.ask(10**6)
+        y = {q.id: float(np.sin(5 * q.x[0]) + 0.1 * rng.standard_normal()) for q in queries}
+        for query in queries:
+            single = one.ask()
+            assert single.index == query.index
+            one.tell(single, y[query.id])
+        shuffled = rng.permutation(queries)
+        half = len(shuffled) // 2
+        batch.tell(list(shuffled[:half]), [y[q.id] for q in shuffled[:half]])
+        batch.tell(list(shuffled[half:]), [y[q.id] for q in shuffled[half:]])
+        np.testing.assert_array_equal(one.active, batch.active)
+    assert len(one.active) < len(DOMAIN)
+
+
+def test_phased_waits_and_asks_failures_again():
+    policy = ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=100)
+    policy.tell(policy.ask(), 0.1)
+    assert (policy.episode, policy.remaining) == (2, 2)
+    first, second = policy.ask(5)
+    with pytest.raises(ms.AwaitingResults, match="2 pending"):
+        policy.ask()
+    policy.tell(second, 0.1)
+    policy.drop(first)
+    again = policy.ask()
+    assert again.index == first.index
+    policy.tell(again, 0.2)
+    assert policy.episode == 3
+    assert [e.length for e in policy.history] == [1, 2]
+    with pytest.raises(InvalidInput, match="takes no actions"):
+        policy.ask(actions=[0, 1])
+    with pytest.raises(InvalidInput, match="forgets all data"):
+        policy.observe([0], [0.1])
+    with pytest.raises(InvalidInput, match="candidates only"):
+        policy.band([[0.123, 0.456]])
+    assert policy.band([3, 4]).lower.shape == (2,)
+
+
+def test_names_are_shown():
+    domain = ms.Finite(X[:3], names=["a", "b", "c"])
+    policy = ms.GPUCB(domain, MODEL)
+    query = policy.ask()
+    assert query.name == domain.names[query.index]
+    policy.tell(query, 1.0)
+    assert policy.recommend().name == "a"
+    assert ms.restore(policy.state()).ask().name in domain.names
+
+
+def test_custom_kernels_are_handed_in_again():
+    make = lambda seed: ms.GPUCB(DOMAIN, ms.Model(Custom(), 1.5, 0.1), seed=seed)  # noqa: E731
+    policy = told(make(0))
+    with pytest.raises(StorageError, match=r"hand it in again: restore\(state, kernel=…\)"):
+        ms.restore(policy.state())
+    assert ms.restore(policy.state(), kernel=Custom()).ask().index == policy.ask().index
+    continues_to_the_bit(Subject(make, lambda x: float(np.sin(5 * x[0])), kernel=Custom()))
+
+
+def test_large_domains_are_handed_in_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(base, "LARGE", 100)
+    policy = told(ms.GPUCB(DOMAIN, MODEL))
+    policy.save(tmp_path / "p")
+    assert (tmp_path / "p").stat().st_size < 10_000
+    with pytest.raises(StorageError, match="hand it in again"):
+        ms.load(tmp_path / "p")
+    with pytest.raises(StorageError, match="points differ"):
+        ms.load(tmp_path / "p", domain=ms.Finite(X + 1))
+    assert ms.load(tmp_path / "p", domain=ms.Finite(X)).ask().index == policy.ask().index
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        RBF(0.3, "fixed"),
+        Matern([0.1, 0.2], nu=1.5),
+        Matern(0.1, [(0.01, 1.0)], nu=math.inf),
+        ConstantKernel(0.2) * RBF([0.1, 0.4], (1e-3, 1.0)) + 0.5 * DotProduct(sigma_0=0),
+        RBF(np.float64(0.3)) ** 2,
+    ],
+    ids=str,
+)
+def test_kernels_by_name_and_parameters(kernel):
+    again = decode_kernel(json.loads(json.dumps(encode_kernel(kernel))), None)
+    assert repr(again) == repr(kernel)
+    np.testing.assert_array_equal(again(X, X.copy()), kernel(X, X.copy()))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s.update(format=99), "newer"),
+        (lambda s: s.update(policy="Oracle"), "not imported"),
+        (lambda s: s.pop("events"), "missing"),
+        (lambda s: s["events"].append(["explode"]), "unknown event"),
+        (lambda s: s["model"]["kernel"].update(name="__import__"), "unknown kernel"),
+        (lambda s: s["model"]["kernel"]["parameters"].update(evil=1), "does not take"),
+    ],
+)
+def test_states_that_cannot_be_restored(change, message):
+    state = json.loads(json.dumps(told(ms.GPUCB(DOMAIN, MODEL), 3).state()))
+    change(state)
+    with pytest.raises(StorageError, match=message):
+        ms.restore(state)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ms.GPUCB(X, MODEL),
+        lambda: ms.GPUCB(DOMAIN, RBF(0.2)),
+        lambda: ms.GPUCB(DOMAIN, MODEL, width="beta"),
+        lambda: ms.GPUCB(DOMAIN, MODEL, width=-1.0),
+        lambda: ms.GPUCB(DOMAIN, MODEL, grounded="yes"),
+        lambda: ms.GPUCB(DOMAIN, MODEL, seed=-1),
+        lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon=-0.1),
+        lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon=math.nan),
+        lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1, enlargement="huge"),
+        lambda: ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=0),
+        lambda: ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=1.5),
+        lambda: ms.PhasedUncertaintySampling(ms.Box([(0, 1)] * 2), MODEL, horizon=10),
+        lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bounds="none"),
+        lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bounds="paper"),
+        lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, evidence="half"),
+        lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=[]),
+        lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=[(RBF(0.2), 0.1)]),
+        lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, price=0.0),
+        lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, epsilon_max=-1.0),
+        lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, reward_range=0.0),
+        lambda: ms.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=-1.0),
+        lambda: ms.GPUCB(ms.Box([(0, 1)] * 2), MODEL).ask(),
+        lambda: ms.GPUCB(ms.Box([(0, 1)] * 2), MODEL).ask(actions=[0, 1]),
+        lambda: ms.GPUCB(ms.Box([(0, 1)] * 2), MODEL).recommend(),
+        lambda: ms.ThompsonSampling(DOMAIN, MODEL).ask(actions=X[:2] + 0.01),
+    ],
+)
+def test_bad_arguments(make):
+    with pytest.raises(InvalidInput):
+        make()
+
+
+def test_numeric_widths_say_that_they_guarantee_nothing():
+    policy = told(ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1, width=2.0))
+    assert not policy.guaranteed
+    assert not policy.recommend().guaranteed
+    assert "without guarantee" in repr(policy)
+    assert told(ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1)).recommend().guaranteed
+
+
+def test_contextual_on_a_box():
+    policy = ms.ECGPUCB(ms.Box([(0, 10), (-1, 1)]), MODEL, epsilon=0.1)
+    rng = np.random.default_rng(3)
+    for _ in range(30):
+        actions = np.stack([10 * rng.random(5), rng.random(5)], axis=1)
+        query = policy.ask(actions=actions)
+        np.testing.assert_array_equal(query.x, actions[query.position])
+        policy.tell(query, float(np.sin(query.x[0] / 2)))
+    assert policy.band([[5.0, 0.5]]).lower.shape == (1,)
+    assert ms.restore(policy.state()).ask(actions=actions).position == policy.ask(actions=actions).position
+
+
+def test_conflicts_prove_misspecification():
+    """A truth that jumps between neighbours: the own bands leave the model's, and what they prove is true."""
+    points = np.linspace(0, 1, 12)[:, None]
+    truth = np.where(np.arange(12) % 2 == 0, 0.5, -0.5)
+    policy = ms.GPUCB(ms.Finite(points), ms.Model(RBF(0.5), 1.0, 0.1), grounded=True)
+    rng = np.random.default_rng(4)
+    policy.observe(np.tile(np.arange(12), 200), np.tile(truth, 200) + 0.1 * rng.standard_normal(2400))
+    assert policy.conflicts
+    for conflict in policy.conflicts:
+        assert 0 < conflict.epsilon <= 0.5
+        assert conflict.gap > 0
+    assert max(c.epsilon for c in policy.conflicts) > 0.2
+    well = told(ms.GPUCB(DOMAIN, ms.Model(RBF(0.2), 5.0, 0.1), grounded=True), 200)
+    assert not well.conflicts
