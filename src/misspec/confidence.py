@@ -81,9 +81,14 @@ def nonadaptive(
 # -- misspecification: enlargements, added to any of them --------------------------------------------------------------
 
 
+def paper_slope(epsilon: float, t: int, model: Model) -> float:
+    """ε√t/√λ, the paper's enlargement as a factor on σ_{t−1}(x); t = told observations + 1."""
+    return epsilon * math.sqrt(t / model.regularization)
+
+
 def enlargement_paper(epsilon: float, t: int, model: Model, std: Array) -> Array:
     """ε√t/√λ · σ_{t−1}(x), t = told observations + 1. Algorithm 1, line 4; Lemma 2 needs only √(t−1)."""
-    return (epsilon * math.sqrt(t / model.regularization)) * std
+    return paper_slope(epsilon, t, model) * std
 
 
 def enlargement_exact(epsilon: float, weights_norm1: Array) -> Array:
@@ -149,6 +154,11 @@ class Grounded(NamedTuple):
     lower: Array
     upper: Array
     apart: NDArray[np.bool_]
+
+
+def grounded_upper(upper: Array, own_lower: Array, own_upper: Array, *, least: Array | None = None) -> Array:
+    """The upper end of `ground`. `least`: where `upper` is only a bound, the least that it stands for."""
+    return np.where((upper if least is None else least) < own_lower, own_upper, np.minimum(upper, own_upper))
 
 
 def ground(lower: Array, upper: Array, own_lower: Array, own_upper: Array) -> Grounded:

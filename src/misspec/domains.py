@@ -22,7 +22,8 @@ MOST_CORNERS = 12  # dimensions up to which all corners of a box are checked too
 class Finite:
     """A list of N candidates in d dimensions, in the order given; ties go to the lowest index.
 
-    points: (N, d) array, list or data frame. names: one string per point, for people.
+    points: (N, d) array, list or data frame. names: one string per point, for people. Two candidates with equal
+    coordinates are two arms: the model cannot tell them apart, what is observed at each (its own band) can.
     """
 
     def __init__(self, points: ArrayLike, names: Sequence[str] | None = None, *, box: Box | None = None) -> None:

@@ -87,7 +87,8 @@ def matrix(name: str, value: ArrayLike, *, columns: int | None = None, rows_at_l
     if columns is not None and result.shape[1] != columns:
         raise InvalidInput(f"{name} must have {columns} column(s), one per dimension, got shape {result.shape}")
     finite(name, result)
-    return result + 0.0  # a copy, in which -0.0 is 0.0: equal points are then equal to the bit
+    # a copy in C order, in which -0.0 is 0.0: equal points are then equal to the bit, also after a round trip
+    return np.ascontiguousarray(result) + 0.0
 
 
 def vector(name: str, value: ArrayLike, *, length: int | None = None) -> Array:

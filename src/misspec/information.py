@@ -104,7 +104,7 @@ def _greedy(domain: Finite, model: Model, T: int) -> tuple[NDArray[np.intp], Arr
 def _spectral(Phi: Array, T: int, regularization: float) -> float:
     """½ Σ_i ln(1 + q_iκ_i/λ) with κ the eigenvalues of the Gram matrix, q_i = max(0, ν − λ/κ_i), Σ q_i = T."""
     spectrum = np.linalg.eigvalsh(Phi.T @ Phi)[::-1]
-    levels = regularization / spectrum[spectrum > 1e-14 * max(spectrum[0], 1e-300)]  # ascending
+    levels = regularization / spectrum[spectrum > 1e-14 * max(spectrum.max(initial=0.0), 1e-300)]  # ascending
     if not len(levels):
         return 0.0
     waters = (T + np.cumsum(levels)) / np.arange(1, len(levels) + 1)  # ν if the first i levels are covered

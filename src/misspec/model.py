@@ -28,6 +28,7 @@ class Model:
     delta            δ, the total failure probability that a policy may spend
     offset           prior mean, in units of y
     scale            prior standard deviation in units of y; only numeric widths use it
+    fitted           whether the data chose the model (`from_data`): widths then hold at no stated level
     """
 
     kernel: Any
@@ -37,6 +38,7 @@ class Model:
     delta: float = 0.1
     offset: float = 0.0
     scale: float = 1.0
+    fitted: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, kernels.Kernel) or isinstance(self.kernel, type):
@@ -120,7 +122,7 @@ class Model:
         coefficients = np.linalg.solve(K + (noise / scale) ** 2 * np.eye(len(X)), y - offset)
         norm = math.sqrt(max(0.0, float(coefficients @ K @ coefficients)))
         return cls(
-            fitted, max(scale, norm), noise, max((noise / scale) ** 2, LEAST_REGULARIZATION), delta, offset, scale
+            fitted, max(scale, norm), noise, max((noise / scale) ** 2, LEAST_REGULARIZATION), delta, offset, scale, True
         )
 
 

@@ -68,7 +68,7 @@ class Posterior:
         # the dictionary
         self._Z: Array = np.zeros((0, domain.dimension))
         self._L: Array = np.zeros((0, 0))
-        self._noise: Array = np.zeros(0)  # err(z_k)/pivot_k² of each feature
+        self._pivot_error: Array = np.zeros(0)  # err(z_k)/pivot_k² of each feature
         # the table of distinct points, told or pending; a place is a row of it
         self._place: dict[bytes, int] = {}
         self._U: Array = np.zeros((0, domain.dimension))
@@ -110,7 +110,7 @@ class Posterior:
         return self._U[: len(self._place)]
 
     def place_of(self, x: ArrayLike) -> int | None:
-        """Where a point (user units) stands in the order of first visits, or None: the column of its own weight."""
+        """The column of a point (user units) in the weights, or None if it was neither observed nor hallucinated."""
         return self._place.get(self.domain.encode(np.atleast_2d(x))[0].tobytes())
 
     @property
@@ -348,7 +348,7 @@ class Posterior:
         z = x[None, :]
         phi = self._features(z)[0]
         residual = float(kernels.diagonal(self.model.kernel, z)[0] - phi @ phi)
-        error = ROUNDING + float(phi * phi @ self._noise)
+        error = ROUNDING + float(phi * phi @ self._pivot_error)
         doubtful = self.rank > 0 and error > 0.1 * max(residual, self.tolerance)
         if not doubtful:
             nonnegative(np.array([residual]))
@@ -364,7 +364,7 @@ class Posterior:
         if doubtful:
             self._rebuild(place)
         elif residual > self.tolerance:
-            self._noise = np.append(self._noise, error / residual)
+            self._pivot_error = np.append(self._pivot_error, error / residual)
             self._grow(place, phi, math.sqrt(residual), columns)
         else:
             self._shadow(place, phi, residual, columns)
@@ -406,10 +406,10 @@ class Posterior:
         self._F[:] = 0.0
         self._F[: len(self._place), :r] = self._features(self.points)
         self._F[self._members, :r] = self._L
-        self._noise = np.zeros(0)
+        self._pivot_error = np.zeros(0)
         for k in range(r):
-            error = ROUNDING + float(self._L[k, :k] ** 2 @ self._noise)
-            self._noise = np.append(self._noise, error / self._L[k, k] ** 2)
+            error = ROUNDING + float(self._L[k, :k] ** 2 @ self._pivot_error)
+            self._pivot_error = np.append(self._pivot_error, error / self._L[k, k] ** 2)
         self._rebuilt(rest)
         self.refresh()
 
@@ -449,7 +449,7 @@ class Posterior:
             self._U = np.concatenate([self._U, np.zeros((more, self._U.shape[1]))])
             self._counts, self._sums = (np.append(a, np.zeros(more)) for a in (self._counts, self._sums))
         if rows > self._F.shape[0] or columns > self._F.shape[1]:
-            width = self._F.shape[1] if columns <= self._F.shape[1] else max(16, 2 * self._F.shape[1])
+            width = self._F.shape[1] if columns <= self._F.shape[1] else max(16, columns, 2 * self._F.shape[1])
             larger = np.zeros((len(self._U), width))
             larger[: self._F.shape[0], : self._F.shape[1]] = self._F
             self._F = larger

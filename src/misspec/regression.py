@@ -77,6 +77,8 @@ class Regression:
 
     def refresh(self, F: Array, counts: Array, averages: Array) -> None:
         """Recompute from sufficient statistics."""
+        if not F.shape[1]:
+            return
         scaled = F * np.sqrt(counts / self.regularization)[:, None]
         A = scaled.T @ scaled
         A[np.diag_indices_from(A)] += 1.0

@@ -12,6 +12,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -91,7 +92,7 @@ def read(path: str | os.PathLike[str], kind: str, newest: int) -> tuple[Any, int
         raise StorageError(f"{path} does not exist") from None
     except StorageError:
         raise
-    except (OSError, EOFError, zipfile.BadZipFile, ValueError, KeyError, TypeError, NotImplementedError) as error:
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError, RuntimeError) as error:
         raise StorageError(f"{path} is not a misspec file or is damaged ({error}); restore it from a copy") from error
     if found != kind:
         raise StorageError(f"{path} holds a {found}, expected a {kind}")

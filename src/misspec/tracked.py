@@ -102,8 +102,8 @@ class Tracked(Posterior):
 
     @property
     def places(self) -> NDArray[np.intp]:
-        """For each candidate its place in the order of first visits, -1 where it was not observed."""
-        return self._place_of
+        """For each candidate its column in the weights, -1 where it was neither observed nor hallucinated."""
+        return self._place_of.copy()
 
     @property
     def weights_kept(self) -> Weights | None:

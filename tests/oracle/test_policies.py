@@ -316,7 +316,7 @@ def test_balancing_realised(shared, grounded, vary):
     policy = ms.RegretBalancing(ms.Finite(X), MODEL, horizon=64, evidence=evidence, grounded=grounded)
     epsilons = [B * 2.0**-i for i in range(4)] + [0.0]
     assert policy.epsilons == pytest.approx(epsilons)
-    settings = (policy, epsilons, [MODEL] * 5, shared, grounded, "realised", 8.0, "mixture", None, vary)
+    settings = (policy, epsilons, [MODEL] * 5, shared, grounded, "realised", 8.0, "anytime", None, vary)
     N = balancing_oracle(settings, 70, np.random.default_rng(4))
     assert min(N) > 0
 

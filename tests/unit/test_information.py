@@ -77,3 +77,8 @@ def test_bad_horizons(horizon):
 def test_boxes_are_sent_to_their_grid():
     with pytest.raises(InvalidInput, match="grid"):
         ms.information_gain(ms.Box([(0, 1)]), ms.Model(RBF(0.2), 1.0, 0.1), 10)
+
+
+def test_a_kernel_that_is_zero_everywhere():
+    gain = ms.information_gain(ms.Finite(np.zeros((2, 1))), ms.Model(DotProduct(sigma_0=0), 1.0, 0.1), 5)
+    assert gain.greedy == gain.upper == 0.0

@@ -87,6 +87,102 @@ def test_phased_waits_and_asks_failures_again():
     assert policy.band([3, 4]).lower.shape == (2,)
 
 
+def test_phased_at_the_horizon():
+    policy = ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=3)
+    policy.tell(policy.ask(), 0.1)
+    first, second = policy.ask(9)
+    with pytest.raises(ms.AwaitingResults):
+        policy.ask()
+    policy.tell([first, second], [0.1, 0.2])
+    with pytest.raises(ms.HorizonReached):
+        policy.ask()
+    assert policy.episode == 2
+    assert [e.length for e in policy.history] == [1, 2]
+
+
+def test_kernels_that_look_alike_do_not_share_a_posterior():
+    near = ms.Model(RBF(0.2004), 1.5, 0.1)
+    policy = ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=[(MODEL, 0.0), (near, 0.0)])
+    assert len(policy._feeds) == 2
+    assert len(ms.restore(policy.state())._feeds) == 2
+    twins = [(ms.Model(Custom(), 1.5, 0.1), 0.0), (ms.Model(Custom(), 1.5, 0.1), 0.0)]
+    with pytest.raises(InvalidInput, match="several custom kernels"):
+        ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=twins).state()
+
+
+def test_gains_are_those_of_the_bases():
+    rough = ms.Model(Matern(0.02, nu=0.5), 1.5, 0.1)
+    policy = ms.RegretBalancing.as_in_paper(DOMAIN, MODEL, horizon=50, bases=[(MODEL, 0.1), (rough, 0.1)])
+    assert policy._gains[1] > 1.2 * policy._gains[0]
+
+
+def test_the_same_actions_every_round_do_not_vary():
+    same, other = (ms.RegretBalancing(DOMAIN, MODEL, horizon=10) for _ in range(2))
+    for t in range(3):
+        for policy, actions in ((same, [1, 5, 7]), (other, [1, 5, 7 + t])):
+            query = policy.ask(actions=actions)
+            policy.tell(query, 0.1)
+    assert same._radius_of(3) == ms.RegretBalancing(DOMAIN, MODEL, horizon=10)._radius_of(3)
+    assert other._radius_of(3) > 5 * same._radius_of(3)
+
+
+def test_queries_are_copies_and_states_too():
+    policy = ms.GPUCB(ms.Box([(0, 1)] * 2), MODEL)
+    query = policy.ask(actions=np.random.default_rng(0).random((1000, 2)))
+    assert query.x.base is None
+    with pytest.raises(ValueError, match="read-only"):
+        query.x[:] = 0.5
+    policy.tell(query, 0.1)
+    state = policy.state()
+    state["settings"]["width"] = 99.0
+    state["events"][1][2] = 99.0
+    assert policy.state()["settings"]["width"] == "mixture"
+    assert policy.state()["events"][1][2] == 0.1
+
+
+def test_states_are_json_whatever_numbers_were_handed_in():
+    policy = ms.RegretBalancing(
+        DOMAIN, MODEL, horizon=np.int64(50), width=np.float32(2), price=np.float32(2), inflate=np.bool_(True)
+    )
+    assert json.loads(json.dumps(policy.state()))["settings"]["horizon"] == 50
+    json.dumps(ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=np.int64(50), width=np.float32(2)).state())
+
+
+def test_fitted_models_guarantee_nothing():
+    fitted = ms.Model.from_data(X, np.sin(5 * X[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(40))
+    assert not told(ms.GPUCB(DOMAIN, fitted)).recommend().guaranteed
+
+
+def test_thompson_takes_data_at_its_candidates_only():
+    policy = ms.ThompsonSampling(DOMAIN, MODEL)
+    policy.observe(X[:2], [0.1, 0.2])
+    with pytest.raises(InvalidInput, match="no data at other points"):
+        policy.observe(X[:1] + 0.01, [0.1])
+
+
+def test_a_failure_inside_a_call_changes_nothing():
+    """A kernel that fails when a new point is entered: nothing is told, nothing is pending."""
+
+    class Moody(Custom):
+        broken = False
+
+        def __call__(self, X, Z):
+            return super().__call__(X, Z) * (np.nan if self.broken else 1.0)
+
+    kernel = Moody()
+    policy = told(ms.GPUCB(DOMAIN, ms.Model(kernel, 1.5, 0.1), grounded=True), 3)
+    query = policy.ask()
+    before = json.dumps(policy.state())
+    kernel.broken = True
+    for call in (lambda: policy.tell(query, 0.1), lambda: policy.ask(3)):
+        with pytest.raises(InvalidInput, match="not finite"):
+            call()
+    kernel.broken = False
+    assert json.dumps(policy.state()) == before
+    assert [q.id for q in policy.pending] == [query.id]
+    policy.tell(query, 0.1)
+
+
 def test_names_are_shown():
     domain = ms.Finite(X[:3], names=["a", "b", "c"])
     policy = ms.GPUCB(domain, MODEL)
@@ -126,11 +222,14 @@ def test_large_domains_are_handed_in_again(tmp_path, monkeypatch):
         Matern(0.1, [(0.01, 1.0)], nu=math.inf),
         ConstantKernel(0.2) * RBF([0.1, 0.4], (1e-3, 1.0)) + 0.5 * DotProduct(sigma_0=0),
         RBF(np.float64(0.3)) ** 2,
+        RBF(0.2, (1e-5, math.inf)),
+        RBF([0.2, 0.3], np.array([[1e-5, math.inf], [1e-5, 2.0]])),
     ],
     ids=str,
 )
 def test_kernels_by_name_and_parameters(kernel):
-    again = decode_kernel(json.loads(json.dumps(encode_kernel(kernel))), None)
+    again = decode_kernel(json.loads(json.dumps(encode_kernel(kernel), allow_nan=False)), None)
+    np.testing.assert_array_equal(again.bounds, kernel.bounds)
     assert repr(again) == repr(kernel)
     np.testing.assert_array_equal(again(X, X.copy()), kernel(X, X.copy()))
 
@@ -173,7 +272,12 @@ def test_states_that_cannot_be_restored(change, message):
         lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, evidence="half"),
         lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=[]),
         lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=[(RBF(0.2), 0.1)]),
+        lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=[MODEL]),
+        lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=[(MODEL, 0.1, 3)]),
         lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, price=0.0),
+        lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1, enlargement=3.0),
+        lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1, enlargement=None),
+        lambda: ms.GPUCB(DOMAIN, MODEL).ask(actions=[[0.1, 0.2], [0.3]]),
         lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, epsilon_max=-1.0),
         lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, reward_range=0.0),
         lambda: ms.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=-1.0),

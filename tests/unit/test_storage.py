@@ -57,6 +57,16 @@ def test_damage_is_noticed(tmp_path):
         path.write_bytes(whole[:cut])
         with pytest.raises(StorageError, match="damaged"):
             storage.read(path, "policy", 1)
+    rng = np.random.default_rng(0)
+    for _ in range(300):  # single bytes
+        spoiled = bytearray(whole)
+        spoiled[rng.integers(len(whole))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(spoiled))
+        try:
+            document, _, _ = storage.read(path, "policy", 1)
+        except StorageError:
+            continue
+        assert document == {"x": list(range(1000))}  # a byte that carries nothing
     with zipfile.ZipFile(tmp_path / "b", "w") as archive, zipfile.ZipFile(_written(tmp_path / "c")) as source:
         for name in source.namelist():
             archive.writestr(name, b"{}" if name == storage.DOCUMENT else source.read(name))

@@ -15,6 +15,8 @@ up (docs/paper.md).
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -22,12 +24,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from misspec.domains import Domain
+from misspec import confidence
+from misspec.domains import Domain, Finite
 from misspec.errors import InvalidInput, flag, number, whole
 from misspec.information import information_gain
 from misspec.model import Model
 from misspec.policies.base import Actions, Band, Conflict, Query, check_arguments
-from misspec.policies.encoding import decode_model, encode_model
+from misspec.policies.encoding import decode_model, encode_kernel, encode_model
 from misspec.policies.learner import Learner
 from misspec.policies.upper import Feeding, make_posterior
 from misspec.posterior import Posterior
@@ -35,7 +38,7 @@ from misspec.posterior import Posterior
 
 @dataclasses.dataclass(frozen=True)
 class Elimination:
-    """Base `base` was dropped after round `round`: its optimistic average `left` fell below another's `right`."""
+    """Base `base` was dropped after `round` told observations: its optimistic average `left` fell below `right`."""
 
     base: int
     round: int
@@ -50,7 +53,8 @@ class RegretBalancing(Feeding):
     "paper". evidence: "shared" (one posterior for all bases of one kernel) or "own". bases: (Model, ε̂) pairs instead
     of the grid. price: factor on the bound of bases with ε̂ > 0 when choosing who plays. epsilon_max: the largest
     candidate, B by default; the guarantee is for ε up to it. reward_range: how far rewards' expectations can lie
-    apart; 2(B + ε̂) by default. gain: an upper bound on γ_T, for bounds="paper".
+    apart; 2(B + ε̂) by default. gain: an upper bound on γ_T, for bounds="paper" (computed per kernel if not given).
+    radius: of the elimination test, "anytime" or "paper".
     """
 
     def __init__(
@@ -69,7 +73,7 @@ class RegretBalancing(Feeding):
         gain: float | None = None,
         width: str | float = "mixture",
         enlargement: str = "exact",
-        radius: str = "mixture",
+        radius: str = "anytime",
         inflate: bool = False,
         seed: int = 0,
     ) -> None:
@@ -77,34 +81,35 @@ class RegretBalancing(Feeding):
         T = self.horizon = whole("horizon", horizon, at_least=1)
         grounded = flag("grounded", grounded)
         delta = model.delta / (3 if grounded else 2)  # model widths, own bands, elimination test
+        _one_of("bounds", bounds, ("realised", "paper"))
+        _one_of("evidence", evidence, ("shared", "own"))
+        _one_of("radius", radius, ("anytime", "paper"))
+        if bounds == "paper" and evidence == "shared":
+            raise InvalidInput(
+                'bounds="paper" hold for bases that learn alone: use evidence="own" or bounds="realised"'
+            )
+        price, inflate, width = number("price", price, above=0), flag("inflate", inflate), confidence.check_width(width)
+        epsilon_max = None if epsilon_max is None else number("epsilon_max", epsilon_max, above=0)
+        reward_range = None if reward_range is None else number("reward_range", reward_range, above=0)
+        gain = None if gain is None else number("gain (γ_T)", gain, above=0)
+        given = None if bases is None else _pairs(bases)
         settings: dict[str, Any] = {
-            "horizon": horizon, "bounds": bounds, "evidence": evidence, "grounded": grounded, "bases": bases,
+            "horizon": T, "bounds": bounds, "evidence": evidence, "grounded": grounded, "bases": given,
             "price": price, "epsilon_max": epsilon_max, "reward_range": reward_range, "gain": gain, "width": width,
             "enlargement": enlargement, "radius": radius, "inflate": inflate,
         }  # fmt: skip
         super().__init__(domain, model, seed, own_delta=delta if grounded else None, **settings)
-        _one_of("bounds", bounds, ("realised", "paper"))
-        _one_of("evidence", evidence, ("shared", "own"))
-        _one_of("radius", radius, ("mixture", "paper"))
-        if bounds == "paper" and evidence == "shared":
-            raise InvalidInput(
-                'bounds="paper" hold for bases that learn alone: use evidence="own", or bounds="realised"'
-            )
         self._bounds, self._radius, self._shared = bounds, radius, evidence == "shared"
         self._delta_test = delta
-        self.guaranteed = isinstance(width, str)
-        if gain is None and bounds == "paper":
-            gain = information_gain(domain, model, T).upper
-        self._gain = None if gain is None else number("gain (γ_T)", gain, above=0)
-        pairs = self._grid(T, epsilon_max) if bases is None else list(bases)
-        if not pairs or not all(isinstance(m, Model) for m, _ in pairs):
-            raise InvalidInput("bases must be a list of (Model, epsilon) pairs with at least one in it")
-        self.epsilons = [number("epsilon of a base", e, at_least=0) for _, e in pairs]
+        self._gain: dict[str | int, float] = {}  # γ_T per kernel, for bounds="paper"
+        pairs = self._grid(T, gain, epsilon_max) if given is None else given
+        self.guaranteed = isinstance(width, str) and not any(m.fitted for m, _ in pairs)
+        self.epsilons = [e for _, e in pairs]
         M = len(pairs)
-        self._price = [1.0 if e == 0 else number("price", price, above=0) for e in self.epsilons]
-        given = None if reward_range is None else number("reward_range", reward_range, above=0)
-        self._ranges = [given or 2.0 * (m.norm_bound + e) for (m, _), e in zip(pairs, self.epsilons, strict=True)]
-        self._learners = self._make_learners(pairs, delta, width, enlargement, flag("inflate", inflate))
+        self._price = [1.0 if e == 0 else price for e in self.epsilons]
+        self._ranges = [reward_range or 2.0 * (m.norm_bound + e) for m, e in pairs]
+        self._gains = [self._gain_of(m, T, gain) if bounds == "paper" else math.nan for m, _ in pairs]
+        self._learners = self._make_learners(pairs, delta, width, enlargement, inflate)
         self.active = list(range(M))  # I_t
         self.counts = [0] * M  # N_i
         self.rewards = [0.0] * M  # J_i
@@ -112,7 +117,7 @@ class RegretBalancing(Feeding):
         self._asked_bounds = [0.0] * M  # and what pending rounds add to it for choosing
         self._asked_counts = [0] * M
         self.eliminated: list[Elimination] = []
-        self._varying = False  # whether action sets vary from round to round
+        self._offers: set[str] = set()  # digests of the action sets seen: more than one, and they vary
 
     @classmethod
     def as_in_paper(
@@ -125,14 +130,20 @@ class RegretBalancing(Feeding):
         }  # fmt: skip
         return cls(domain, model, horizon=horizon, seed=seed, **chosen)
 
-    def _grid(self, T: int, epsilon_max: float | None) -> list[tuple[Model, float]]:
+    def _grid(self, T: int, gain: float | None, epsilon_max: float | None) -> list[tuple[Model, float]]:
         if self._bounds == "paper":
-            assert self._gain is not None
-            M = max(1, math.ceil(1 + 0.5 * math.log2(T / self._gain**2)))
-            return [(self.model, 2.0 ** (1 - i) / math.sqrt(self._gain)) for i in range(1, M + 1)]
-        top = self.model.norm_bound if epsilon_max is None else number("epsilon_max", epsilon_max, above=0)
+            g = self._gain_of(self.model, T, gain)
+            M = max(1, math.ceil(1 + 0.5 * math.log2(T / g**2)))
+            return [(self.model, 2.0 ** (1 - i) / math.sqrt(g)) for i in range(1, M + 1)]
+        top = self.model.norm_bound if epsilon_max is None else epsilon_max
         halvings = 1 + math.ceil(0.5 * math.log2(T))
         return [*((self.model, top * 2.0 ** (1 - i)) for i in range(1, halvings + 1)), (self.model, 0.0)]
+
+    def _gain_of(self, m: Model, T: int, gain: float | None) -> float:
+        key = f"{kernel_key(m.kernel)} {m.regularization}"
+        if gain is None and key not in self._gain:
+            self._gain[key] = information_gain(self.domain, m, T).upper
+        return self._gain[key] if gain is None else gain
 
     def _make_learners(
         self, pairs: Sequence[tuple[Model, float]], delta: float, width: str | float, enlargement: str, inflate: bool
@@ -140,7 +151,7 @@ class RegretBalancing(Feeding):
         """One posterior per kernel and ridge (shared), or one per base (own)."""
         groups: dict[Any, list[int]] = {}
         for i, (m, _) in enumerate(pairs):
-            key = (repr(m.kernel), id(m.kernel) if "object at" in repr(m.kernel) else 0, m.regularization, m.offset)
+            key = (kernel_key(m.kernel), m.regularization, m.offset)
             groups.setdefault(key if self._shared else i, []).append(i)
         learners: dict[int, Learner] = {}
         for members in groups.values():
@@ -165,10 +176,20 @@ class RegretBalancing(Feeding):
         learner = self._learners[i]
         row, story = learner.choose(learner.candidates(actions, pending=True))
         query = self._finished(story, row, actions)
-        details = {"base": i, "epsilon": self.epsilons[i], "bound": 0.0, "varying": actions is not None}
+        details = {"base": i, "epsilon": self.epsilons[i], "bound": 0.0, "offer": self._offer(actions)}
         if self._bounds == "realised":
             details["bound"] = self._realised(i, query)
         return dataclasses.replace(query, details=details)
+
+    def _offer(self, actions: Actions | None) -> str:
+        """A digest of the action set, to see whether it varies from round to round."""
+        if actions is None:
+            return "all"
+        if actions.indices is None:
+            return hashlib.sha256(np.unique(actions.points, axis=0).tobytes()).hexdigest()[:16]
+        rows = np.unique(actions.indices)
+        whole_domain = isinstance(self.domain, Finite) and len(rows) == len(self.domain)
+        return "all" if whole_domain else hashlib.sha256(rows.tobytes()).hexdigest()[:16]
 
     def _realised(self, i: int, query: Query) -> float:
         """By how much R_i grows when base i plays this point: its band's width before the point is observed."""
@@ -182,7 +203,7 @@ class RegretBalancing(Feeding):
     def _asked(self, query: Query) -> None:
         self._asked_bounds[query.details["base"]] += query.details["bound"]
         self._asked_counts[query.details["base"]] += 1
-        self._varying = self._varying or query.details["varying"]
+        self._offers.add(query.details["offer"])
 
     def _told(self, query: Query, y: float) -> None:
         i = query.details["base"]
@@ -219,7 +240,7 @@ class RegretBalancing(Feeding):
     def _radius_of(self, n: int) -> float:
         """h: how far an average of n rewards may stray; s covers the varying maximum too where action sets vary."""
         M, noise = len(self.epsilons), self.model.noise
-        s = math.sqrt(noise**2 + max(self._ranges) ** 2 / 4.0) if self._varying else noise
+        s = math.sqrt(noise**2 + max(self._ranges) ** 2 / 4.0) if len(self._offers) > 1 else noise
         if self._radius == "paper":
             return 2.2 * s * math.sqrt(math.log(M * max(1.0, math.log(n)) / self._delta_test) / n)
         return s * math.sqrt((n + 1) * (math.log(n + 1) + 2.0 * math.log(M / self._delta_test))) / n
@@ -228,8 +249,7 @@ class RegretBalancing(Feeding):
         """R_i: realised, or min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}."""
         if self._bounds == "realised":
             return self.candidate_bounds[i] + (self._asked_bounds[i] if pending else 0.0)
-        n, m, g = self.counts[i] + (self._asked_counts[i] if pending else 0), self._learners[i].model, self._gain
-        assert g is not None
+        n, m, g = self.counts[i] + (self._asked_counts[i] if pending else 0), self._learners[i].model, self._gains[i]
         ridge, delta = m.regularization, self._learners[i].delta
         spread = m.noise / math.sqrt(ridge) * math.sqrt(2.0 + 2.0 * math.log(1.0 / delta) / g)
         c1 = 2.0 * math.sqrt(2.0 * ridge + 1.0) * max(1.0, spread)
@@ -244,7 +264,7 @@ class RegretBalancing(Feeding):
 
     @property
     def _cautious(self) -> Learner:
-        """The active base that allows for the most misspecification: whose bands hold if any active one's do."""
+        """The active base that allows for the most misspecification (of several kernels: the lowest index of those)."""
         return self._learners[max(self.active, key=lambda i: (self.epsilons[i], -i))]
 
     @property
@@ -261,11 +281,16 @@ class RegretBalancing(Feeding):
 
     @property
     def conflicts(self) -> list[Conflict]:
-        """Against a model without misspecification: of the base with the smallest ε̂."""
+        """Against the base with the smallest ε̂."""
         return self._learners[min(range(len(self.epsilons)), key=lambda i: self.epsilons[i])].conflicts()
 
     def _encoded_settings(self) -> dict[str, Any]:
         bases = self._settings["bases"]
+        custom = {
+            id(m.kernel) for m in [self.model, *(m for m, _ in bases or [])] if "custom" in encode_kernel(m.kernel)
+        }
+        if len(custom) > 1:
+            raise InvalidInput("bases with several custom kernels cannot be stored; use kernels of scikit-learn")
         stored = None if bases is None else [[encode_model(m), e] for m, e in bases]
         return {**self._settings, "bases": stored}
 
@@ -273,6 +298,22 @@ class RegretBalancing(Feeding):
     def _decoded_settings(cls, settings: dict[str, Any], kernel: Any) -> dict[str, Any]:
         bases = settings["bases"]
         return {**settings, "bases": None if bases is None else [(decode_model(m, kernel), e) for m, e in bases]}
+
+
+def kernel_key(kernel: Any) -> str:
+    """Equal for kernels that are the same: by name and parameters, or by identity where they are not known."""
+    stored = encode_kernel(kernel)
+    return f"custom {id(kernel)}" if "custom" in stored else json.dumps(stored, sort_keys=True)
+
+
+def _pairs(bases: Any) -> list[tuple[Model, float]]:
+    try:
+        pairs = [(m, number("epsilon of a base", e, at_least=0)) for m, e in bases]
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"bases must be a list of (Model, epsilon) pairs: {error}") from None
+    if not pairs or not all(isinstance(m, Model) for m, _ in pairs):
+        raise InvalidInput("bases must be a list of (Model, epsilon) pairs with at least one in it")
+    return pairs
 
 
 def _where(query: Query) -> ArrayLike:

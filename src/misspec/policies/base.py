@@ -7,6 +7,7 @@ apart from what the next step needs.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import os
@@ -164,7 +165,14 @@ class Policy:
         offered = None if actions is None else self._parse_actions(actions)
         available = self._available(offered)
         count = 1 if n is None else n if available is None else min(n, available)
-        batch = [self._ask_one(offered) for _ in range(count)]
+        batch: list[Query] = []
+        try:
+            for _ in range(count):
+                batch.append(self._ask_one(offered))
+        except Exception:
+            for query in batch:
+                self.drop(query)
+            raise
         return batch[0] if n is None else batch
 
     def _ask_one(self, actions: Actions | None) -> Query:
@@ -188,16 +196,20 @@ class Policy:
         if len({q.id for q in known}) != len(known):
             raise InvalidInput("a query was told twice in one call; tell each once")
         for each, value in zip(known, values.tolist(), strict=True):
-            del self._queries[each.id]
             self.t += 1
-            self._told(each, value)
+            try:
+                self._told(each, value)
+            except Exception:
+                self.t -= 1
+                raise
+            del self._queries[each.id]
             self._events.append(("tell", each.id, value))
 
     def drop(self, query: Query | int) -> None:
         """A failed evaluation: forget that it was asked."""
         known = self._pending_query(query)
-        del self._queries[known.id]
         self._dropped(known)
+        del self._queries[known.id]
         self._events.append(("drop", known.id))
 
     def observe(self, points_or_indices: ArrayLike, y: ArrayLike) -> None:
@@ -240,7 +252,10 @@ class Policy:
     # -- parts that policies share ---------------------------------------------------------------------------
 
     def _parse_actions(self, actions: ArrayLike) -> Actions:
-        raw: Any = actions.to_numpy() if hasattr(actions, "to_numpy") else np.asarray(actions)
+        try:
+            raw: Any = actions.to_numpy() if hasattr(actions, "to_numpy") else np.asarray(actions)
+        except ValueError as error:
+            raise InvalidInput(f"expected domain indices or points, one a row: {error}") from None
         if raw.ndim == 1 and raw.size and np.issubdtype(raw.dtype, np.integer):
             if not isinstance(self.domain, Finite):
                 raise InvalidInput(f"indices need a Finite domain, this is {self.domain!r}; hand in points, one a row")
@@ -288,7 +303,7 @@ class Policy:
                 "kind": "Finite",
                 "names": self.domain.names,
                 "box": None if self.domain.box is None else self.domain.box.bounds,
-                "sha256": _digest(self.domain.points),
+                "sha256": _digest(self.domain),
             }
             if self.domain.points.nbytes <= LARGE:
                 domain["points"] = points
@@ -299,7 +314,7 @@ class Policy:
             "policy": type(self).__name__,
             "domain": domain,
             "model": encode_model(self.model),
-            "settings": self._encoded_settings(),
+            "settings": copy.deepcopy(self._encoded_settings()),
             "events": [_encode_event(event) for event in self._events],
             "random": self._rng.bit_generator.state,
         }
@@ -368,8 +383,8 @@ def load(path: str | os.PathLike[str], *, kernel: Any = None, domain: Domain | N
     return restore(state, kernel=kernel, domain=domain)
 
 
-def _digest(points: Array) -> str:
-    return hashlib.sha256(np.ascontiguousarray(points).tobytes()).hexdigest()
+def _digest(domain: Finite) -> str:
+    return hashlib.sha256(domain.points.tobytes() + domain.encoded.tobytes()).hexdigest()
 
 
 def _decode_domain(stored: dict[str, Any], given: Domain | None) -> Domain:
@@ -380,19 +395,21 @@ def _decode_domain(stored: dict[str, Any], given: Domain | None) -> Domain:
         return Finite(stored["points"], stored["names"], box=box)
     if not isinstance(given, Finite):
         raise StorageError("the domain was too large to be stored; hand it in again: load(path, domain=…)")
-    if _digest(given.points) != stored["sha256"]:
-        raise StorageError("the domain handed in is not the one that this policy was made with: its points differ")
+    if _digest(given) != stored["sha256"]:
+        raise StorageError(
+            "the domain handed in is not the one that this policy was made with: its points differ, or its box does"
+        )
     return given
 
 
 def _encode_event(event: tuple[Any, ...]) -> list[Any]:
     if event[0] != "ask":
-        return list(event)
+        return copy.deepcopy(list(event))
     query = event[1]
     fields = {f.name: getattr(query, f.name) for f in dataclasses.fields(query) if f.name not in ("x", "name")}
     if query.index is None:
         fields["x"] = query.x.tolist()
-    return ["ask", fields]
+    return ["ask", copy.deepcopy(fields)]
 
 
 def _decode_query(fields: dict[str, Any], domain: Domain) -> Query:

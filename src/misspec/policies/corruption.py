@@ -26,7 +26,15 @@ class CorruptionTolerantGPUCB(UpperConfidence):
     ) -> None:
         total = number("corruption (C)", corruption, at_least=0)
         super().__init__(
-            domain, model, epsilon=0.0, enlargement=total, width=width, grounded=False, inflate=inflate, seed=seed
+            domain,
+            model,
+            epsilon=0.0,
+            enlargement="exact",
+            corruption=total,
+            width=width,
+            grounded=False,
+            inflate=inflate,
+            seed=seed,
         )
         self._settings |= {"corruption": total}
         del self._settings["grounded"]

@@ -64,10 +64,8 @@ def decode_model(stored: dict[str, Any], kernel: Any) -> Model:
 
 
 def _encode(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
     if isinstance(value, float | int | str | bool) or value is None:
         return value if value != float("inf") else "inf"
     if isinstance(value, tuple | list):
@@ -81,5 +79,7 @@ def _decode(name: str, value: Any, given: Any) -> Any:
     if isinstance(value, dict):
         return decode_kernel(value, given)
     if isinstance(value, list):
-        return tuple(value) if name.endswith("_bounds") and not isinstance(value[0], list) else np.array(value)
+        pair = name.endswith("_bounds") and not isinstance(value[0], list)
+        numbers = [_decode("", each, given) for each in value]
+        return tuple(numbers) if pair or not name else np.array(numbers)
     return float("inf") if value == "inf" else value

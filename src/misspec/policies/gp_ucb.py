@@ -11,7 +11,8 @@ class GPUCB(UpperConfidence):
     """x_t maximises μ_{t−1}(x) + multiplier_t·σ_{t−1}(x).
 
     width: "mixture", "lemma1", or a number (a multiplier in units of model.scale, without guarantee).
-    grounded: use the intersection with the own bands of observed points. inflate: keep bands valid while queries pend.
+    grounded: use the intersection with the own bands of observed points. inflate: choose
+    by upper ends that stay valid while queries pend (`band` always is: it counts told results only).
     """
 
     def __init__(

@@ -23,7 +23,8 @@ from misspec.policies.base import Actions, Conflict, Query
 from misspec.posterior import Posterior
 from misspec.tracked import Tracked
 
-ONE_BY_ONE = 6  # points whose exact enlargement is looked at singly before all that could still win are
+ONE_BY_ONE = 4  # points whose exact enlargement is looked at singly before the bounds of many are tightened
+CHUNK = 64  # how many of them at first
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Candidates:
 class Learner:
     """One EC-GP-UCB: a model, a misspecification ε, a width and an enlargement, on a given posterior and own bands.
 
-    enlargement: "exact" (ε‖ζ‖₁), "paper" (ε√t/√λ·σ), or a number C for C/√λ·σ whatever t.
+    enlargement: "exact" (ε‖ζ‖₁) or "paper" (ε√t/√λ·σ). corruption: C, which adds C/√λ·σ whatever t.
     """
 
     def __init__(
@@ -52,8 +53,9 @@ class Learner:
         *,
         epsilon: float,
         width: str | float,
-        enlargement: str | float,
+        enlargement: str,
         delta: float,
+        corruption: float = 0.0,
         inflate: bool = False,
     ) -> None:
         self.model = model
@@ -61,9 +63,10 @@ class Learner:
         self.own = own
         self.epsilon = number("epsilon", epsilon, at_least=0)
         self.width = confidence.check_width(width)
-        if isinstance(enlargement, str) and enlargement not in confidence.ENLARGEMENTS:
+        if enlargement not in confidence.ENLARGEMENTS:
             raise InvalidInput(f"enlargement must be one of {', '.join(confidence.ENLARGEMENTS)}, got {enlargement!r}")
         self.enlargement = enlargement
+        self.corruption = corruption
         self.delta = delta
         self.inflate = inflate
         self._score: Array = np.empty(0)
@@ -80,10 +83,9 @@ class Learner:
 
     def _slope(self) -> float:
         """The enlargement's factor on σ, where it has one."""
-        if isinstance(self.enlargement, str):
-            paper = self.enlargement == "paper"
-            return self.epsilon * math.sqrt((self.posterior.t + 1) / self.model.regularization) if paper else 0.0
-        return self.enlargement / math.sqrt(self.model.regularization)
+        slope = self.corruption / math.sqrt(self.model.regularization)
+        paper = self.enlargement == "paper"
+        return slope + (confidence.paper_slope(self.epsilon, self.posterior.t + 1, self.model) if paper else 0.0)
 
     # -- what there is to choose from ------------------------------------------------------------------------
 
@@ -107,16 +109,17 @@ class Learner:
 
     def choose(self, c: Candidates) -> tuple[int, Query]:
         """The maximiser of the upper end; ties go to the lowest. Position among the candidates, and a query's story."""
-        multiplier = self.multiplier * (math.exp(self.posterior.pending_information) if self.inflate else 1.0)
+        inflation = math.exp(self.posterior.pending_information) if self.inflate else 1.0
+        multiplier, slope = inflation * self.multiplier, inflation * self._slope()
         score = self._buffer(len(c.mean))
         np.sqrt(c.variance, out=score)
-        score *= multiplier + self._slope()
+        score *= multiplier + slope
         score += c.mean
         if c.own_upper is not None and self.epsilon:
             score += self.epsilon
         best, norm1 = self._argmax_exact(c, score) if self.exact else (int(self._grounded(c, score).argmax()), 0.0)
         std = math.sqrt(c.variance[best])
-        enlargement = self.epsilon * norm1 + self._slope() * std
+        enlargement = self.epsilon * norm1 + slope * std
         upper = float(score[best]) + (self.epsilon * norm1 if self.exact else 0.0)
         if c.own_upper is not None and c.own_lower is not None:
             upper = _capped(upper, float(c.own_lower[best]), float(c.own_upper[best]))
@@ -134,7 +137,7 @@ class Learner:
         """The upper end of the intersection with the own band; the own band's alone where they do not meet."""
         if c.own_upper is None or c.own_lower is None:
             return upper
-        return np.where(upper < c.own_lower, c.own_upper, np.minimum(upper, c.own_upper))
+        return confidence.grounded_upper(upper, c.own_lower, c.own_upper)
 
     def _argmax_exact(self, c: Candidates, score: Array) -> tuple[int, float]:
         """argmax of the grounded score + ε‖ζ‖₁, looking at ‖ζ‖₁ only where a bound on it lets a point win."""
@@ -150,15 +153,17 @@ class Learner:
         lemma2 *= math.sqrt(p.t / self.model.regularization) * (1.0 + 1e-9)  # ‖ζ‖₁ ≤ √(t/λ)·σ: Lemma 2
         optimistic = self._optimistic(c, score, np.minimum(bound, lemma2))
         known: dict[int, float] = {}
+        chunk = CHUNK
         while True:
             best = int(optimistic.argmax())
             if best in known:
                 return best, known[best]
-            if len(known) == ONE_BY_ONE:  # many could win: look at all of them at once, then go on singly
-                rivals = np.flatnonzero(optimistic >= max(optimistic[i] for i in known))
-                rivals = np.array([i for i in rivals if i not in known], dtype=np.intp)
+            if len(known) % ONE_BY_ONE == ONE_BY_ONE - 1 and len(score) > chunk:  # many could win: tighten many bounds
+                rivals = np.argpartition(optimistic, -chunk)[-chunk:]
+                rivals = rivals[[i not in known for i in rivals.tolist()]]
                 tight = kept.tighten(rivals if c.rows is None else c.rows[rivals])
                 optimistic[rivals] = self._optimistic(_part(c, rivals), score[rivals], tight)
+                chunk *= 4
                 best = int(optimistic.argmax())
                 if best in known:
                     return best, known[best]
@@ -173,7 +178,7 @@ class Learner:
         upper = score + self.epsilon * norm1_bound
         if c.own_upper is None or c.own_lower is None:
             return np.asarray(upper)
-        return np.where(score < c.own_lower, c.own_upper, np.minimum(upper, c.own_upper))
+        return confidence.grounded_upper(upper, c.own_lower, c.own_upper, least=score)
 
     def _norm1(self, c: Candidates) -> Array:
         if c.points is None:
@@ -192,7 +197,7 @@ class Learner:
         """multiplier·σ + enlargement: the model's band for f̃, told data only."""
         std = np.sqrt(c.variance)
         half = (self.multiplier + self._slope()) * std
-        return half + self.epsilon * self._norm1(c) if self.exact else half
+        return half + confidence.enlargement_exact(self.epsilon, self._norm1(c)) if self.exact else half
 
     def band(self, c: Candidates) -> Grounded:
         """The band for f*."""
@@ -247,7 +252,7 @@ def keys(posterior: Posterior, points: Array) -> list[int | bytes]:
 
 def _part(c: Candidates, rows: NDArray[np.intp]) -> Candidates:
     low, high = (None, None) if c.own_lower is None or c.own_upper is None else (c.own_lower[rows], c.own_upper[rows])
-    return Candidates(c.mean[rows], c.variance[rows], None, rows, low, high)
+    return Candidates(c.mean[rows], c.variance[rows], None, rows if c.rows is None else c.rows[rows], low, high)
 
 
 def _capped(upper: float, own_lower: float, own_upper: float) -> float:

@@ -63,16 +63,18 @@ class PhasedUncertaintySampling(Policy):
         check_arguments(domain, model)
         grounded = flag("grounded", grounded)
         width = confidence.check_width(width, also=["nonadaptive"])
-        super().__init__(domain, model, seed, horizon=horizon, width=width, grounded=grounded)
         self.horizon = None if horizon is None else whole("horizon", horizon, at_least=1)
-        self.guaranteed = isinstance(width, str)
+        super().__init__(domain, model, seed, horizon=self.horizon, width=width, grounded=grounded)
+        self.guaranteed = isinstance(width, str) and not model.fitted
         self._finite = self._needs_finite("PhasedUncertaintySampling")
         self._width = width
         self._delta = model.delta / (2 if grounded else 1)
         self._own = OwnBands(model.noise, self._delta, len(self._finite)) if grounded else None
         self._posterior = Tracked(model, self._finite)  # of the last complete episode
         self.active: NDArray[np.intp] = np.arange(len(self._finite))  # D_e
-        self._widths = model.norm_bound * self._posterior.std  # w over the domain, of the last complete episode
+        prior = model.norm_bound if isinstance(width, str) else width * model.scale
+        self._widths = prior * self._posterior.std  # w over the domain, of the last complete episode
+        self._covered = self.active[:0]  # on which these widths hold together
         self.history: list[Episode] = []
         self.episode = 0
         self._start()
@@ -87,9 +89,11 @@ class PhasedUncertaintySampling(Policy):
     # -- Algorithm 2 -----------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        self.episode += 1
-        full = 1 << (self.episode - 1)
+        full = 1 << self.episode
         left = full if self.horizon is None else self.horizon - (full - 1)  # full − 1 evaluations went before
+        if left <= 0:
+            return
+        self.episode += 1
         self._length = min(full, left)
         self._complete = self._length == full  # a truncated last episode eliminates nothing
         self._design = Tracked(self.model, self._finite, check=False)  # variances only; the values come at the end
@@ -129,19 +133,20 @@ class PhasedUncertaintySampling(Policy):
         if self._own is not None:
             for index, value in zip(slots.tolist(), y.tolist(), strict=True):
                 self._own.tell(index, value)
+        before = self.active
         if self._complete:
             places = self._design.places[slots]
             self._design.retell(np.bincount(places, y) / np.bincount(places))
             self._posterior = self._design
-            self._widths = self._new_widths()
-            self._eliminate(slots)
-            self._start()
+            self._widths, self._covered = self._new_widths(), before
+            self._eliminate()
+        self.history.append(Episode(self._length, slots, before, self.active, self._widths[before]))
+        self._start()
 
-    def _eliminate(self, slots: NDArray[np.intp]) -> None:
+    def _eliminate(self) -> None:
         D = self.active
         lower, upper = (end[D] for end in self.band())
         self.active = D[upper >= lower.max()]
-        self.history.append(Episode(self._length, slots, D, self.active, self._widths[D]))
 
     def _new_widths(self) -> Array:
         """w over the domain after this episode; δ is split over the E episodes that there will be."""
@@ -159,13 +164,7 @@ class PhasedUncertaintySampling(Policy):
     @property
     def remaining(self) -> int:
         """Queries that this episode can still hand out."""
-        if self._over:
-            return 0
         return self._length - len(self._slots) + len(self._again)
-
-    @property
-    def _over(self) -> bool:
-        return self._length <= 0  # the episode after the last one
 
     def _available(self, actions: Actions | None) -> int | None:
         if actions is not None:
@@ -174,15 +173,12 @@ class PhasedUncertaintySampling(Policy):
             )
         if self.remaining:
             return self.remaining
-        waiting = self._length - len(self._results) if not self._over else 0
-        asked = self._over or (
-            self.horizon is not None and (1 << (self.episode - 1)) - 1 + self._length >= self.horizon
-        )
-        if asked:
-            raise HorizonReached(f"all {self.horizon} evaluations of the horizon are handed out; see recommend()")
-        raise AwaitingResults(
-            f"episode {self.episode} is handed out; tell or drop its {waiting} pending queries first (policy.pending)"
-        )
+        waiting = self._length - len(self._results)
+        if waiting:
+            raise AwaitingResults(
+                f"episode {self.episode} is handed out; tell or drop its {waiting} pending queries first"
+            )
+        raise HorizonReached(f"all {self.horizon} evaluations of the horizon are done; see recommend()")
 
     def _observed(self, points: Array, indices: NDArray[np.intp] | None, y: Array) -> None:  # noqa: ARG002
         raise InvalidInput("the phased policy forgets all data at each episode and takes none from elsewhere")
@@ -193,7 +189,10 @@ class PhasedUncertaintySampling(Policy):
         return self._posterior
 
     def band(self, X: ArrayLike | None = None) -> Band:
-        """μ ± w of the last complete episode, clipped to the own bands; as if the model were right."""
+        """μ ± w of the last complete episode, clipped to the own bands; as if the model were right.
+
+        "nonadaptive" widths hold together on the points that were active in that episode, not on those gone before.
+        """
         lower, upper = self._posterior.mean - self._widths, self._posterior.mean + self._widths
         if self._own is not None:
             lower, upper = confidence.clip(lower, upper, self._own.lower, self._own.upper)
@@ -213,6 +212,9 @@ class PhasedUncertaintySampling(Policy):
 
     @property
     def conflicts(self) -> list[Conflict]:
+        """Among the points that were active in the last complete episode: its widths hold on those together."""
         if self._own is None:
             return []
-        return find_conflicts(self._posterior, self._own, 0.0, lambda X, _: self._widths[self._finite.indices(X)])
+        then = set(self._covered.tolist())
+        found = find_conflicts(self._posterior, self._own, 0.0, lambda X, _: self._widths[self._finite.indices(X)])
+        return [conflict for conflict in found if conflict.index in then]

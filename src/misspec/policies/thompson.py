@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular
 
 from misspec import confidence, kernels
@@ -28,10 +28,10 @@ class ThompsonSampling(Feeding):
     """
 
     def __init__(self, domain: Domain, model: Model, *, width: str | float = 1.0, seed: int = 0) -> None:
-        confidence.check_width(width)
+        width = confidence.check_width(width)
         super().__init__(domain, model, seed, own_delta=None, width=width)
         finite = self._needs_finite("ThompsonSampling")
-        self.guaranteed = isinstance(width, str)
+        self.guaranteed = isinstance(width, str) and not model.fitted
         self._feeds = [make_posterior(model, domain, weights=False)]
         self._learner = Learner(
             model, self._feeds[0], None, epsilon=0.0, width=width, enlargement="exact", delta=model.delta
@@ -46,6 +46,11 @@ class ThompsonSampling(Feeding):
         if actions is not None and actions.indices is None:
             raise InvalidInput("ThompsonSampling samples on its candidates: actions must be domain indices")
         return super()._available(actions)
+
+    def _observed(self, points: Array, indices: NDArray[np.intp] | None, y: Array) -> None:
+        if indices is None and not self._needs_finite("ThompsonSampling").contains(points).all():
+            raise InvalidInput("ThompsonSampling samples on its candidates: it takes no data at other points")
+        super()._observed(points, indices, y)
 
     def _choose(self, actions: Actions | None) -> Query:
         c = self._learner.candidates(actions, pending=True)
@@ -63,8 +68,8 @@ class ThompsonSampling(Feeding):
 
     def _sample(self) -> Array:
         """μ + multiplier·Ψ(L⁻ᵀz), with LLᵀ = I + Σψψᵀ/λ over the told and pending points."""
-        places = self._learner.posterior.counts
-        told = {x.tobytes(): n for x, n in zip(self._learner.posterior.points, places.tolist(), strict=True)}
+        p = self._learner.posterior
+        told = {x.tobytes(): n for x, n in zip(p.points, p.counts.tolist(), strict=True)}
         pending = [q.index for q in self._queries.values() if q.index is not None]
         n = np.array([told.get(x.tobytes(), 0.0) for x in self._finite_points()])
         first: dict[bytes, int] = {}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from misspec import confidence
 from misspec.confidence import OwnBands
 from misspec.domains import Domain, Finite
 from misspec.errors import Array, flag, number
@@ -40,21 +41,21 @@ class Feeding(Policy):
     def _prepare(self) -> None:
         for query in self._queries.values():
             if query.id not in self._hallucinated:
-                self._hallucinated.add(query.id)
                 for posterior in self._feeds_of(query):
                     _hallucinate(posterior, query)
+                self._hallucinated.add(query.id)
 
     def _feeds_of(self, query: Query) -> list[Posterior]:  # noqa: ARG002  # balancing feeds the base that played
         return self._feeds
 
     def _told(self, query: Query, y: float) -> None:
         hallucinated = query.id in self._hallucinated
-        self._hallucinated.discard(query.id)
         for posterior in self._feeds_of(query):
             if query.index is not None and isinstance(posterior, Tracked):
                 (posterior.fulfil_index if hallucinated else posterior.observe_index)(query.index, y)
             else:
                 (posterior.fulfil if hallucinated else posterior.observe)(query.x[None, :], y)
+        self._hallucinated.discard(query.id)
         if self._own is not None:
             key = query.index if query.index is not None else keys(self.posterior, query.x[None, :])[0]
             self._own.tell(key, y)
@@ -80,9 +81,12 @@ class Feeding(Policy):
             x, name = self._candidate(index)
             filled: dict[str, Any] = {"x": x, "name": name, "index": index}
         else:
-            x = actions.points[row]
+            x = actions.points[row].copy()  # not a view: a query must not keep a whole action set alive
+            x.flags.writeable = False
             found = int(self.domain.indices(x[None, :])[0]) if isinstance(self.domain, Finite) else -1
-            filled = {"x": x, "index": found if found >= 0 else None}
+            filled = {"x": x}
+            if found >= 0:
+                filled = {"index": found, **dict(zip(("x", "name"), self._candidate(found), strict=True))}
         return dataclasses.replace(query, position=None if actions is None else row, **filled)
 
 
@@ -106,9 +110,10 @@ class UpperConfidence(Feeding):
         model: Model,
         *,
         epsilon: float,
-        enlargement: str | float,
+        enlargement: str,
         width: str | float,
         grounded: bool,
+        corruption: float = 0.0,
         inflate: bool,
         seed: int,
         **settings: Any,
@@ -116,9 +121,10 @@ class UpperConfidence(Feeding):
         check_arguments(domain, model)
         grounded, inflate = flag("grounded", grounded), flag("inflate", inflate)
         delta = model.delta / (2 if grounded else 1)  # split equally over the model's width and the own bands
+        width = confidence.check_width(width)
         settings = {"width": width, "grounded": grounded, "inflate": inflate, **settings}
         super().__init__(domain, model, seed, own_delta=delta if grounded else None, **settings)
-        self.guaranteed = isinstance(width, str)
+        self.guaranteed = isinstance(width, str) and not model.fitted
         epsilon = number("epsilon", epsilon, at_least=0)
         posterior = make_posterior(model, domain, weights=enlargement == "exact" and epsilon > 0)
         self._feeds = [posterior]
@@ -130,6 +136,7 @@ class UpperConfidence(Feeding):
             width=width,
             enlargement=enlargement,
             delta=delta,
+            corruption=corruption,
             inflate=inflate,
         )
 
