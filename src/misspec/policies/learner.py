@@ -143,15 +143,12 @@ class Learner:
         """argmax of the grounded score + ε‖ζ‖₁, looking at ‖ζ‖₁ only where a bound on it lets a point win."""
         p = self.posterior
         kept = p.weights_kept if isinstance(p, Tracked) and c.points is None else None
-        if kept is None or not isinstance(p, Tracked):
+        if kept is None:
             norm1 = self._norm1(c)
             best = int(self._grounded(c, score + self.epsilon * norm1).argmax())
             return best, float(norm1[best])
         bound = kept.bound if c.rows is None else kept.bound[c.rows]
-        told = p.variance if c.rows is None else p.variance[c.rows]
-        lemma2 = np.sqrt(told)
-        lemma2 *= math.sqrt(p.t / self.model.regularization) * (1.0 + 1e-9)  # ‖ζ‖₁ ≤ √(t/λ)·σ: Lemma 2
-        optimistic = self._optimistic(c, score, np.minimum(bound, lemma2))
+        optimistic = self._optimistic(c, score, bound)
         known: dict[int, float] = {}
         chunk = CHUNK
         while True:
