@@ -114,8 +114,6 @@ class RegretBalancing(Feeding):
         self.counts = [0] * M  # N_i
         self.rewards = [0.0] * M  # J_i
         self.candidate_bounds = [0.0] * M  # R_i of the rounds told
-        self._asked_bounds = [0.0] * M  # and what pending rounds add to it for choosing
-        self._asked_counts = [0] * M
         self.eliminated: list[Elimination] = []
         self._offers: set[str] = set()  # digests of the action sets seen: more than one, and they vary
 
@@ -201,13 +199,10 @@ class RegretBalancing(Feeding):
         return min(self._ranges[i], float(band.upper[0] - band.lower[0]))
 
     def _asked(self, query: Query) -> None:
-        self._asked_bounds[query.details["base"]] += query.details["bound"]
-        self._asked_counts[query.details["base"]] += 1
         self._offers.add(query.details["offer"])
 
     def _told(self, query: Query, y: float) -> None:
         i = query.details["base"]
-        self._take_back(query)
         super()._told(query, y)  # line 6
         self.counts[i] += 1  # line 7
         self.rewards[i] += y
@@ -216,14 +211,6 @@ class RegretBalancing(Feeding):
         else:
             self.candidate_bounds[i] = self._bound(i)
         self._eliminate()
-
-    def _dropped(self, query: Query) -> None:
-        self._take_back(query)
-        super()._dropped(query)
-
-    def _take_back(self, query: Query) -> None:
-        self._asked_bounds[query.details["base"]] -= query.details["bound"]
-        self._asked_counts[query.details["base"]] -= 1
 
     def _eliminate(self) -> None:
         """Line 8: drop i if J_i/N_i + R_i/N_i + h_i < max over j of J_j/N_j − h_j. The maximiser never fails."""
@@ -246,10 +233,11 @@ class RegretBalancing(Feeding):
         return s * math.sqrt((n + 1) * (math.log(n + 1) + 2.0 * math.log(M / self._delta_test))) / n
 
     def _bound(self, i: int, *, pending: bool = False) -> float:
-        """R_i: realised, or min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}."""
+        """R_i: realised, or min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}; with the pending rounds, for choosing."""
+        waiting = [q for q in self._queries.values() if q.details["base"] == i] if pending else []
         if self._bounds == "realised":
-            return self.candidate_bounds[i] + (self._asked_bounds[i] if pending else 0.0)
-        n, m, g = self.counts[i] + (self._asked_counts[i] if pending else 0), self._learners[i].model, self._gains[i]
+            return self.candidate_bounds[i] + float(sum(q.details["bound"] for q in waiting))
+        n, m, g = self.counts[i] + len(waiting), self._learners[i].model, self._gains[i]
         ridge, delta = m.regularization, self._learners[i].delta
         spread = m.noise / math.sqrt(ridge) * math.sqrt(2.0 + 2.0 * math.log(1.0 / delta) / g)
         c1 = 2.0 * math.sqrt(2.0 * ridge + 1.0) * max(1.0, spread)
