@@ -4,13 +4,14 @@ import logging
 
 from misspec import confidence
 from misspec.domains import Box, Finite
-from misspec.errors import AwaitingResults, HorizonReached, InvalidInput, MisspecError
+from misspec.errors import AwaitingResults, HorizonReached, InvalidInput, MisspecError, NumericalError, StorageError
 from misspec.information import information_gain
 from misspec.model import Model
 from misspec.policies import (
     ECGPUCB,
     GPUCB,
     Band,
+    Conflict,
     CorruptionTolerantGPUCB,
     PhasedUncertaintySampling,
     Policy,
@@ -31,18 +32,21 @@ __all__ = [
     "AwaitingResults",
     "Band",
     "Box",
+    "Conflict",
     "CorruptionTolerantGPUCB",
     "Finite",
     "HorizonReached",
     "InvalidInput",
     "MisspecError",
     "Model",
+    "NumericalError",
     "PhasedUncertaintySampling",
     "Policy",
     "Posterior",
     "Query",
     "Recommendation",
     "RegretBalancing",
+    "StorageError",
     "ThompsonSampling",
     "Tracked",
     "__version__",

@@ -7,6 +7,7 @@ the unit cube. `Box.grid(n)` is a Finite whose points carry the box's encoding.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from misspec.errors import Array, InvalidInput, matrix, whole
 
 PROBES = 256  # points on which a kernel is checked when the domain is a box
+MOST_NUMBERS = 200_000_000  # coordinates of a grid, at most
 MOST_CORNERS = 12  # dimensions up to which all corners of a box are checked too
 
 
@@ -70,7 +72,8 @@ class Finite:
         if result.ndim != 1 or not np.issubdtype(result.dtype, np.integer):
             raise InvalidInput(f"indices must be whole numbers in a list, got {indices!r}")
         if result.size and (result.min() < 0 or result.max() >= len(self)):
-            raise InvalidInput(f"indices must lie in 0 … {len(self) - 1}, got {result.min()} … {result.max()}")
+            bad = int(np.argmax((result < 0) | (result >= len(self))))
+            raise InvalidInput(f"indices must lie in 0 … {len(self) - 1}, got {result[bad]} at position {bad}")
         return result.astype(np.intp)
 
     def encode(self, points: ArrayLike) -> Array:
@@ -89,7 +92,12 @@ class Box:
     """
 
     def __init__(self, bounds: ArrayLike) -> None:
-        pairs = matrix("bounds of a Box", bounds, columns=2, rows_at_least=1)
+        pairs = np.asarray(bounds, dtype=object)
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise InvalidInput(
+                f"bounds of a Box must be (low, high) pairs, as in Box([(0, 1), (-5, 5)]); got {bounds!r}"
+            )
+        pairs = matrix("bounds of a Box", pairs, columns=2, rows_at_least=1)
         if not (pairs[:, 0] < pairs[:, 1]).all():
             bad = int(np.argmin(pairs[:, 0] < pairs[:, 1]))
             raise InvalidInput(
@@ -140,6 +148,10 @@ class Box:
             np.linspace(a, b, whole("points per dimension", m, at_least=2))
             for (a, b), m in zip(self.bounds, sizes, strict=True)
         ]
+        if math.prod(len(axis) for axis in axes) * self.dimension > MOST_NUMBERS:
+            raise InvalidInput(
+                f"a grid of {n!r} points per dimension in {self.dimension} dimensions is too large; take fewer"
+            )
         mesh: Any = np.meshgrid(*axes, indexing="ij")
         return Finite(np.stack([axis.ravel() for axis in mesh], axis=1), box=self)
 

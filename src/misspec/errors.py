@@ -98,11 +98,13 @@ def vector(name: str, value: ArrayLike, *, length: int | None = None) -> Array:
     try:
         result = np.atleast_1d(np.asarray(value, dtype=np.float64))
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} must be a list of numbers: {error}") from None
+        raise InvalidInput(f"{name} must be numbers, got {value!r}: {error}") from None
     if result.ndim != 1 or (length is not None and result.size != length):
-        raise InvalidInput(
-            f"{name} must be {length if length is not None else 'n'} number(s), got shape {result.shape}"
+        wanted = (
+            "a list of numbers" if length is None else "one number" if length == 1 else f"{length} numbers in a list"
         )
+        hint = "; ravel() makes a column flat" if result.ndim == 2 else ""
+        raise InvalidInput(f"{name} must be {wanted}, got shape {result.shape}{hint}")
     finite(name, result)
     return result.copy()
 
@@ -113,5 +115,6 @@ def finite(name: str, values: Array) -> None:
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
         where = str(place[0]) if len(place) == 1 else str(place)
         raise InvalidInput(
-            f"{name} must be finite, got {values[place]} at position {where}; drop or repair such values first"
+            f"{name} must be finite, got {values[place]} at position {where}; repair it, or leave it out "
+            "(policy.drop(query) for an evaluation that failed)"
         )

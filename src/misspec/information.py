@@ -16,7 +16,8 @@ from misspec.model import Model
 from misspec.tracked import Tracked
 
 DESIGN_STEPS = 300  # multiplicative steps of the design dual, at most
-DESIGN_GAP = 1e-4  # and its relative gap to the greedy value at which it stops
+DESIGN_WORK = 3e10  # and at most so many floating-point operations: some seconds
+DESIGN_GAP = 1e-3  # and its relative gap to the greedy value at which it stops
 GREEDY_FACTOR = 1.0 - 1.0 / math.e
 
 
@@ -50,6 +51,8 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
     variance   min over k of g_k + (T/2) ln(1 + max_x σ_k²(x)/λ)
     spectral   water-filling over the eigenvalues of the Gram matrix
     design     the dual of the relaxed design problem, after multiplicative steps
+
+    Costs O(T·N·r) for the greedy path and some seconds for the design, r the rank of the domain (N for Matérn).
     """
     if not isinstance(domain, Finite):
         raise InvalidInput(f"information_gain needs a Finite domain, got {domain!r}; box.grid(n) makes one of a box")
@@ -117,7 +120,7 @@ def _design(Phi: Array, residual: Array, T: int, regularization: float, path: ND
     N, r = Phi.shape
     w = 0.9 * np.bincount(path, minlength=N) / T + 0.1 / N
     best = math.inf
-    for _ in range(DESIGN_STEPS):
+    for _ in range(min(DESIGN_STEPS, max(3, int(DESIGN_WORK / (6.0 * N * r**2 + 1.0))))):
         scaled = Phi * np.sqrt(w * (T / regularization))[:, None]
         precision = np.eye(r) + scaled.T @ scaled
         variance = np.einsum("nr,nr->n", Phi @ np.linalg.inv(precision), Phi) + residual

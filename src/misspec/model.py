@@ -65,27 +65,36 @@ class Model:
         kernels.check_bounded(self.kernel, probes)
 
     @classmethod
-    def from_data(cls, points: ArrayLike, observations: ArrayLike, kernel: Any = None, delta: float = 0.1) -> Model:
+    def from_data(
+        cls,
+        points: ArrayLike,
+        observations: ArrayLike,
+        kernel: Any = None,
+        delta: float = 0.1,
+        *,
+        domain: Domain | None = None,
+    ) -> Model:
         """Fit kernel hyperparameters, offset and noise by maximum likelihood with scikit-learn.
 
         kernel: the shape to fit, without amplitude or noise; None is an anisotropic Matérn 5/2. The fitted kernel has
         k(x,x) = 1 on the points (at most 1 if it is not stationary); the amplitude goes into `scale` and `norm_bound`,
         and `regularization` is (noise/scale)². `norm_bound` is the larger of `scale` and the norm of the fitted mean.
 
-        Points are taken as the kernel will see them: for a Box, hand in `box.encode(points)`.
+        Points are taken as the kernel will see them. For a Box or its grid, whose kernels see the unit cube, hand in
+        `domain=` with points in user units. The noise is at least a thousandth of the scale.
 
         What is given up: every width of this library takes B, σ and k as known before the data. Here they come from
         the data, and if the policy then sees the same data (`observe`), its bands hold at no stated level: the fit has
         looked at the noise, ‖f‖ may exceed `norm_bound`, and the true kernel may lie elsewhere. Fitting on data that
-        the policy never sees keeps the independence but not the truth of B and k. `diagnose` and grounding are what
-        tell whether the model is good enough.
+        the policy never sees keeps the independence but not the truth of B and k. The model is marked `fitted`, and
+        policies say that they guarantee nothing; grounding still holds, and `policy.conflicts` tells what is disproved.
         """
         from sklearn.base import clone
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-        X = matrix("points", points, rows_at_least=2)
+        X = matrix("points", points if domain is None else domain.encode(points), rows_at_least=2)
         y = vector("observations", observations, length=len(X))
         spread = np.ptp(X, axis=0)
         if not (np.ptp(y) > 0 and spread.max() > 0):

@@ -169,3 +169,15 @@ def test_false_bases_are_eliminated(varying, evidence):
     assert [e.base for e in policy.eliminated] == [1]
     assert policy.eliminated[0].left < policy.eliminated[0].right
     assert policy.active == [0]
+
+
+@pytest.mark.parametrize("grounded", [False, True])
+def test_conflicts_raise_no_false_alarm(grounded):
+    """200 runs on members of the class, norm exactly B: conflicts after 150 rounds in at most a fraction δ."""
+    alarms = 0
+    for run in range(200):
+        domain, model, truth = rbf_problem(1, 1000 + run)
+        policy = ms.GPUCB(domain, model, grounded=grounded)
+        regret(policy, truth, model.noise, 150, run)
+        alarms += bool(policy.conflicts)
+    assert alarms / 200 <= model.delta

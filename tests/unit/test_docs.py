@@ -14,6 +14,7 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_code_block_runs(block, capsys):
+def test_code_block_runs(block, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     exec(compile(block, "documentation", "exec"), {})
     assert capsys.readouterr().out

@@ -100,3 +100,12 @@ def test_kernels_that_cannot_be_fitted():
 
     with pytest.raises(InvalidInput, match="make the Model by hand"):
         ms.Model.from_data(*sample(), kernel=Custom())
+
+
+def test_fit_in_the_units_of_a_box():
+    box = ms.Box([(0, 100), (0, 1)])
+    X, y = sample()
+    by_hand = ms.Model.from_data(X, y)
+    model = ms.Model.from_data(X * [100, 1], y, domain=box)
+    np.testing.assert_allclose(model.kernel.length_scale, by_hand.kernel.length_scale, rtol=1e-3)
+    assert model.fitted

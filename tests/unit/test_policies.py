@@ -326,3 +326,58 @@ def test_conflicts_prove_misspecification():
     assert max(c.epsilon for c in policy.conflicts) > 0.2
     well = told(ms.GPUCB(DOMAIN, ms.Model(RBF(0.2), 5.0, 0.1), grounded=True), 200)
     assert not well.conflicts
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d, m: ms.GPUCB(d, m),
+        lambda d, m: ms.GPUCB(d, m, grounded=True),
+        lambda d, m: ms.ECGPUCB(d, m, epsilon=0.1),
+        lambda d, m: ms.ECGPUCB.as_in_paper(d, m, epsilon=0.1),
+        lambda d, m: ms.RegretBalancing(d, m, horizon=60),
+        lambda d, m: ms.PhasedUncertaintySampling(d, m, horizon=60),
+        lambda d, m: ms.ThompsonSampling(d, m),
+    ],
+)
+def test_a_forgotten_offset_is_noticed(make):
+    """Values around 1,000 under a model that allows for 3: every policy reports it and takes its guarantee back."""
+    domain = ms.Finite(np.linspace(0, 1, 30)[:, None])
+    policy = make(domain, ms.Model(RBF(0.3), 3.0, 0.1))
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        query = policy.ask()
+        policy.tell(query, 1000 + float(np.sin(5 * query.x[0]) + 0.1 * rng.standard_normal()))
+    assert max(c.epsilon for c in policy.conflicts) > 900
+    assert not policy.recommend().guaranteed
+
+
+def test_what_is_handed_in_again_must_agree():
+    state = told(ms.GPUCB(DOMAIN, MODEL), 3).state()
+    assert ms.restore(state, domain=DOMAIN, kernel=RBF(0.2)).t == 3
+    with pytest.raises(StorageError, match="leave domain= out"):
+        ms.restore(state, domain=ms.Finite(X + 1))
+    with pytest.raises(StorageError, match="leave kernel= out"):
+        ms.restore(state, kernel=Matern(0.5))
+    with pytest.raises(StorageError, match="got str"):
+        ms.restore("state")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: p.ask(X), r"ask\(actions=…\)"),
+        (lambda p: p.ask(actions=[]), "nothing to choose from"),
+        (lambda p: p.ask(actions=np.arange(40) > 3), "np.flatnonzero"),
+        (lambda p: p.ask(actions=[0.1, 0.2]), r"as in \[\[0.1, 0.2\]\]"),
+        (lambda p: p.ask(actions=[0, 1, 99]), "got 99 at position 2"),
+        (lambda p: p.tell(X[0], [1.0, 2.0]), "expected a Query that this policy asked, or its id"),
+        (lambda p: p.tell(p.ask(2), [[1.0], [2.0]]), "ravel"),
+        (lambda p: p.tell(p.ask(), float("nan")), r"policy.drop\(query\)"),
+        (lambda p: ms.Box((0, 1)), r"as in Box\(\[\(0, 1\), \(-5, 5\)\]\)"),
+        (lambda p: ms.Box([(0, 1)] * 6).grid(100), "too large"),
+    ],
+)
+def test_messages_say_what_to_do(call, message):
+    with pytest.raises(InvalidInput, match=message):
+        call(ms.GPUCB(DOMAIN, MODEL))

@@ -55,6 +55,11 @@ class RegretBalancing(Feeding):
     candidate, B by default; the guarantee is for ε up to it. reward_range: how far rewards' expectations can lie
     apart; 2(B + ε̂) by default. gain: an upper bound on γ_T, for bounds="paper" (computed per kernel if not given).
     radius: of the elimination test, "anytime" or "paper".
+
+    To read: `epsilons` (ε̂ per base), `active` (bases still played), `counts`, `rewards`, `candidate_bounds` (N, J, R of
+    each base), `eliminated` (base, round, both sides of the failed test). Bands and `recommend().gap` are those of the
+    most cautious active base: they hold for any ε up to its ε̂, and are as wide as that; a smaller epsilon_max narrows
+    them. The horizon shapes the grid; more rounds than that can be asked for.
     """
 
     def __init__(
@@ -270,7 +275,7 @@ class RegretBalancing(Feeding):
     @property
     def conflicts(self) -> list[Conflict]:
         """Against the base with the smallest ε̂."""
-        return self._learners[min(range(len(self.epsilons)), key=lambda i: self.epsilons[i])].conflicts()
+        return self._conflicts_of(self._learners[min(range(len(self.epsilons)), key=lambda i: self.epsilons[i])])
 
     def _encoded_settings(self) -> dict[str, Any]:
         bases = self._settings["bases"]

@@ -39,6 +39,8 @@ class Band(NamedTuple):
 class Query:
     """A point to evaluate, and why it was chosen.
 
+    id         what `tell` and `drop` know it by
+    x, name    the point in user units, and its name on a Finite domain with names
     index      of the candidate on a Finite domain, else None
     position   row of the actions that were handed in, else None
     mean, std, multiplier, enlargement, upper   what the choice was made by; upper is the end that was maximised
@@ -60,9 +62,13 @@ class Query:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Recommendation:
-    """The maximiser of the lower band for f*. gap: the largest upper band minus that lower band, a stopping rule.
+    """The maximiser of the lower band for f*.
 
-    guaranteed: whether the bands come with a stated probability (numeric widths do not).
+    lower, upper   its band for f*; mean is the model's, which a grounded band may exclude
+    gap            the largest upper band minus `lower`: a bound on its regret, to stop by
+    guaranteed     whether all that holds with probability 1 − δ, *provided that* the truth lies within the policy's ε
+                   of the model's class (ε = 0 for GP-UCB and phased): no numeric width, no fitted model, and nothing
+                   observed so far that disproves it (`conflicts`)
     """
 
     x: Array
@@ -160,6 +166,8 @@ class Policy:
 
     def ask(self, n: int | None = None, *, actions: ArrayLike | None = None) -> Any:
         """The next query, or a list of at most n. actions: 1-d integers are domain indices, 2-d floats are points."""
+        if n is not None and np.ndim(n) > 0:
+            raise InvalidInput("ask(n) takes a number of queries; hand in actions by name: ask(actions=…)")
         if n is not None:
             whole("n", n, at_least=1)
         offered = None if actions is None else self._parse_actions(actions)
@@ -242,7 +250,7 @@ class Policy:
     def _recommendation(self, best: int, mean: float, band: Band, gap: float) -> Recommendation:
         lower, upper = float(band.lower[best]), float(band.upper[best])
         x, name = self._candidate(best)
-        return Recommendation(x, best, name, mean, lower, upper, gap, self.guaranteed)
+        return Recommendation(x, best, name, mean, lower, upper, gap, self.guaranteed and not self.conflicts)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" for k, v in self._settings.items() if k not in ("seed", "bases"))
@@ -261,9 +269,16 @@ class Policy:
                 raise InvalidInput(f"indices need a Finite domain, this is {self.domain!r}; hand in points, one a row")
             indices = self.domain.validate_indices(raw)
             return Actions(self.domain.points[indices], self.domain.encoded[indices], indices)
+        if raw.size == 0:
+            raise InvalidInput("there is nothing to choose from or to learn: no indices or points were handed in")
+        if raw.dtype == bool:
+            raise InvalidInput(
+                "expected domain indices or points, got True and False; np.flatnonzero(mask) gives indices"
+            )
         if raw.ndim != 2:
             raise InvalidInput(
-                f"expected domain indices (1-d integers) or points (2-d, one a row), got {raw.dtype} {raw.shape}"
+                "expected domain indices (1-d integers) or points (2-d, one a row, as in [[0.1, 0.2]]), "
+                f"got {raw.dtype} of shape {raw.shape}"
             )
         points = matrix("points", raw, columns=self.domain.dimension, rows_at_least=1)
         encoded = self.domain.encode(points)
@@ -281,6 +296,8 @@ class Policy:
 
     def _pending_query(self, query: Any) -> Query:
         key = query.id if isinstance(query, Query) else query
+        if not isinstance(key, int | np.integer) or isinstance(key, bool):
+            raise InvalidInput(f"expected a Query that this policy asked, or its id, got {type(query).__name__}")
         if not isinstance(key, int | np.integer) or isinstance(key, bool) or int(key) not in self._queries:
             known = isinstance(key, int | np.integer) and 0 <= int(key) < self._next_id
             reason = "it was told or dropped before" if known else "this policy never asked it"
@@ -359,7 +376,9 @@ def check_arguments(domain: Any, model: Any) -> None:
 
 
 def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None = None) -> Any:
-    """A policy from its state(). A custom kernel and a large domain are not in it and must be handed in again."""
+    """A policy from its state(). A custom kernel and a domain above 10 MB are not in it: hand them in again."""
+    if not isinstance(state, dict):
+        raise StorageError(f"expected the dictionary that state() returns, got {type(state).__name__}")
     try:
         if state["format"] > VERSION:
             raise StorageError(f"this state has format {state['format']}, newer than {VERSION}; update misspec")
@@ -376,7 +395,7 @@ def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None 
 
 
 def load(path: str | os.PathLike[str], *, kernel: Any = None, domain: Domain | None = None) -> Any:
-    """A policy from a file written by save()."""
+    """A policy from a file written by save(); a custom kernel and a domain above 10 MB must be handed in again."""
     state, _, arrays = storage.read(path, "policy", VERSION)
     if "points" in arrays:
         state["domain"]["points"] = arrays["points"]
@@ -392,7 +411,10 @@ def _decode_domain(stored: dict[str, Any], given: Domain | None) -> Domain:
         return Box(stored["bounds"])
     if stored.get("points") is not None:
         box = None if stored["box"] is None else Box(stored["box"])
-        return Finite(stored["points"], stored["names"], box=box)
+        found = Finite(stored["points"], stored["names"], box=box)
+        if given is not None and (not isinstance(given, Finite) or _digest(given) != stored["sha256"]):
+            raise StorageError("this state holds its domain, and the one handed in differs from it; leave domain= out")
+        return found
     if not isinstance(given, Finite):
         raise StorageError("the domain was too large to be stored; hand it in again: load(path, domain=…)")
     if _digest(given) != stored["sha256"]:

@@ -20,6 +20,7 @@ class ECGPUCB(UpperConfidence):
     epsilon: ε, the sup-norm distance of the truth from the class; 0 makes it GP-UCB.
     enlargement: "exact" (ε‖ζ(x)‖₁, the largest bias that any misfit within ±ε can cause) or "paper" (ε√t/√λ·σ(x)).
     On points never seen before the exact one costs O(t) a point, since every observed point has a weight.
+    width, grounded, inflate: as for GPUCB.
     """
 
     def __init__(

@@ -43,6 +43,12 @@ def decode_kernel(stored: dict[str, Any], given: Any) -> Any:
                 "hand it in again: restore(state, kernel=…) or load(path, kernel=…)"
             )
         return given
+    if (
+        given is not None
+        and encode_kernel(given) not in (stored, *_parts(stored))
+        and "custom" not in encode_kernel(given)
+    ):
+        raise StorageError("this state holds its kernel, and the one handed in differs from it; leave kernel= out")
     if stored["name"] not in KERNELS:
         raise StorageError(f"unknown kernel {stored['name']!r} in a policy's state")
     from sklearn.gaussian_process import kernels
@@ -52,6 +58,12 @@ def decode_kernel(stored: dict[str, Any], given: Any) -> Any:
         return getattr(kernels, stored["name"])(**parameters)
     except TypeError as error:
         raise StorageError(f"kernel {stored['name']} does not take the parameters stored: {error}") from None
+
+
+def _parts(stored: dict[str, Any]) -> list[dict[str, Any]]:
+    """The kernels inside a sum or product."""
+    inside = [value for value in stored["parameters"].values() if isinstance(value, dict) and "parameters" in value]
+    return [*inside, *(part for each in inside for part in _parts(each))]
 
 
 def encode_model(model: Model) -> dict[str, Any]:

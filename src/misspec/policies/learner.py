@@ -14,7 +14,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec import confidence
+from misspec import confidence, kernels
 from misspec.confidence import Grounded, OwnBands
 from misspec.domains import Finite
 from misspec.errors import Array, InvalidInput, number
@@ -204,19 +204,22 @@ class Learner:
             return Grounded(lower, upper, np.zeros(len(lower), dtype=bool))
         return confidence.ground(lower, upper, c.own_lower, c.own_upper)
 
-    def conflicts(self) -> list[Conflict]:
-        """The certificate of the bands (spec, section 3), at the points observed."""
-        if self.own is None:
-            return []
-        return find_conflicts(self.posterior, self.own, self.epsilon, lambda _, std: self.multiplier * std)
+    def conflicts(self, own: OwnBands, delta: float) -> list[Conflict]:
+        """The certificate of the bands, δ for the model's width; `own` may be kept for this alone."""
+        factor = confidence.multiplier(self.width, self.model, self.posterior.log_det, delta)
+        return find_conflicts(self.posterior, own, self.model, self.epsilon, lambda _, std: factor * std)
 
 
 def find_conflicts(
-    posterior: Posterior, own: OwnBands, epsilon: float, width: Callable[[Array, Array], Array]
+    posterior: Posterior, own: OwnBands, model: Model, epsilon: float, width: Callable[[Array, Array], Array]
 ) -> list[Conflict]:
-    """Observed points where the own band and μ ± (width(x, σ) + ε(1 + ‖ζ‖₁ − 2W_x(x))) do not meet."""
+    """Observed points whose own band disproves a misspecification of ε (spec, section 3), and what it proves instead.
+
+    Either it does not meet μ ± (width(x, σ) + ε(1 + ‖ζ‖₁ − 2W_x(x))), or it lies outside all that the class allows for,
+    offset ± (B√k(x,x) + ε).
+    """
     domain = posterior.domain
-    seen = list(own.keys())
+    seen = own.keys()
     if not seen:
         return []
     points = np.array([np.frombuffer(k) if isinstance(k, bytes) else cast(Finite, domain).points[k] for k in seen])
@@ -226,17 +229,17 @@ def find_conflicts(
     own_weight = np.array([W[row, place] if place is not None else 0.0 for row, place in enumerate(places)])
     norm1 = np.abs(W).sum(axis=1)
     half = width(points, std) + epsilon * (1.0 + norm1 - 2.0 * own_weight)
+    ball = model.norm_bound * np.sqrt(kernels.diagonal(model.kernel, domain.encode(points))) + epsilon
     low, high = own.at(seen)
-    gaps = np.maximum(low - (mean + half), (mean - half) - high)
-    return [
-        Conflict(
-            points[i],
-            k if isinstance(k := seen[i], int) else None,
-            float(gaps[i]),
-            confidence.implied_epsilon(epsilon, float(gaps[i]), float(norm1[i]), float(own_weight[i])),
-        )
-        for i in np.flatnonzero(gaps > 0)
-    ]
+    found = []
+    for i, key in enumerate(seen):
+        gap = max(low[i] - mean[i] - half[i], mean[i] - half[i] - high[i])
+        outside = max(low[i] - model.offset - ball[i], model.offset - ball[i] - high[i])
+        if max(gap, outside) > 0:
+            implied = confidence.implied_epsilon(epsilon, max(0.0, float(gap)), float(norm1[i]), float(own_weight[i]))
+            implied = max(implied, epsilon + float(outside))
+            found.append(Conflict(points[i], key if isinstance(key, int) else None, float(max(gap, outside)), implied))
+    return found
 
 
 def keys(posterior: Posterior, points: Array) -> list[int | bytes]:

@@ -48,6 +48,10 @@ class PhasedUncertaintySampling(Policy):
     grounded: clip the bands to the own bands, which use all observations of all episodes.
 
     Its bands are for the model as if it were right (ε is unknown): `band` holds f* only up to the misspecification.
+    `ask(n)` hands out at most the rest of the episode: 1 query, then 2, then 4, … It takes no data from elsewhere.
+
+    To read: `episode`, `active` (indices still alive), `remaining` (queries that this episode can still hand out),
+    `history` (per episode: length, points, active before and after, widths).
     """
 
     def __init__(
@@ -69,7 +73,8 @@ class PhasedUncertaintySampling(Policy):
         self._finite = self._needs_finite("PhasedUncertaintySampling")
         self._width = width
         self._delta = model.delta / (2 if grounded else 1)
-        self._own = OwnBands(model.noise, self._delta, len(self._finite)) if grounded else None
+        self._book = OwnBands(model.noise, model.delta / 2, len(self._finite))  # of all episodes
+        self._own = self._book if grounded else None
         self._posterior = Tracked(model, self._finite)  # of the last complete episode
         self.active: NDArray[np.intp] = np.arange(len(self._finite))  # D_e
         prior = model.norm_bound if isinstance(width, str) else width * model.scale
@@ -130,9 +135,8 @@ class PhasedUncertaintySampling(Policy):
         """All results are in. They are used in the order asked, so that the order told does not matter."""
         slots = np.array(self._slots)
         y = np.array([self._results[slot] for slot in range(self._length)])
-        if self._own is not None:
-            for index, value in zip(slots.tolist(), y.tolist(), strict=True):
-                self._own.tell(index, value)
+        for index, value in zip(slots.tolist(), y.tolist(), strict=True):
+            self._book.tell(index, value)
         before = self.active
         if self._complete:
             places = self._design.places[slots]
@@ -213,8 +217,9 @@ class PhasedUncertaintySampling(Policy):
     @property
     def conflicts(self) -> list[Conflict]:
         """Among the points that were active in the last complete episode: its widths hold on those together."""
-        if self._own is None:
-            return []
         then = set(self._covered.tolist())
-        found = find_conflicts(self._posterior, self._own, 0.0, lambda X, _: self._widths[self._finite.indices(X)])
+        widths = self._widths
+        found = find_conflicts(
+            self._posterior, self._book, self.model, 0.0, lambda X, _: widths[self._finite.indices(X)]
+        )
         return [conflict for conflict in found if conflict.index in then]

@@ -96,4 +96,4 @@ class ThompsonSampling(Feeding):
 
     @property
     def conflicts(self) -> list[Conflict]:
-        return []
+        return self._conflicts_of(self._learner)

@@ -30,6 +30,8 @@ class Feeding(Policy):
         super().__init__(domain, model, seed, **settings)
         size = len(domain) if isinstance(domain, Finite) else 0
         self._own = None if own_delta is None else OwnBands(model.noise, own_delta, size)
+        # policies that do not choose by own bands keep them to find conflicts, with half of δ for these
+        self._book = OwnBands(model.noise, model.delta / 2, size) if self._own is None else self._own
         self._feeds: list[Posterior] = []  # posteriors that see every observation
         self._hallucinated: set[int] = set()  # queries that the posteriors count as pending
 
@@ -56,9 +58,7 @@ class Feeding(Policy):
             else:
                 (posterior.fulfil if hallucinated else posterior.observe)(query.x[None, :], y)
         self._hallucinated.discard(query.id)
-        if self._own is not None:
-            key = query.index if query.index is not None else keys(self.posterior, query.x[None, :])[0]
-            self._own.tell(key, y)
+        self._book.tell(query.index if query.index is not None else keys(self.posterior, query.x[None, :])[0], y)
 
     def _dropped(self, query: Query) -> None:
         if query.id in self._hallucinated:
@@ -69,10 +69,12 @@ class Feeding(Policy):
     def _observed(self, points: Array, indices: NDArray[np.intp] | None, y: Array) -> None:
         for posterior in self._feeds:
             posterior.observe(points, y)
-        if self._own is not None:
-            names = keys(self.posterior, points) if indices is None else [int(i) for i in indices]
-            for key, value in zip(names, y.tolist(), strict=True):
-                self._own.tell(key, value)
+        names = keys(self.posterior, points) if indices is None else [int(i) for i in indices]
+        for key, value in zip(names, y.tolist(), strict=True):
+            self._book.tell(key, value)
+
+    def _conflicts_of(self, learner: Learner) -> list[Conflict]:
+        return learner.conflicts(self._book, learner.delta if self._own is not None else learner.delta / 2)
 
     def _finished(self, query: Query, row: int, actions: Actions | None) -> Query:
         """The query with its point filled in."""
@@ -159,4 +161,4 @@ class UpperConfidence(Feeding):
 
     @property
     def conflicts(self) -> list[Conflict]:
-        return self._learner.conflicts()
+        return self._conflicts_of(self._learner)
