@@ -1,4 +1,4 @@
-"""Confidence widths: each with a name, a formula, a reference and a coverage test (spec, section 3).
+"""Confidence widths: each with a name, a formula, a reference and a coverage test.
 
     σ, B, λ, δ   model.noise, model.norm_bound, model.regularization, the part of delta that this width may spend
     L            log det(I + K_{t−1}/λ) of the told observations

@@ -1,4 +1,4 @@
-"""Maximum information gain γ_T = max over multisets of T points of ½ log det(I + K/λ) (spec, section 4)."""
+"""Maximum information gain γ_T = max over multisets of T points of ½ log det(I + K/λ)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Kernels: what counts as one, how one is checked, and its gradient in x.
 
     k(x, z)     kernel(X, Z)[i, j], X of shape (n, d) and Z of shape (m, d)
-    k(x, x)     kernel.diag(X)[i]; at most 1 on the domain (spec, section 1)
+    k(x, x)     kernel.diag(X)[i]; at most 1 on the domain
     ∂k/∂x       gradient(kernel, X, Z)[i, j, :]
 
 Every scikit-learn kernel is a kernel here as it is; so is any object with `__call__(X, Z)` and `diag(X)`.

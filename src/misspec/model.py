@@ -1,4 +1,4 @@
-"""What the learner believes: a kernel, a norm bound, a noise level (spec, section 1)."""
+"""What the learner believes: a kernel, a norm bound, a noise level."""
 
 from __future__ import annotations
 

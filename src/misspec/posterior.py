@@ -1,4 +1,4 @@
-"""The posterior whose cost stops growing (spec, section 2).
+"""The posterior whose cost stops growing.
 
     Z          dictionary: observed points whose features are independent, r of them      (r, d)
     φ(x)       L_Z⁻¹ k_Z(x), with L_Z the Cholesky factor of K_Z                           (r,)
@@ -41,7 +41,7 @@ from misspec.errors import Array, InvalidInput, NumericalError, vector
 from misspec.model import Model
 from misspec.regression import Regression
 
-TOLERANCE = 1e-10  # at 1e-12 the pivots are rounding noise (spec, section 2)
+TOLERANCE = 1e-10  # at 1e-12 the pivots are rounding noise
 REFRESH = 1024  # steps between recomputations, or four times the rank where that is more
 ROUNDING = 2e-16  # error of a kernel value
 SUSPICIOUS = 1e-3  # a variance this far below zero is not rounding

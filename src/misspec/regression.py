@@ -1,4 +1,4 @@
-"""Bayesian linear regression on r features, one observation or one more feature at a time (spec, section 2).
+"""Bayesian linear regression on r features, one observation or one more feature at a time.
 
     C, w       posterior covariance and mean of the coefficients                           (r, r), (r,)
     F          features of the u distinct observed points, with counts n and averages ȳ    (u, r)

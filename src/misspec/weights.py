@@ -1,4 +1,4 @@
-"""The weights ζ of the posterior mean over a fixed candidate set (spec, section 2).
+"""The weights ζ of the posterior mean over a fixed candidate set.
 
     W          weights summed over repetitions, one row per distinct observed point        (u, N)
                mean = ȳ·W,  ‖ζ(x)‖₁ = Σ_j |W_j(x)|

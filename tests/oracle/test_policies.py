@@ -1,4 +1,4 @@
-"""Every step of every policy against a slow dense transcription of the spec."""
+"""Every step of every policy against a slow dense transcription."""
 
 import math
 
@@ -174,7 +174,7 @@ def test_new_points_as_actions():
 
 
 def phased_oracle(width, grounded, horizon, tell):
-    """A plain transcription of Algorithm 2 as the spec reads it. Yields (episode's points, active set after it)."""
+    """A plain transcription of Algorithm 2, read as docs/paper.md does. Yields (episode's points, active set after it)."""
     delta = DELTA / 2 if grounded else DELTA
     E = None if horizon is None else int(math.log2(horizon + 1))
     active, everything, used, e = np.arange(len(X)), [], 0, 1
@@ -245,7 +245,7 @@ def test_phased(width, grounded, horizon):
 
 
 def balancing_oracle(settings, steps, rng):
-    """A plain transcription of Algorithm 3 as the spec reads it, driving the policy beside it."""
+    """A plain transcription of Algorithm 3, read as docs/paper.md does, driving the policy beside it."""
     policy, epsilons, models, shared, grounded, bounds, price, radius, gain, vary = settings
     M = len(epsilons)
     part = DELTA / (3 if grounded else 2)

@@ -213,7 +213,7 @@ class Learner:
 def find_conflicts(
     posterior: Posterior, own: OwnBands, model: Model, epsilon: float, width: Callable[[Array, Array], Array]
 ) -> list[Conflict]:
-    """Observed points whose own band disproves a misspecification of ε (spec, section 3), and what it proves instead.
+    """Observed points whose own band disproves a misspecification of ε, and what it proves instead.
 
     Either it does not meet μ ± (width(x, σ) + ε(1 + ‖ζ‖₁ − 2W_x(x))), or it lies outside all that the class allows for,
     offset ± (B√k(x,x) + ε).
