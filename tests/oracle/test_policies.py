@@ -174,7 +174,7 @@ def test_new_points_as_actions():
 
 
 def phased_oracle(width, grounded, horizon, tell):
-    """A plain transcription of Algorithm 2, read as docs/paper.md does. Yields (episode's points, active set after it)."""
+    """A plain transcription of Algorithm 2, read as docs/paper.md does: the points and active set of each episode."""
     delta = DELTA / 2 if grounded else DELTA
     E = None if horizon is None else int(math.log2(horizon + 1))
     active, everything, used, e = np.arange(len(X)), [], 0, 1
