@@ -365,8 +365,6 @@ def test_posterior_samples_have_the_posterior_covariance():
     # 4,000 samples: a standard deviation is known to 1.1 %, so 6 % is more than five of its standard errors
     np.testing.assert_allclose(samples.std(axis=0), policy.posterior.std, rtol=0.06, atol=1e-3)
     np.testing.assert_allclose(samples.mean(axis=0), policy.posterior.mean, atol=5 * policy.posterior.std.max() / 60)
-    dense = Dense(KERNEL, RIDGE, X[[0, 1]], np.zeros(2))
-    assert dense.variance(X).shape == (len(X),)
 
 
 @pytest.mark.parametrize("grounded", [False, True])

@@ -34,14 +34,14 @@ def member(rng, run, norm_bound):
     return values * norm_bound / np.sqrt(coefficients @ values)
 
 
-def play(model, design, values, rng, weights=False, score=None):
+def play(model, design, values, rng, weights=False):
     """Yield the posterior before each round; `design` is 'ucb' (adaptive) or 'uncertainty' (blind to the data)."""
     posterior = ms.Tracked(model, ms.Finite(X), weights=weights, check=False)
     for _ in range(ROUNDS):
         yield posterior
         if design == "ucb":
             multiplier = confidence.multiplier("mixture", model, posterior.log_det, DELTA)
-            i = int((posterior.mean + multiplier * posterior.std).argmax()) if score is None else score(posterior)
+            i = int((posterior.mean + multiplier * posterior.std).argmax())
         else:
             i = int(posterior.variance.argmax())
         posterior.observe_index(i, float(values[i] + model.noise * rng.standard_normal()))
