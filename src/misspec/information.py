@@ -40,6 +40,14 @@ class InformationGain:
     bounds: dict[str, float]
     rate: str
 
+    def up_to(self, t: Any) -> Any:
+        """An upper bound on γ_t for any t ≤ T: the smaller of `upper` and g_t/(1 − 1/e). t: a number or an array."""
+        rounds = np.asarray(t)
+        if rounds.min() < 0 or rounds.max() > len(self.path):
+            raise InvalidInput(f"this information gain was computed for up to {len(self.path)} rounds, got {t!r}")
+        bound = np.minimum(self.upper, self.values[rounds] / GREEDY_FACTOR)
+        return float(bound) if bound.ndim == 0 else bound
+
     def __repr__(self) -> str:
         return f"InformationGain({self.greedy:.4g} ≤ γ_{len(self.path)} ≤ {self.upper:.4g}, rate {self.rate})"
 

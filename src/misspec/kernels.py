@@ -15,6 +15,7 @@ import math
 from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from misspec.errors import Array, InvalidInput
 
@@ -196,28 +197,34 @@ def _diagonal_gradient(kernel: Any, X: Array) -> Array | None:
 
 
 def features(kernel: Kernel, X: Array, tolerance: float = 1e-10) -> tuple[Array, Array]:
-    """Φ of shape (N, r) with ΦΦᵀ ≈ k(X, X), and what it misses of the diagonal, k(x,x) − ‖Φ(x)‖² ≤ tolerance.
+    """Φ of shape (N, r) with ΦΦᵀ ≈ k(X, X), and what it misses of the diagonal, k(x,x) − ‖Φ(x)‖² ≤ tolerance."""
+    Phi, _ = pivoted(kernel, X, tolerance)
+    return Phi, np.maximum(diagonal(kernel, X) - np.einsum("nr,nr->n", Phi, Phi), 0.0)
+
+
+def pivoted(
+    kernel: Kernel, X: Array, tolerance: float, most: int | None = None
+) -> tuple[Array, NDArray[np.intp]]:
+    """Φ of shape (N, r) with ΦΦᵀ ≈ k(X, X), and the r pivots: Φ[pivots] is lower triangular. most: a limit on r.
 
     A Cholesky factorisation with complete pivoting, stopped at the tolerance: by LAPACK on the whole matrix while that
     is small, column by column beyond.
     """
     N = len(X)
-    diag = diagonal(kernel, X)
+    most = N if most is None else min(N, most)
     if N <= 4000:
         from scipy.linalg import lapack
 
         factor, pivots, r, _ = lapack.dpstrf(cross(kernel, X, X), lower=1, tol=tolerance)
-        order = np.argsort(pivots - 1)
-        Phi = np.tril(factor)[:, :r][order]
-    else:
-        rows, residual = np.empty((64, N)), diag.copy()
-        r = 0
-        while r < N and residual.max() > tolerance:
-            i = int(residual.argmax())
-            if r == len(rows):
-                rows = np.concatenate([rows, np.empty_like(rows)])
-            rows[r] = (cross(kernel, X[i : i + 1], X)[0] - rows[:r, i] @ rows[:r]) / math.sqrt(residual[i])
-            residual -= rows[r] * rows[r]
-            r += 1
-        Phi = np.ascontiguousarray(rows[:r].T)
-    return Phi, np.maximum(diag - np.einsum("nr,nr->n", Phi, Phi), 0.0)
+        order, r = np.argsort(pivots - 1), min(r, most)
+        return np.tril(factor)[:, :r][order], (pivots[:r] - 1).astype(np.intp)
+    rows, residual = np.empty((64, N)), diagonal(kernel, X).copy()
+    chosen: list[int] = []
+    while len(chosen) < most and residual.max() > tolerance:
+        i, r = int(residual.argmax()), len(chosen)
+        if r == len(rows):
+            rows = np.concatenate([rows, np.empty_like(rows)])
+        rows[r] = (cross(kernel, X[i : i + 1], X)[0] - rows[:r, i] @ rows[:r]) / math.sqrt(residual[i])
+        residual -= rows[r] * rows[r]
+        chosen.append(i)
+    return np.ascontiguousarray(rows[: len(chosen)].T), np.array(chosen, dtype=np.intp)

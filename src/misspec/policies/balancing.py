@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from misspec import confidence
+from misspec import confidence, theory
 from misspec.domains import Domain, Finite
-from misspec.errors import InvalidInput, flag, number, whole
+from misspec.errors import Array, InvalidInput, flag, number, whole
 from misspec.information import information_gain
 from misspec.model import Model
 from misspec.policies.base import Actions, Band, Conflict, Query, check_arguments
@@ -136,8 +136,7 @@ class RegretBalancing(Feeding):
     def _grid(self, T: int, gain: float | None, epsilon_max: float | None) -> list[tuple[Model, float]]:
         if self._bounds == "paper":
             g = self._gain_of(self.model, T, gain)
-            M = max(1, math.ceil(1 + 0.5 * math.log2(T / g**2)))
-            return [(self.model, 2.0 ** (1 - i) / math.sqrt(g)) for i in range(1, M + 1)]
+            return [(self.model, e) for e in theory.paper_candidates(T, g)]
         top = self.model.norm_bound if epsilon_max is None else epsilon_max
         halvings = 1 + math.ceil(0.5 * math.log2(T))
         return [*((self.model, top * 2.0 ** (1 - i)) for i in range(1, halvings + 1)), (self.model, 0.0)]
@@ -221,7 +220,8 @@ class RegretBalancing(Feeding):
         """Line 8: drop i if J_i/N_i + R_i/N_i + h_i < max over j of J_j/N_j − h_j. The maximiser never fails."""
         N, J, R = self.counts, self.rewards, self.candidate_bounds
         played = [i for i in self.active if N[i] > 0]
-        h = {i: self._radius_of(N[i]) for i in played}
+        radii = self._radius_of(np.array([N[i] for i in played], dtype=np.float64))
+        h = dict(zip(played, radii.tolist(), strict=True))
         right = max(J[j] / N[j] - h[j] for j in played) if played else -math.inf
         for i in played:
             left = (J[i] + R[i]) / N[i] + h[i]
@@ -229,26 +229,19 @@ class RegretBalancing(Feeding):
                 self.active.remove(i)
                 self.eliminated.append(Elimination(i, self.t, left, right))
 
-    def _radius_of(self, n: int) -> float:
+    def _radius_of(self, n: Array) -> Array:
         """h: how far an average of n rewards may stray; s covers the varying maximum too where action sets vary."""
-        M, noise = len(self.epsilons), self.model.noise
-        s = math.sqrt(noise**2 + max(self._ranges) ** 2 / 4.0) if len(self._offers) > 1 else noise
-        if self._radius == "paper":
-            return 2.2 * s * math.sqrt(math.log(M * max(1.0, math.log(n)) / self._delta_test) / n)
-        return s * math.sqrt((n + 1) * (math.log(n + 1) + 2.0 * math.log(M / self._delta_test))) / n
+        s = theory.elimination_spread(self.model.noise, self._ranges, varying=len(self._offers) > 1)
+        radius = theory.elimination_radius(n, len(self.epsilons), self._delta_test, s, self._radius)
+        return np.asarray(radius)
 
     def _bound(self, i: int, *, pending: bool = False) -> float:
         """R_i: realised, or min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}; with the pending rounds, for choosing."""
         waiting = [q for q in self._queries.values() if q.details["base"] == i] if pending else []
         if self._bounds == "realised":
             return self.candidate_bounds[i] + float(sum(q.details["bound"] for q in waiting))
-        n, m, g = self.counts[i] + len(waiting), self._learners[i].model, self._gains[i]
-        ridge, delta = m.regularization, self._learners[i].delta
-        spread = m.noise / math.sqrt(ridge) * math.sqrt(2.0 + 2.0 * math.log(1.0 / delta) / g)
-        c1 = 2.0 * math.sqrt(2.0 * ridge + 1.0) * max(1.0, spread)
-        c2 = 2.0 * math.sqrt(2.0 + 1.0 / ridge) + 2.0 / math.sqrt(g)
-        grows = c1 * (m.norm_bound * math.sqrt(g) + g) * math.sqrt(n) + c2 * self.epsilons[i] * math.sqrt(g) * n
-        return min(grows, self._ranges[i] * n)
+        n, m, delta = self.counts[i] + len(waiting), self._learners[i].model, self._learners[i].delta
+        return float(theory.candidate_bound(m, n, self._gains[i], self.epsilons[i], delta, self._ranges[i]))
 
     # -- what a user sees ------------------------------------------------------------------------------------
 

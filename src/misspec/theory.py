@@ -1,0 +1,217 @@
+"""The theorems as numbers: explicit regret bounds, to draw beside measured regret.
+
+    γ   `gain`: an upper bound on the maximum information gain γ_T; a number, or what `information_gain` returns
+    C   2/ln(1 + 1/λ) ≤ 1 + 2λ: a sum of T posterior variances is at most C·γ_T
+    M   number of bases of regret bound balancing, ε̂_i their candidates, N_i how often each played
+
+Every bound is for regret against max f* ("true") or against max f̃ ("in_class"); they differ by 2εT. `horizon` may be an
+array: with an InformationGain each of its entries t then uses γ_t. All hold with probability 1 − δ, and never exceed
+the 2(B + ε) a round that the class itself allows.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from misspec.errors import Array, InvalidInput, number, whole
+from misspec.information import InformationGain
+from misspec.model import Model
+
+REGRETS = ("true", "in_class")
+
+
+# -- the three theorems ------------------------------------------------------------------------------------------------
+
+
+def ec_gp_ucb_bound(
+    model: Model,
+    horizon: Any,
+    gain: float | InformationGain,
+    epsilon: float = 0.0,
+    *,
+    regret: str = "true",
+    grounded_points: int | None = None,
+) -> Any:
+    """Theorem 1: R ≤ 2(σ/√λ·√(2 ln(1/δ) + 2γ) + B)√(CγT) + 2εT√(Cγ/λ); true regret adds 2εT. ε = 0: GP-UCB.
+
+    grounded_points: N, the number of candidates, for the grounded policy. Its true regret is at most the smaller of this
+    bound at δ/2 and a model-free one, 2(B + ε)N + 4σ√(2NT ln(2π²T²N(N+1)/(3δ))).
+    """
+    T, gamma, eps = _read(horizon, gain, epsilon, regret)
+    delta = model.delta if grounded_points is None else model.delta / 2.0
+    bound = 2.0 * _multiplier(model, gamma, 1.0 / delta) * np.sqrt(_C(model) * gamma * T)
+    bound = bound + 2.0 * eps * T * np.sqrt(_C(model) * gamma / model.regularization)
+    bound = bound + (2.0 * eps * T if regret == "true" else 0.0)
+    if grounded_points is not None:
+        if regret != "true":
+            raise InvalidInput('the grounded bound is about true regret; leave out regret="in_class"')
+        N = whole("grounded_points", grounded_points, at_least=1)
+        union = np.log(2.0 * np.pi**2 * T**2 * N * (N + 1) / (3.0 * model.delta))
+        alone = 2.0 * (model.norm_bound + eps) * N + 4.0 * model.noise * np.sqrt(2.0 * N * T * union)
+        bound = np.minimum(bound, alone)
+    return _answer(bound, T, model, eps, regret)
+
+
+def phased_bound(
+    model: Model,
+    horizon: Any,
+    gain: float | InformationGain,
+    epsilon: float = 0.0,
+    *,
+    width: str = "lemma1",
+    points: int | None = None,
+    constants: str = "tight",
+    regret: str = "true",
+) -> Any:
+    """Theorem 2: R ≤ 2B + 2εT(1 + log₂T)√(Cγ/λ) + 14·multiplier·√(CTγ); true regret adds 2εT.
+
+    multiplier   (σ/√λ)√(2 ln(E/δ) + 2γ) + B, E the number of complete episodes; for width="nonadaptive", which needs
+                 the number of candidates N as `points`, (σ/√λ)√(2 ln(2NE/δ)) + B
+    constants    "paper": 2B + 6εT(1 + ln T)√((2 + 1/λ)γ) + 32·multiplier·√((1 + 2λ)Tγ), as printed; valid but loose
+    """
+    T, gamma, eps = _read(horizon, gain, epsilon, regret)
+    E = np.maximum(1.0, np.floor(np.log2(T + 1.0)))
+    if width == "nonadaptive":
+        if points is None:
+            raise InvalidInput('width="nonadaptive" needs the number of candidates: points=len(domain)')
+        log = 2.0 * np.log(2.0 * whole("points", points, at_least=1) * E / model.delta)
+        multiplier = model.noise / math.sqrt(model.regularization) * np.sqrt(log) + model.norm_bound
+    elif width in ("lemma1", "mixture"):
+        multiplier = _multiplier(model, gamma, E / model.delta)
+    else:
+        raise InvalidInput(f"width must be lemma1, mixture or nonadaptive, got {width!r}; numbers guarantee nothing")
+    ridge = model.regularization
+    if constants == "tight":
+        bound = 2.0 * eps * T * (1.0 + np.log2(T)) * np.sqrt(_C(model) * gamma / ridge)
+        bound = bound + 14.0 * multiplier * np.sqrt(_C(model) * T * gamma)
+    elif constants == "paper":
+        bound = 6.0 * eps * T * (1.0 + np.log(T)) * np.sqrt((2.0 + 1.0 / ridge) * gamma)
+        bound = bound + 32.0 * multiplier * np.sqrt((1.0 + 2.0 * ridge) * T * gamma)
+    else:
+        raise InvalidInput(f"constants must be tight or paper, got {constants!r}")
+    bound = 2.0 * model.norm_bound + bound + (2.0 * eps * T if regret == "true" else 0.0)
+    return _answer(bound, T, model, eps, regret)
+
+
+def balancing_bound(
+    model: Model,
+    horizon: int,
+    gain: float | InformationGain,
+    epsilon: float = 0.0,
+    *,
+    reward_range: float | None = None,
+    varying: bool = False,
+) -> float:
+    """Proposition 1 with its constants, for true regret: what `RegretBalancing.as_in_paper` pays at most.
+
+    Let j be the base with the smallest ε̂_j ≥ ε: its bound R_j holds, so it is never dropped. When base i plays for the
+    last time it has played n rounds and j has played m; it has passed the test against j, and its bound was the
+    smallest, R_i(n) ≤ R_j(m). Averages stray by at most h, so its regret is at most
+
+        R_i(n) + 2n·h(n) + n(R_j(m)/m + 2h(m)) + one round,
+
+    and for bases at least as cautious as j, whose own bounds hold, R_j(T) + one round. The sum over the bases of the
+    largest such values over m is computed as it stands. varying: action sets differ from round to round.
+    """
+    T = whole("horizon", horizon, at_least=1)
+    gamma = float(_read(T, gain, epsilon, "true")[1])
+    eps = number("epsilon", epsilon, at_least=0)
+    most = 2.0 * (model.norm_bound + eps)  # in a round
+    candidates = paper_candidates(T, gamma)
+    M, delta = len(candidates), model.delta / 2.0  # half for the widths, half for the test
+    ranges = [reward_range or 2.0 * (model.norm_bound + e) for e in candidates]
+    s = elimination_spread(model.noise, ranges, varying=varying)
+    n = np.arange(T + 1, dtype=np.float64)
+    R = [candidate_bound(model, n, gamma, e, delta / M, c) for e, c in zip(candidates, ranges, strict=True)]
+    h = np.concatenate([[0.0], elimination_radius(n[1:], M, delta, s, "paper")])
+    # a base whose bound is its range all the way is valid whatever ε is
+    sure = [i for i, e in enumerate(candidates) if e >= eps or (R[i] >= most * n).all()]
+    if not sure:
+        return most * T
+    j = max(sure)
+    total = float(R[j][T])
+    played = n[1:]
+    for i in range(M):
+        if i == j:
+            continue
+        if i in sure:
+            total += float(R[j][T]) + most
+            continue
+        count = np.minimum(np.searchsorted(R[i], R[j][1:], side="right") - 1, T - played).astype(np.intp)
+        worst = R[i][count] + 2.0 * count * h[count] + count * (R[j][1:] / played + 2.0 * h[1:])
+        total += float(worst.max()) + most
+    return min(total, most * T)
+
+
+def needle_lower_bound(horizon: Any, points: int, height: float) -> Any:
+    """Appendix C on N points: with the needle drawn at random, any policy's expected regret is at least
+    h·Σ_{t ≤ min(T,N)} (1 − t/N). On a continuum it is hT."""
+    T = np.asarray(horizon, dtype=np.float64)
+    N, h = whole("points", points, at_least=1), number("height", height, at_least=0)
+    m = np.minimum(T, N)
+    bound = h * (m - m * (m + 1.0) / (2.0 * N))
+    return float(bound) if np.ndim(horizon) == 0 else bound
+
+
+# -- parts of regret bound balancing, shared with the policy -----------------------------------------------------------
+
+
+def paper_candidates(horizon: int, gain: float) -> list[float]:
+    """ε̂_i = 2^{1−i}/√γ for i = 1 … M, M = max(1, ⌈1 + ½ log₂(T/γ²)⌉)."""
+    M = max(1, math.ceil(1 + 0.5 * math.log2(horizon / gain**2)))
+    return [2.0 ** (1 - i) / math.sqrt(gain) for i in range(1, M + 1)]
+
+
+def candidate_bound(model: Model, n: Any, gain: float, epsilon: float, delta: float, reward_range: float) -> Any:
+    """R_i(n) = min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}, δ the base's part."""
+    ridge = model.regularization
+    spread = model.noise / math.sqrt(ridge) * math.sqrt(2.0 + 2.0 * math.log(1.0 / delta) / gain)
+    c1 = 2.0 * math.sqrt(2.0 * ridge + 1.0) * max(1.0, spread)
+    c2 = 2.0 * math.sqrt(2.0 + 1.0 / ridge) + 2.0 / math.sqrt(gain)
+    grows = c1 * (model.norm_bound * math.sqrt(gain) + gain) * n**0.5 + c2 * epsilon * math.sqrt(gain) * n
+    return np.minimum(grows, reward_range * n)
+
+
+def elimination_spread(noise: float, ranges: list[float], *, varying: bool) -> float:
+    """s of the elimination test: σ, or √(σ² + range²/4) where the action sets vary and their maximum with them."""
+    return math.sqrt(noise**2 + max(ranges) ** 2 / 4.0) if varying else noise
+
+
+def elimination_radius(n: Any, bases: int, delta: float, spread: float, kind: str) -> Any:
+    """h: how far an average of n rewards may stray, for all n and all bases at once."""
+    if kind == "paper":
+        return 2.2 * spread * np.sqrt(np.log(bases * np.maximum(1.0, np.log(n)) / delta) / n)
+    return spread * np.sqrt((n + 1.0) * (np.log(n + 1.0) + 2.0 * math.log(bases / delta))) / n
+
+
+# -- small parts -------------------------------------------------------------------------------------------------------
+
+
+def _C(model: Model) -> float:  # noqa: N802  # the paper's name
+    return 2.0 / math.log1p(1.0 / model.regularization)
+
+
+def _multiplier(model: Model, gamma: Any, inverse_delta: Any) -> Any:
+    """(σ/√λ)√(2 ln(1/δ) + 2γ) + B."""
+    spread = model.noise / math.sqrt(model.regularization)
+    return spread * np.sqrt(2.0 * np.log(inverse_delta) + 2.0 * gamma) + model.norm_bound
+
+
+def _read(horizon: ArrayLike, gain: Any, epsilon: float, regret: str) -> tuple[Array, Array, float]:
+    T = np.asarray(horizon, dtype=np.float64)
+    if T.size == 0 or not np.isfinite(T).all() or (T < 1).any():
+        raise InvalidInput(f"horizon must be rounds from 1 on, got {horizon!r}")
+    if regret not in REGRETS:
+        raise InvalidInput(f"regret must be one of {', '.join(REGRETS)}, got {regret!r}")
+    gamma = gain.up_to(T.astype(np.intp)) if isinstance(gain, InformationGain) else number("gain (γ_T)", gain, above=0)
+    return T, np.asarray(gamma), number("epsilon", epsilon, at_least=0)
+
+
+def _answer(bound: Any, T: Array, model: Model, epsilon: float, regret: str) -> Any:
+    most = 2.0 * (model.norm_bound + (epsilon if regret == "true" else 0.0)) * T
+    result = np.minimum(bound, most)
+    return float(result) if result.ndim == 0 else result

@@ -1,0 +1,364 @@
+"""How wrong is the model? The best member of its class for a known truth, and certificates from data.
+
+    x_1 … x_N   the points; K their Gram matrix, K_W that of the working set W
+    f           values (f* or averages ȳ) minus the offset
+    r_j         radii: 0 for a known truth, the averages' confidence radii for data
+    g           a member of the class, ‖g‖ ≤ B
+
+    best in class, certificate     minimise s      with  |g(x_j) − f_j| ≤ s + r_j,  ‖g‖ ≤ B
+    least norm                     minimise ‖g‖    with  |g(x_j) − f_j| ≤ r_j
+
+Both are convex. Few of the constraints bind at the optimum, so they are exchanged: solve on a working set with Clarabel,
+bring in the worst violations all over the domain, drop what is slack, repeat. A member that is optimal for a working set
+is a combination of the kernel at its points (the representer theorem), so a problem is as large as its working set,
+whatever N and whatever the kernel's rank.
+
+Every number is checked apart from the solver: the distance of the member found is computed on all points, and the
+multipliers α ≥ 0, Σα = 1, with signs v_j = ±α_j, prove s ≥ −B√(vᵀKv) − Σ(v_jf_j + α_jr_j) by duality.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from misspec import confidence, kernels
+from misspec.domains import Domain, Finite
+from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, vector
+from misspec.model import Model
+
+GAP = 1e-8  # between a solution and its proof at which the exchange ends, in units of the largest value
+TRUSTED = 1e-4  # and above which there is no result
+SLACK = 1e-6  # among members within this factor of the smallest distance, the one of least norm is taken
+ROUNDS = 60  # of exchange, at most
+BLOCKS = 80  # parts of the domain; each brings in its worst violation
+INDEPENDENT = 1e-12  # residual above which a point of the working set is a direction of its own
+
+
+# -- a known truth -----------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class BestInClass:
+    """The member f̃ of the class that is nearest to f* in the sup norm; of several, the one of least norm.
+
+    values    f̃ on the domain
+    epsilon   max |f* − f̃|, the misspecification
+    norm      ‖f̃ − offset‖ ≤ B
+    gap       no member is nearer than epsilon − gap: proved by duality, apart from the solver
+    """
+
+    values: Array
+    epsilon: float
+    norm: float
+    gap: float
+
+    def __repr__(self) -> str:
+        return f"BestInClass(epsilon={self.epsilon:.6g}, norm={self.norm:.4g}, gap={self.gap:.1g})"
+
+
+def best_in_class(domain: Finite, model: Model, values: ArrayLike) -> BestInClass:
+    """f̃ and ε for the truth `values`, f* on a Finite domain."""
+    _check(domain, model)
+    truth = vector("values", values, length=len(domain))
+    program = _Program(model.kernel, domain.encoded, truth - model.offset, np.zeros(len(truth)))
+    nearest = program.interpolant(model.norm_bound) or program.nearest(model.norm_bound)
+    allowed = nearest.distance * (1.0 + SLACK) + GAP * program.scale
+    least = program.least_norm(allowed, nearest) if nearest.rows.size else None
+    best = nearest if least is None or least.norm > nearest.norm else least
+    epsilon = float(np.abs(best.values - program.target).max())
+    return BestInClass(best.values + model.offset, epsilon, best.norm, max(0.0, epsilon - nearest.proved))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Profile:
+    """The misspecification ε as a function of the norm bound B: how much a larger class would help."""
+
+    norm_bounds: Array
+    epsilons: Array
+
+    def __repr__(self) -> str:
+        pairs = zip(self.norm_bounds.tolist(), self.epsilons.tolist(), strict=True)
+        return "Profile(" + ", ".join(f"B={B:.3g}: ε={e:.3g}" for B, e in pairs) + ")"
+
+
+def misspecification_profile(
+    domain: Finite, model: Model, values: ArrayLike, norm_bounds: ArrayLike | None = None
+) -> Profile:
+    """ε for each norm bound; by default from a sixteenth to sixteen times the model's, in factors of two."""
+    given = model.norm_bound * 2.0 ** np.arange(-4, 5) if norm_bounds is None else norm_bounds
+    bounds = vector("norm_bounds", given)
+    models = [dataclasses.replace(model, norm_bound=B) for B in bounds.tolist()]
+    return Profile(bounds, np.array([best_in_class(domain, m, values).epsilon for m in models]))
+
+
+# -- data --------------------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """What data prove about a model, with probability 1 − δ over their noise.
+
+    epsilon_lower   the model is misspecified by at least this; 0 if the data do not contradict it
+    worst_point     the observed point that is hardest to explain
+    norm_needed     the smallest norm bound that explains the data without misfit (inf if none does)
+    points          the distinct points observed, in the order of first visits, with
+    averages, counts, radii   their average observations, how often each was seen, and the radii allowed
+    fitted          the nearest member of the class at them; residuals = averages − fitted
+    adaptive        whether the radii hold for points chosen by looking at earlier results
+    sentence        all this for people, with what to do
+    """
+
+    epsilon_lower: float
+    worst_point: Array
+    norm_needed: float
+    points: Array
+    averages: Array
+    counts: NDArray[np.intp]
+    radii: Array
+    fitted: Array
+    adaptive: bool
+    sentence: str
+
+    @property
+    def residuals(self) -> Array:
+        return self.averages - self.fitted
+
+    def __repr__(self) -> str:
+        return f"Diagnosis(epsilon_lower={self.epsilon_lower:.4g}, norm_needed={self.norm_needed:.4g})"
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def diagnose(
+    points: ArrayLike,
+    observations: ArrayLike,
+    model: Model,
+    *,
+    domain: Domain | None = None,
+    fixed_design: bool = False,
+) -> Diagnosis:
+    """How wrong the model is at least, from observations gathered in any way.
+
+    Valid for adaptively gathered data: the radii are those of the own bands, which hold at all times and for points
+    chosen by looking at earlier results. fixed_design: the points were fixed before any result was seen; the radii are
+    then σ√(2 ln(2u/δ)/n_j) for u distinct points, which are smaller. Observations at equal points (to the bit) are
+    averaged. The noise level σ is taken as known; if it is too small, noise looks like misfit.
+
+    Points are taken as the kernel will see them. For a Box or its grid, whose kernels see the unit cube, hand in
+    `domain=` with points in user units.
+    """
+    X = matrix("points", points, rows_at_least=1)
+    y = vector("observations", observations, length=len(X))
+    adaptive = not flag("fixed_design", fixed_design)
+    seen: dict[bytes, int] = {}
+    place = np.array([seen.setdefault(row.tobytes(), len(seen)) for row in X])  # in the order of first visits
+    counts = np.bincount(place)
+    averages = np.bincount(place, y) / counts
+    distinct = X[np.unique(place, return_index=True)[1]]
+    encoded = distinct if domain is None else domain.encode(distinct)
+    _check(Finite(encoded), model)
+    u, delta = len(counts), model.delta
+    radii = (
+        np.array([confidence.own_radius(model.noise, int(n), j + 1, delta) for j, n in enumerate(counts)])
+        if adaptive
+        else model.noise * np.sqrt(2.0 * math.log(2.0 * u / delta) / counts)
+    )
+    program = _Program(model.kernel, encoded, averages - model.offset, radii)
+    nearest = program.nearest(model.norm_bound)
+    needed = program.least_norm(0.0, nearest)
+    worst = int((np.abs(nearest.values - program.target) - radii).argmax())
+    found = Diagnosis(
+        epsilon_lower=max(0.0, nearest.proved),
+        worst_point=distinct[worst],
+        norm_needed=math.inf if needed is None else needed.norm,
+        points=distinct,
+        averages=averages,
+        counts=counts,
+        radii=radii,
+        fitted=nearest.values + model.offset,
+        adaptive=adaptive,
+        sentence="",
+    )
+    return dataclasses.replace(found, sentence=_sentence(found, model, float(found.residuals[worst])))
+
+
+def _sentence(found: Diagnosis, model: Model, residual: float) -> str:
+    sure = f"with probability at least {1 - model.delta:g}"
+    how = "also if the points were chosen by looking at results" if found.adaptive else "if the points were fixed before"
+    if found.epsilon_lower <= 0.0:
+        size = f"a function of norm {found.norm_needed:.3g} does (the model allows {model.norm_bound:g})"
+        return (
+            f"The data do not contradict the model: {size}, within the noise of every average. That is no proof that "
+            "the model is right; more observations at the same points make the test sharper."
+        )
+    where = np.array2string(found.worst_point, precision=4, separator=", ")
+    larger = f"a norm bound of {found.norm_needed:.3g} instead of {model.norm_bound:g} would explain all of it"
+    remedy = larger if math.isfinite(found.norm_needed) else "no norm bound explains it with this kernel, take another"
+    return (
+        f"The model is wrong by at least {found.epsilon_lower:.3g} {sure} ({how}). Hardest to explain is {where}, where "
+        f"the average lies {abs(residual):.3g} {'above' if residual > 0 else 'below'} the nearest function of the class. "
+        f"Either allow for it, ECGPUCB with an epsilon of {found.epsilon_lower:.3g} or more (or RegretBalancing, which "
+        f"needs none), or change the model: {remedy}."
+    )
+
+
+def _check(domain: Any, model: Any) -> None:
+    if not isinstance(domain, Finite):
+        raise InvalidInput(f"best_in_class needs a Finite domain, got {domain!r}; box.grid(n) makes one of a box")
+    if not isinstance(model, Model):
+        raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
+    model.check(domain)
+
+
+# -- the convex programs -----------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Member:
+    """A member g: its values, its norm, max(|g − f| − r), a proved lower bound on the least such, its working set."""
+
+    values: Array
+    norm: float
+    distance: float
+    proved: float
+    rows: NDArray[np.intp]
+
+
+class _Program:
+    """The constraints |g(x_j) − f_j| ≤ s + r_j. Row 2j is the upper one, g − f ≤ s + r, row 2j + 1 the lower."""
+
+    def __init__(self, kernel: Any, X: Array, target: Array, radii: Array) -> None:
+        self.kernel, self.X, self.target, self.radii = kernel, X, target, radii
+        self.scale = max(1e-12, float(np.abs(target).max()))
+        centres = np.unique(np.linspace(0, len(X) - 1, min(len(X), BLOCKS)).astype(np.intp))
+        block = kernels.cross(kernel, X, X[centres]).argmax(axis=1)
+        order = np.argsort(block, kind="stable")
+        self._blocks = np.split(order, np.flatnonzero(np.diff(block[order])) + 1)
+        self._start = np.unique(self._worst(np.concatenate([-target, target]) - np.tile(radii, 2)))
+
+    def interpolant(self, norm_bound: float) -> _Member | None:
+        """f itself, if it is a member: then nothing has to be solved."""
+        Phi, _ = kernels.pivoted(self.kernel, self.X, INDEPENDENT, most=1000)
+        w = np.linalg.lstsq(Phi, self.target, rcond=None)[0]
+        norm = float(np.linalg.norm(w))
+        values = Phi @ (w * min(1.0, norm_bound / max(norm, 1e-300)))
+        distance = float(np.abs(values - self.target).max())
+        none = np.empty(0, dtype=np.intp)
+        return _Member(values, min(norm, norm_bound), distance, 0.0, none) if distance <= GAP * self.scale else None
+
+    def nearest(self, norm_bound: float) -> _Member:
+        """The member of norm at most B whose largest excess over the radii is smallest."""
+        best: _Member | None = None
+        rows, proved = self._start, -math.inf
+        for _ in range(ROUNDS):
+            i, side = self._read(rows)
+            values, norm, multipliers = self._solve(rows, self.radii[i], norm_bound)
+            factor = min(1.0, norm_bound / max(norm, 1e-300))  # the solver may exceed the bound by a rounding error
+            excess = self._excess(values * factor)
+            alpha = np.maximum(multipliers, 0.0)
+            alpha = alpha / alpha.sum()
+            v = alpha * side
+            spread = math.sqrt(max(0.0, float(v @ kernels.cross(self.kernel, self.X[i], self.X[i]) @ v)))
+            bound = -norm_bound * spread - float(v @ self.target[i] + alpha @ self.radii[i])
+            if best is None or excess.max() < best.distance:
+                best = _Member(values * factor, norm * factor, float(excess.max()), bound, rows)
+            rising, proved = bound > proved + GAP * self.scale, max(proved, bound)
+            new = self._violated(excess, proved, rows)
+            if best.distance <= proved + GAP * self.scale or not len(new):
+                break
+            if rising:  # dropping is safe while the bound rises: no working set comes back
+                slack = float(excess[self._flat(rows)].max()) - excess[self._flat(rows)]
+                rows = rows[(multipliers > 1e-9) | (slack < 0.1 * self.scale)]
+            rows = np.union1d(rows, new)
+        assert best is not None
+        best = dataclasses.replace(best, proved=proved)
+        if best.distance - proved > TRUSTED * self.scale:
+            raise NumericalError(
+                f"the nearest member was found only to {best.distance - proved:.1g}, which proves nothing; "
+                "a kernel that is not positive semidefinite, or values of very different sizes, can cause that"
+            )
+        return best
+
+    def least_norm(self, slack: float, start: _Member) -> _Member | None:
+        """The member of least norm, of any size, with |g − f| ≤ r + slack; None if there is none."""
+        rows, limits = start.rows, self.radii + slack
+        member = None
+        for _ in range(ROUNDS):
+            i, _ = self._read(rows)
+            try:
+                values, norm, _ = self._solve(rows, limits[i], None)
+            except NumericalError:
+                return None
+            excess = self._excess(values)
+            member = _Member(values, norm, float(excess.max()), -math.inf, rows)
+            new = self._violated(excess, slack, rows)
+            if not len(new):
+                break
+            rows = np.union1d(rows, new)
+        return member
+
+    def _read(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Array]:
+        """Points and sides of rows: side·(g − f) ≤ s + r."""
+        return rows // 2, 1.0 - 2.0 * (rows % 2)
+
+    def _flat(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Places of rows in an array of all upper, then all lower constraints."""
+        return np.asarray(rows // 2 + len(self.X) * (rows % 2))
+
+    def _excess(self, values: Array) -> Array:
+        error = values - self.target
+        return np.concatenate([error - self.radii, -error - self.radii])
+
+    def _violated(self, excess: Array, level: float, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Rows to bring in: all that are violated if these are few, else the worst of each block."""
+        flat = np.flatnonzero(excess > level + GAP * self.scale)
+        if len(flat) > max(2 * BLOCKS, len(rows) // 2):
+            worst = self._worst(excess)
+            return np.setdiff1d(worst[excess[self._flat(worst)] > level + GAP * self.scale], rows)
+        N = len(self.X)
+        return np.setdiff1d(2 * (flat % N) + flat // N, rows)
+
+    def _worst(self, excess: Array) -> NDArray[np.intp]:
+        """The row of largest excess in each block, above and below."""
+        upper, lower = np.split(excess, 2)
+        above = [2 * int(block[upper[block].argmax()]) for block in self._blocks]
+        below = [2 * int(block[lower[block].argmax()]) + 1 for block in self._blocks]
+        return np.array([*above, *below], dtype=np.intp)
+
+    def _solve(self, rows: NDArray[np.intp], limits: Array, norm_bound: float | None) -> tuple[Array, float, Array]:
+        """On a working set: with a bound, minimise s, else ½‖w‖². The member on all points, its norm, multipliers."""
+        import clarabel
+        from scipy import linalg, sparse
+
+        i, side = self._read(rows)
+        distinct, where = np.unique(i, return_inverse=True)
+        Phi, pivots = kernels.pivoted(self.kernel, self.X[distinct], INDEPENDENT)
+        n, r = len(rows), Phi.shape[1]
+        A = side[:, None] * Phi[where]
+        b = (side * self.target[i] + limits) / self.scale
+        settings = clarabel.DefaultSettings()
+        settings.verbose, settings.max_threads = False, 1
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
+        if norm_bound is None:
+            problem = (sparse.identity(r, format="csc"), np.zeros(r), sparse.csc_matrix(A), b)
+            cones = [clarabel.NonnegativeConeT(n)]
+        else:
+            cone = np.vstack([np.zeros((1, r + 1)), -np.eye(r, r + 1)])
+            A = np.vstack([np.hstack([A, -np.ones((n, 1))]), cone])
+            b = np.concatenate([b, [norm_bound / self.scale], np.zeros(r)])
+            problem = (sparse.csc_matrix((r + 1, r + 1)), np.eye(r + 1)[r], sparse.csc_matrix(A), b)
+            cones = [clarabel.NonnegativeConeT(n), clarabel.SecondOrderConeT(r + 1)]
+        solution = clarabel.DefaultSolver(*problem, cones, settings).solve()
+        status = str(solution.status)
+        if status not in ("Solved", "AlmostSolved", "InsufficientProgress", "MaxIterations"):
+            raise NumericalError(f"the convex program ended with {status}")
+        w = np.array(solution.x)[:r] * self.scale
+        weights = linalg.solve_triangular(Phi[pivots], w, lower=True, trans="T") if r else w
+        values = kernels.cross(self.kernel, self.X, self.X[distinct[pivots]]) @ weights
+        return values, float(np.linalg.norm(w)), np.array(solution.z)[:n]
