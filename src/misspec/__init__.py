@@ -2,7 +2,7 @@
 
 import logging
 
-from misspec import confidence
+from misspec import adversary, confidence, problems, theory
 from misspec.domains import Box, Finite
 from misspec.errors import AwaitingResults, HorizonReached, InvalidInput, MisspecError, NumericalError, StorageError
 from misspec.information import information_gain
@@ -19,11 +19,15 @@ from misspec.policies import (
     Recommendation,
     RegretBalancing,
     ThompsonSampling,
+    UniformSampling,
     load,
     restore,
 )
 from misspec.posterior import Posterior
+from misspec.problems import Problem
+from misspec.simulate import Evaluations, Trace, optimize, simulate
 from misspec.tracked import Tracked
+from misspec.truth import BestInClass, Diagnosis, best_in_class, diagnose, misspecification_profile
 
 __version__ = "0.1.0"
 __all__ = [
@@ -31,9 +35,12 @@ __all__ = [
     "GPUCB",
     "AwaitingResults",
     "Band",
+    "BestInClass",
     "Box",
     "Conflict",
     "CorruptionTolerantGPUCB",
+    "Diagnosis",
+    "Evaluations",
     "Finite",
     "HorizonReached",
     "InvalidInput",
@@ -43,17 +50,28 @@ __all__ = [
     "PhasedUncertaintySampling",
     "Policy",
     "Posterior",
+    "Problem",
     "Query",
     "Recommendation",
     "RegretBalancing",
     "StorageError",
     "ThompsonSampling",
+    "Trace",
     "Tracked",
+    "UniformSampling",
     "__version__",
+    "adversary",
+    "best_in_class",
     "confidence",
+    "diagnose",
     "information_gain",
     "load",
+    "misspecification_profile",
+    "optimize",
+    "problems",
     "restore",
+    "simulate",
+    "theory",
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

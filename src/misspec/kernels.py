@@ -202,9 +202,7 @@ def features(kernel: Kernel, X: Array, tolerance: float = 1e-10) -> tuple[Array,
     return Phi, np.maximum(diagonal(kernel, X) - np.einsum("nr,nr->n", Phi, Phi), 0.0)
 
 
-def pivoted(
-    kernel: Kernel, X: Array, tolerance: float, most: int | None = None
-) -> tuple[Array, NDArray[np.intp]]:
+def pivoted(kernel: Kernel, X: Array, tolerance: float, most: int | None = None) -> tuple[Array, NDArray[np.intp]]:
     """Φ of shape (N, r) with ΦΦᵀ ≈ k(X, X), and the r pivots: Φ[pivots] is lower triangular. most: a limit on r.
 
     A Cholesky factorisation with complete pivoting, stopped at the tolerance: by LAPACK on the whole matrix while that

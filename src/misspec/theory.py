@@ -38,8 +38,8 @@ def ec_gp_ucb_bound(
 ) -> Any:
     """Theorem 1: R ≤ 2(σ/√λ·√(2 ln(1/δ) + 2γ) + B)√(CγT) + 2εT√(Cγ/λ); true regret adds 2εT. ε = 0: GP-UCB.
 
-    grounded_points: N, the number of candidates, for the grounded policy. Its true regret is at most the smaller of this
-    bound at δ/2 and a model-free one, 2(B + ε)N + 4σ√(2NT ln(2π²T²N(N+1)/(3δ))).
+    grounded_points: N, the number of candidates, for the grounded policy. Its true regret is at most the smaller of
+    this bound at δ/2 and a model-free one, 2(B + ε)N + 4σ√(2NT ln(2π²T²N(N+1)/(3δ))).
     """
     T, gamma, eps = _read(horizon, gain, epsilon, regret)
     delta = model.delta if grounded_points is None else model.delta / 2.0

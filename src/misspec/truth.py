@@ -8,10 +8,10 @@
     best in class, certificate     minimise s      with  |g(x_j) − f_j| ≤ s + r_j,  ‖g‖ ≤ B
     least norm                     minimise ‖g‖    with  |g(x_j) − f_j| ≤ r_j
 
-Both are convex. Few of the constraints bind at the optimum, so they are exchanged: solve on a working set with Clarabel,
-bring in the worst violations all over the domain, drop what is slack, repeat. A member that is optimal for a working set
-is a combination of the kernel at its points (the representer theorem), so a problem is as large as its working set,
-whatever N and whatever the kernel's rank.
+Both are convex. Few of the constraints bind at the optimum, so they are exchanged: solve on a working set with
+Clarabel, bring in the worst violations all over the domain, drop what is slack, repeat. A member that is optimal for a
+working set is a combination of the kernel at its points (the representer theorem), so a problem is as large as its
+working set, whatever N and whatever the kernel's rank.
 
 Every number is checked apart from the solver: the distance of the member found is computed on all points, and the
 multipliers α ≥ 0, Σα = 1, with signs v_j = ±α_j, prove s ≥ −B√(vᵀKv) − Σ(v_jf_j + α_jr_j) by duality.
@@ -32,11 +32,11 @@ from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, ve
 from misspec.model import Model
 
 GAP = 1e-8  # between a solution and its proof at which the exchange ends, in units of the largest value
-TRUSTED = 1e-4  # and above which there is no result
+TRUSTED = 1e-4  # and above which best_in_class has no result
 SLACK = 1e-6  # among members within this factor of the smallest distance, the one of least norm is taken
 ROUNDS = 60  # of exchange, at most
 BLOCKS = 80  # parts of the domain; each brings in its worst violation
-INDEPENDENT = 1e-12  # residual above which a point of the working set is a direction of its own
+INDEPENDENT = 1e-14  # residual above which a point of the working set is a direction of its own
 
 
 # -- a known truth -----------------------------------------------------------------------------------------------------
@@ -67,9 +67,15 @@ def best_in_class(domain: Finite, model: Model, values: ArrayLike) -> BestInClas
     truth = vector("values", values, length=len(domain))
     program = _Program(model.kernel, domain.encoded, truth - model.offset, np.zeros(len(truth)))
     nearest = program.interpolant(model.norm_bound) or program.nearest(model.norm_bound)
+    if nearest.distance - nearest.proved > TRUSTED * program.scale:
+        raise NumericalError(
+            f"the nearest member was found only to {nearest.distance - nearest.proved:.1g}; a norm bound that is many "
+            "thousand times the values, or a kernel that is not positive semidefinite, can cause that"
+        )
     allowed = nearest.distance * (1.0 + SLACK) + GAP * program.scale
     least = program.least_norm(allowed, nearest) if nearest.rows.size else None
-    best = nearest if least is None or least.norm > nearest.norm else least
+    smaller = least is not None and least.norm < nearest.norm and least.distance <= allowed + GAP * program.scale
+    best = least if least is not None and smaller else nearest
     epsilon = float(np.abs(best.values - program.target).max())
     return BestInClass(best.values + model.offset, epsilon, best.norm, max(0.0, epsilon - nearest.proved))
 
@@ -190,7 +196,9 @@ def diagnose(
 
 def _sentence(found: Diagnosis, model: Model, residual: float) -> str:
     sure = f"with probability at least {1 - model.delta:g}"
-    how = "also if the points were chosen by looking at results" if found.adaptive else "if the points were fixed before"
+    how = (
+        "also if the points were chosen by looking at results" if found.adaptive else "if the points were fixed before"
+    )
     if found.epsilon_lower <= 0.0:
         size = f"a function of norm {found.norm_needed:.3g} does (the model allows {model.norm_bound:g})"
         return (
@@ -198,11 +206,12 @@ def _sentence(found: Diagnosis, model: Model, residual: float) -> str:
             "the model is right; more observations at the same points make the test sharper."
         )
     where = np.array2string(found.worst_point, precision=4, separator=", ")
+    side = "above" if residual > 0 else "below"
     larger = f"a norm bound of {found.norm_needed:.3g} instead of {model.norm_bound:g} would explain all of it"
     remedy = larger if math.isfinite(found.norm_needed) else "no norm bound explains it with this kernel, take another"
     return (
-        f"The model is wrong by at least {found.epsilon_lower:.3g} {sure} ({how}). Hardest to explain is {where}, where "
-        f"the average lies {abs(residual):.3g} {'above' if residual > 0 else 'below'} the nearest function of the class. "
+        f"The model is wrong by at least {found.epsilon_lower:.3g} {sure} ({how}). Hardest to explain is {where}, "
+        f"where the average lies {abs(residual):.3g} {side} the nearest function of the class. "
         f"Either allow for it, ECGPUCB with an epsilon of {found.epsilon_lower:.3g} or more (or RegretBalancing, which "
         f"needs none), or change the model: {remedy}."
     )
@@ -277,13 +286,7 @@ class _Program:
                 rows = rows[(multipliers > 1e-9) | (slack < 0.1 * self.scale)]
             rows = np.union1d(rows, new)
         assert best is not None
-        best = dataclasses.replace(best, proved=proved)
-        if best.distance - proved > TRUSTED * self.scale:
-            raise NumericalError(
-                f"the nearest member was found only to {best.distance - proved:.1g}, which proves nothing; "
-                "a kernel that is not positive semidefinite, or values of very different sizes, can cause that"
-            )
-        return best
+        return dataclasses.replace(best, proved=proved)
 
     def least_norm(self, slack: float, start: _Member) -> _Member | None:
         """The member of least norm, of any size, with |g − f| ≤ r + slack; None if there is none."""
@@ -305,7 +308,7 @@ class _Program:
 
     def _read(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Array]:
         """Points and sides of rows: side·(g − f) ≤ s + r."""
-        return rows // 2, 1.0 - 2.0 * (rows % 2)
+        return rows // 2, np.where(rows % 2 == 0, 1.0, -1.0)
 
     def _flat(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Places of rows in an array of all upper, then all lower constraints."""
@@ -345,6 +348,8 @@ class _Program:
         settings = clarabel.DefaultSettings()
         settings.verbose, settings.max_threads = False, 1
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
+        # features of smooth kernels span seven orders of magnitude: the default regularisation would swamp the small
+        settings.static_regularization_constant, settings.iterative_refinement_max_iter = 1e-12, 50
         if norm_bound is None:
             problem = (sparse.identity(r, format="csc"), np.zeros(r), sparse.csc_matrix(A), b)
             cones = [clarabel.NonnegativeConeT(n)]

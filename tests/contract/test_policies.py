@@ -37,6 +37,7 @@ POLICIES = {
         bases=[(ms.Model(ConstantKernel(0.5) * Matern([0.1, 0.3], nu=1.5), 2.0, 0.1, offset=0.2), 0.1), (MODEL, 0.0)],
     ),
     "thompson": lambda seed: ms.ThompsonSampling(DOMAIN, MODEL, seed=seed),
+    "uniform": lambda seed: ms.UniformSampling(DOMAIN, MODEL, seed=seed),
     "corruption": lambda seed: ms.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=1.0, seed=seed),
 }  # fmt: skip
 

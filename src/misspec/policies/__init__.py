@@ -7,6 +7,7 @@ from misspec.policies.ec_gp_ucb import ECGPUCB
 from misspec.policies.gp_ucb import GPUCB
 from misspec.policies.phased import Episode, PhasedUncertaintySampling
 from misspec.policies.thompson import ThompsonSampling
+from misspec.policies.uniform import UniformSampling
 
 __all__ = [
     "ECGPUCB",
@@ -22,6 +23,7 @@ __all__ = [
     "Recommendation",
     "RegretBalancing",
     "ThompsonSampling",
+    "UniformSampling",
     "load",
     "restore",
 ]

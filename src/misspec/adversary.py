@@ -1,0 +1,121 @@
+"""Searches for the misfit within ±ε that hurts a policy most.
+
+The regret of a policy jumps with every choice it makes, so this is plain local search over misfits of full size,
+m(x) = ±ε. A move turns the signs of a neighbourhood: a candidate and those that the kernel finds most like it. It
+starts from patterns that are known to mislead: one good point is raised and what is like it lowered, so that the model
+undervalues it. Every misfit is played with the same worlds (seeds), and the one found is judged in worlds that the
+search never saw.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from misspec import kernels
+from misspec.errors import Array, InvalidInput, whole
+from misspec.policies import Policy
+from misspec.problems import Problem
+from misspec.simulate import Progress, simulate
+
+MakePolicy = Callable[[Problem], Policy]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Attack:
+    """A misfit that hurts, and how much.
+
+    problem   the problem with that misfit
+    regret    mean true regret a round with it, in worlds that the search never saw
+    before    the same for the problem as it was
+    path      the best regret after each evaluation of the search, in its own worlds: too high by selection
+    """
+
+    problem: Problem
+    regret: float
+    before: float
+    path: Array
+
+    def __repr__(self) -> str:
+        return f"Attack(regret {self.before:.4g} → {self.regret:.4g} a round, {len(self.path)} misfits tried)"
+
+
+def worst_misfit(
+    make: MakePolicy,
+    problem: Problem,
+    horizon: int,
+    *,
+    budget: int = 200,
+    worlds: int = 4,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Attack:
+    """The worst of `budget` misfits within ± problem.epsilon for the policies that make(problem) returns.
+
+    make       a fresh policy for a problem, as in lambda p: ms.GPUCB(p.domain, p.model)
+    horizon    rounds of each run; worlds: runs per misfit; twice as many judge the result
+    """
+    T, budget, worlds = (
+        whole("horizon", horizon, at_least=1),
+        whole("budget", budget, at_least=1),
+        whole("worlds", worlds),
+    )
+    if problem.epsilon <= 0:
+        raise InvalidInput("the problem allows no misfit: its epsilon is 0; make it with an epsilon above 0")
+    rng = np.random.default_rng([whole("seed", seed), 6])
+    search = [int(s) for s in rng.integers(2**31, size=max(1, worlds))]
+    judges = [int(s) for s in rng.integers(2**31, size=2 * max(1, worlds))]
+
+    def harm(signs: Array, seeds: list[int]) -> float:
+        attacked = problem.with_misfit(problem.epsilon * signs)
+        return float(np.mean([simulate(make(attacked), attacked, T, s).regret.mean() for s in seeds]))
+
+    nearest = _likeness(problem)
+    starts = _starts(problem, nearest, rng, at_most=max(1, budget // 4))
+    scores: list[float] = []
+    best, record = starts[0], -np.inf
+    for k in range(budget):
+        signs = starts[k] if k < len(starts) else _move(best, nearest, rng)
+        score = harm(signs, search)
+        if score > record:
+            best, record = signs, score
+        scores.append(record)
+        if progress is not None:
+            progress(k + 1, budget)
+    found = problem.with_misfit(problem.epsilon * best, f"{problem.name}, adversarial")
+    before = np.mean([simulate(make(problem), problem, T, s).regret.mean() for s in judges])
+    return Attack(found, harm(best, judges), float(before), np.array(scores))
+
+
+def _likeness(problem: Problem) -> np.ndarray:
+    """For every candidate all candidates, the most alike first."""
+    X, kernel = problem.domain.encoded, problem.model.kernel
+    K = kernels.cross(kernel, X, X)
+    diagonal = np.diag(K)
+    return np.argsort(diagonal[:, None] + diagonal[None, :] - 2.0 * K, axis=1, kind="stable")
+
+
+def _starts(problem: Problem, nearest: np.ndarray, rng: np.random.Generator, at_most: int) -> list[Array]:
+    """The problem's own misfit and its opposite; then a good candidate raised alone, what is like it lowered."""
+    N = len(problem.domain)
+    own = np.where(problem.misfit >= 0, 1.0, -1.0)
+    starts = [own, -own]
+    for x in np.argsort(-problem.in_class, kind="stable")[: max(1, at_most // 3)]:
+        for part in (0.1, 0.3, 1.0):
+            signs = np.ones(N) if part < 1.0 else rng.choice([-1.0, 1.0], N)
+            signs[nearest[x, : max(2, round(part * N))]] = -1.0
+            signs[x] = 1.0
+            starts.append(signs)
+    return starts[: max(1, at_most)]
+
+
+def _move(signs: Array, nearest: np.ndarray, rng: np.random.Generator) -> Array:
+    """Turn the signs of a neighbourhood of random size, all to one side or each to its other one."""
+    N = len(signs)
+    size = int(np.exp(rng.uniform(0.0, np.log(max(2.0, N / 4)))))
+    where = nearest[rng.integers(N), :size]
+    moved = signs.copy()
+    moved[where] = -moved[where] if rng.random() < 0.5 else rng.choice([-1.0, 1.0])
+    return moved

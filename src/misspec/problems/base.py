@@ -1,0 +1,162 @@
+"""A problem that knows its truth: f*, the member f̃ of the class that is near it, how near, and where noise comes
+from."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from misspec.domains import Finite
+from misspec.errors import Array, InvalidInput, number, vector, whole
+from misspec.model import Model
+from misspec.truth import best_in_class
+
+ROUNDING = 1e-9  # by which |f* − f̃| may exceed ε, in units of the largest value
+
+
+class Noise(Protocol):
+    """What is added to f*. All chance of a run is drawn before it, so that policies can be compared round by round."""
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[Any]:
+        """One draw per round, the same whatever is played."""
+
+    def at(self, index: int, draw: Any) -> float:
+        """The noise that a round's draw means at this candidate; of mean zero."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Gaussian:
+    """Normal noise of standard deviation σ."""
+
+    noise: float
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[Any]:
+        return self.noise * rng.standard_normal(rounds)
+
+    def at(self, index: int, draw: Any) -> float:  # noqa: ARG002  # the same at every candidate
+        return float(draw)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Replayed:
+    """Noise from a table: each round replays one of the recorded repetitions, whose mean at each candidate is f*."""
+
+    deviations: Array  # (N, repetitions)
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[Any]:
+        return rng.integers(self.deviations.shape[1], size=rounds)
+
+    def at(self, index: int, draw: Any) -> float:
+        return float(self.deviations[index, draw])
+
+
+class Offers(Protocol):
+    """Action sets of a contextual problem, i.i.d. from round to round."""
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[np.intp]:
+        """Indices of the candidates on offer, one row per round."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Subsets:
+    """Each round offers `size` of the `points` candidates, drawn without replacement."""
+
+    points: int
+    size: int
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[np.intp]:
+        return np.array([rng.choice(self.points, self.size, replace=False) for _ in range(rounds)], dtype=np.intp)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Groups:
+    """Each round offers one of several groups of candidates (a context with its actions), drawn with replacement."""
+
+    rows: NDArray[np.intp]  # (groups, actions)
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[np.intp]:
+        return np.asarray(self.rows[rng.integers(len(self.rows), size=rounds)])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Problem:
+    """A Finite domain, what the learner is told (the model), and what it is not.
+
+    values     f* on the domain
+    in_class   f̃ on the domain, a member of the class
+    epsilon    a bound on |f* − f̃|
+    noise      where noise comes from; Gaussian(model.noise) by default
+    offers     where action sets come from in a contextual problem
+    """
+
+    name: str
+    domain: Finite
+    model: Model
+    values: Array
+    in_class: Array
+    epsilon: float
+    noise: Noise = None  # type: ignore[assignment]  # None is replaced below
+    offers: Offers | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.domain, Finite):
+            raise InvalidInput(f"a problem needs a Finite domain, got {self.domain!r}; box.grid(n) makes one of a box")
+        if not isinstance(self.model, Model):
+            raise InvalidInput(f"model must be a Model, got {type(self.model).__name__}; ms.Model(kernel, …) makes one")
+        values = vector("values", self.values, length=len(self.domain))
+        in_class = vector("in_class", self.in_class, length=len(self.domain))
+        epsilon = number("epsilon", self.epsilon, at_least=0)
+        apart = float(np.abs(values - in_class).max())
+        if apart > epsilon + ROUNDING * max(1.0, float(np.abs(values).max())):
+            raise InvalidInput(
+                f"values and in_class lie {apart:g} apart somewhere, more than the epsilon of {epsilon:g}"
+            )
+        values.flags.writeable = in_class.flags.writeable = False
+        noise = Gaussian(self.model.noise) if self.noise is None else self.noise
+        for name, value in {"values": values, "in_class": in_class, "epsilon": epsilon, "noise": noise}.items():
+            object.__setattr__(self, name, value)  # frozen: set once, here
+
+    @property
+    def misfit(self) -> Array:
+        """m = f* − f̃."""
+        return self.values - self.in_class
+
+    @property
+    def best(self) -> int:
+        """The index of the maximum of f*."""
+        return int(self.values.argmax())
+
+    def with_misfit(self, misfit: ArrayLike, name: str | None = None) -> Problem:
+        """The same with another misfit, at most the ε of this problem in size."""
+        m = vector("misfit", misfit, length=len(self.domain))
+        return dataclasses.replace(self, values=self.in_class + m, name=self.name if name is None else name)
+
+    def solved(self) -> Problem:
+        """The same with f̃ and ε by `best_in_class`: ε is then as small as it can be."""
+        best = best_in_class(self.domain, self.model, self.values)
+        return dataclasses.replace(self, in_class=best.values, epsilon=best.epsilon)
+
+    def __repr__(self) -> str:
+        kind = "" if self.offers is None else ", contextual"
+        return f"Problem({self.name!r}, {self.domain!r}, epsilon={self.epsilon:.4g}{kind})"
+
+
+def from_values(
+    domain: Finite, model: Model, values: ArrayLike, *, noise: Noise | None = None, name: str = "given values"
+) -> Problem:
+    """Any truth: f̃ and ε come from `best_in_class`."""
+    best = best_in_class(domain, model, values)
+    truth = vector("values", values, length=len(domain))
+    return Problem(name, domain, model, truth, best.values, best.epsilon, noise=noise)  # type: ignore[arg-type]
+
+
+def contextual(problem: Problem, actions: int) -> Problem:
+    """The same as a contextual problem: each round offers `actions` of the candidates, drawn i.i.d."""
+    k = whole("actions", actions, at_least=1)
+    if k > len(problem.domain):
+        raise InvalidInput(f"actions must be at most the {len(problem.domain)} candidates, got {k}")
+    name = f"{problem.name}, {k} actions a round"
+    return dataclasses.replace(problem, name=name, offers=Subsets(len(problem.domain), k))

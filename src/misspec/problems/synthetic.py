@@ -1,0 +1,154 @@
+"""Synthetic truths: a member of the class of norm exactly B, plus a misfit within ±ε; and truths of another class."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from misspec import kernels
+from misspec.domains import Finite
+from misspec.errors import Array, InvalidInput, number, vector, whole
+from misspec.model import Model
+from misspec.problems.base import Problem, from_values
+
+CENTRES = 30  # kernels of which a random member is made
+
+
+def random_member(domain: Finite, model: Model, seed: Any = 0, centres: int = CENTRES) -> Array:
+    """offset + Σ a_i k(·, c_i) on the domain, with normal a and candidates c drawn at random, of norm exactly B."""
+    rng = np.random.default_rng(seed)
+    X = domain.encoded
+    c = X[rng.choice(len(X), min(len(X), whole("centres", centres, at_least=1)), replace=False)]
+    a = rng.standard_normal(len(c))
+    norm = math.sqrt(max(0.0, float(a @ kernels.cross(model.kernel, c, c) @ a)))
+    if norm <= 1e-9:
+        raise InvalidInput("the kernel vanishes at the points drawn, so that no member of norm B can be made of them")
+    return model.offset + kernels.cross(model.kernel, X, c) @ (a * (model.norm_bound / norm))
+
+
+# -- misfits: functions of the points in [0, 1]^d, with values in [−1, 1] ----------------------------------------------
+
+
+def _none(U: Array, rng: np.random.Generator, width: float) -> Array:  # noqa: ARG001
+    return np.zeros(len(U))
+
+
+def _random(U: Array, rng: np.random.Generator, width: float) -> Array:  # noqa: ARG001
+    return rng.choice([-1.0, 1.0], len(U))
+
+
+def _ripple(U: Array, rng: np.random.Generator, width: float) -> Array:
+    return np.asarray(np.sin(2.0 * np.pi * (U.sum(axis=1) / width + rng.random())))
+
+
+def _spikes(U: Array, rng: np.random.Generator, width: float) -> Array:
+    chosen = rng.choice(len(U), max(1, round(width * len(U))), replace=False)
+    result = np.zeros(len(U))
+    result[chosen] = rng.choice([-1.0, 1.0], len(chosen))
+    return result
+
+
+def _bump(U: Array, rng: np.random.Generator, width: float) -> Array:
+    centre = U[rng.integers(len(U))]
+    return np.asarray(rng.choice([-1.0, 1.0]) * np.exp(-0.5 * ((U - centre) ** 2).sum(axis=1) / width**2))
+
+
+MISFITS: dict[str, Callable[[Array, np.random.Generator, float], Array]] = {
+    "none": _none,
+    "random": _random,
+    "ripple": _ripple,
+    "spikes": _spikes,
+    "bump": _bump,
+}
+
+
+def misspecified(
+    domain: Finite,
+    model: Model,
+    epsilon: float = 0.1,
+    misfit: str | ArrayLike = "random",
+    seed: int = 0,
+    *,
+    width: float = 0.05,
+    centres: int = CENTRES,
+) -> Problem:
+    """A random member of norm exactly B as f̃, plus a misfit within ±ε.
+
+    misfit   "random" (signs), "ripple" (a sine of wavelength `width`), "spikes" (±ε at a part `width` of the
+             candidates), "bump" (a Gaussian of that width), "none", or N numbers within ±ε of your own
+    width    in units of the domain's extent
+    seed     of the member and of the misfit; problems that differ in ε or misfit alone share the member
+
+    f̃ is the planted member and ε its distance at most; `problem.solved()` has the nearest member, which may be nearer.
+    For the misfit that hurts a given policy most, see `misspec.adversary`.
+    """
+    if not isinstance(domain, Finite):
+        raise InvalidInput(f"a problem needs a Finite domain, got {domain!r}; box.grid(n) makes one of a box")
+    eps = number("epsilon", epsilon, at_least=0)
+    member = random_member(domain, model, [whole("seed", seed), 1], centres)
+    if isinstance(misfit, str):
+        if misfit not in MISFITS:
+            hint = "; see misspec.adversary for that" if misfit == "adversarial" else ""
+            raise InvalidInput(f"misfit must be one of {', '.join(MISFITS)} or N numbers, got {misfit!r}{hint}")
+        rng = np.random.default_rng([seed, 2])
+        shape = MISFITS[misfit](unit(domain), rng, number("width", width, above=0))
+        eps = eps if shape.any() else 0.0
+        m, name = eps * shape, f"{misfit} misfit of {eps:g}" if eps else "no misfit"
+    else:
+        m, name = vector("misfit", misfit, length=len(domain)), f"given misfit within {eps:g}"
+    return Problem(name, domain, model, member + m, member, eps)
+
+
+def unit(domain: Finite) -> Array:
+    """The candidates scaled to [0, 1] in each dimension."""
+    X = domain.encoded
+    low, extent = X.min(axis=0), np.ptp(X, axis=0)
+    return np.asarray((X - low) / np.where(extent > 0, extent, 1.0))
+
+
+# -- truths of another class; ε comes from best_in_class ---------------------------------------------------------------
+
+
+def wrong_kernel(
+    domain: Finite, model: Model, kernel: Any, seed: int = 0, *, size: float = 1.0, name: str = "wrong kernel"
+) -> Problem:
+    """A random member of another kernel's class, scaled to at most `size` away from the offset, under the model."""
+    other = Model(kernel, 1.0, model.noise)
+    other.check(domain)
+    shape = random_member(domain, other, [whole("seed", seed), 3])
+    size = number("size", size, above=0)
+    return from_values(domain, model, model.offset + shape * (size / np.abs(shape).max()), name=name)
+
+
+def rough_truth(domain: Finite, model: Model, seed: int = 0, *, length_scale: float = 0.2) -> Problem:
+    """A Matérn ½ truth, which has kinks, under whatever smooth model is given."""
+    from sklearn.gaussian_process.kernels import Matern
+
+    return wrong_kernel(domain, model, Matern(length_scale, nu=0.5), seed, name="Matérn ½ truth")
+
+
+def wrong_length_scale(domain: Finite, model: Model, seed: int = 0, *, factor: float = 0.25) -> Problem:
+    """A truth whose length scale is `factor` times the model's."""
+    kernel = model.kernel
+    if not hasattr(kernel, "length_scale") or not hasattr(kernel, "clone_with_theta"):
+        raise InvalidInput(f"wrong_length_scale needs a kernel of scikit-learn with a length_scale, got {kernel!r}")
+    from sklearn.base import clone
+
+    scale = np.asarray(kernel.length_scale) * number("factor", factor, above=0)
+    changed = clone(kernel).set_params(length_scale=scale if scale.ndim else float(scale))
+    return wrong_kernel(domain, model, changed, seed, name=f"length scale {factor:g} of the model's")
+
+
+def nonstationary(domain: Finite, model: Model, seed: int = 0, *, size: float = 1.0) -> Problem:
+    """A truth that is slow at one end of the domain and fast at the other: a sine of a warped coordinate."""
+    rng = np.random.default_rng([whole("seed", seed), 4])
+    U = unit(domain)
+    phase, along = 2.0 * np.pi * rng.random(), U.mean(axis=1)
+    wave = np.sin(phase + 2.0 * np.pi * (0.5 * along + 6.0 * along**4))
+    tilt = rng.uniform(-0.5, 0.5) * (U[:, 0] - 0.5)
+    values = model.offset + number("size", size, above=0) * (0.8 * wave + tilt)
+    return from_values(domain, model, values, name="non-stationary truth")

@@ -1,0 +1,244 @@
+"""The only loop: a policy against a problem that knows its truth, or against a user's function."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.domains import Finite
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, whole
+from misspec.policies import Policy, Query, Recommendation
+from misspec.problems import Problem
+
+Progress = Callable[[int, int], None]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trace:
+    """What happened, round by round, and what it cost. T rounds:
+
+    index, x, y          the candidate played, its point, and what was observed
+    regret               max f* − f*(x_t), the maximum over the round's action set in a contextual problem
+    in_class_regret      the same for f̃; summed, the two differ by at most 2εT
+    mean, std, multiplier, enlargement, upper   what each choice was made by (see Query)
+    base, episode        who played (balancing) and in which episode (phased); None for other policies
+    offers               the action sets, (T, k), or None
+    recommended_regret   max f* minus f* at `recommend()` after the last round
+    story                the policy's own: phased episodes, eliminated bases, conflicts
+    """
+
+    policy: str
+    problem: str
+    seed: int
+    epsilon: float
+    index: NDArray[np.intp]
+    x: Array
+    y: Array
+    regret: Array
+    in_class_regret: Array
+    mean: Array
+    std: Array
+    multiplier: Array
+    enlargement: Array
+    upper: Array
+    base: NDArray[np.intp] | None
+    episode: NDArray[np.intp] | None
+    offers: NDArray[np.intp] | None
+    recommended_regret: float
+    story: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    @property
+    def cumulative_regret(self) -> Array:
+        """R*_t."""
+        return np.cumsum(self.regret)
+
+    @property
+    def cumulative_in_class_regret(self) -> Array:
+        """R_t."""
+        return np.cumsum(self.in_class_regret)
+
+    @property
+    def simple_regret(self) -> Array:
+        """The smallest regret of a round so far."""
+        return np.asarray(np.minimum.accumulate(self.regret))
+
+    @property
+    def width(self) -> Array:
+        """multiplier·σ + enlargement at the point played, half the model's band."""
+        return self.multiplier * self.std + self.enlargement
+
+    def __repr__(self) -> str:
+        return (
+            f"Trace({self.policy} on {self.problem!r}, {len(self)} rounds, seed {self.seed}: "
+            f"regret {self.regret.mean():.4g} a round, {self.regret[-max(1, len(self) // 10) :].mean():.4g} at the end)"
+        )
+
+
+def simulate(
+    policy: Policy, problem: Problem, horizon: int, seed: int = 0, *, batch: int = 1, progress: Progress | None = None
+) -> Trace:
+    """Play `horizon` rounds; `seed` is the world's: noise and action sets, the same for every policy.
+
+    batch      queries asked at a time; a phased policy hands out at most the rest of its episode
+    progress   called as progress(rounds done, horizon) after every batch
+
+    BLAS runs on one thread meanwhile: the matrices are small, and threads would only wait for each other.
+    """
+    T = whole("horizon", horizon, at_least=1)
+    batch = whole("batch", batch, at_least=1)
+    _check_match(policy, problem)
+    if batch > 1 and problem.offers is not None:
+        raise InvalidInput("a contextual problem is played round by round; leave batch at 1")
+    noise_rng, offer_rng = (np.random.default_rng([whole("seed", seed), part]) for part in (1, 2))
+    draws = problem.noise.draw(noise_rng, T)
+    offers = None if problem.offers is None else problem.offers.draw(offer_rng, T)
+    values, noise = problem.values, problem.noise
+    asked: list[Query] = []
+    y = np.empty(T)
+    with _one_thread():
+        while len(asked) < T:
+            t = len(asked)
+            queries = _ask(policy, min(batch, T - t), None if offers is None else offers[t])
+            asked.extend(queries)
+            for s, query in enumerate(queries, start=t):
+                index = int(query.index)  # type: ignore[arg-type]  # the domain is Finite
+                y[s] = values[index] + noise.at(index, draws[s])
+            policy.tell(queries, y[t : len(asked)])
+            if progress is not None:
+                progress(len(asked), T)
+        recommended = policy.recommend()
+    return _trace(policy, problem, seed, asked, y, offers, recommended)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Evaluations:
+    """What `optimize` did: points, results, and the recommendation at the end."""
+
+    index: NDArray[np.intp] | None
+    x: Array
+    y: Array
+    best: Recommendation
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __repr__(self) -> str:
+        return f"Evaluations({len(self)} results; recommends {self.best.x}, at least {self.best.lower:.4g})"
+
+
+def optimize(
+    policy: Policy,
+    function: Callable[[Array], float],
+    horizon: int,
+    *,
+    batch: int = 1,
+    progress: Progress | None = None,
+) -> Evaluations:
+    """Maximise a user's function of a point (1-d array, user units) with `horizon` evaluations.
+
+    If the function raises, what was asked and not yet told is dropped, the policy keeps everything learnt so far, and
+    the exception goes on to the caller: calling again continues.
+    """
+    T, batch = whole("horizon", horizon, at_least=1), whole("batch", batch, at_least=1)
+    asked: list[Query] = []
+    y: list[float] = []
+    while len(y) < T:
+        queries = _ask(policy, min(batch, T - len(y)), None)
+        waiting = list(queries)
+        try:
+            for query in queries:
+                value = float(function(query.x))
+                policy.tell(query, value)
+                waiting.remove(query)
+                asked.append(query)
+                y.append(value)
+        except BaseException:
+            for query in waiting:
+                policy.drop(query)
+            raise
+        if progress is not None:
+            progress(len(y), T)
+    index = np.array([q.index for q in asked]) if isinstance(policy.domain, Finite) else None
+    return Evaluations(index, np.array([q.x for q in asked]), np.array(y), policy.recommend())
+
+
+def _ask(policy: Policy, n: int, actions: NDArray[np.intp] | None) -> list[Query]:
+    try:
+        found: list[Query] = [policy.ask()] if n == 1 and actions is None else policy.ask(n, actions=actions)
+        return found
+    except HorizonReached:
+        raise InvalidInput(
+            f"the policy's own horizon ends after {policy.t} observations, before the rounds asked for; "
+            "make it with the same horizon"
+        ) from None
+    except AwaitingResults as error:
+        raise InvalidInput(f"the policy has queries pending from before; tell or drop them first: {error}") from None
+
+
+def _check_match(policy: Policy, problem: Problem) -> None:
+    if not isinstance(policy, Policy) or not isinstance(problem, Problem):
+        raise InvalidInput(
+            f"simulate takes a policy and a problem, got {type(policy).__name__} and {type(problem).__name__}"
+        )
+    same = isinstance(policy.domain, Finite) and (
+        policy.domain is problem.domain or np.array_equal(policy.domain.points, problem.domain.points)
+    )
+    if not same:
+        raise InvalidInput(
+            f"the policy's domain, {policy.domain!r}, is not the problem's, {problem.domain!r}; "
+            "make the policy with problem.domain and problem.model"
+        )
+
+
+def _one_thread() -> Any:
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1)
+
+
+def _trace(
+    policy: Policy,
+    problem: Problem,
+    seed: int,
+    asked: list[Query],
+    y: Array,
+    offers: NDArray[np.intp] | None,
+    recommended: Recommendation,
+) -> Trace:
+    index = np.array([q.index for q in asked], dtype=np.intp)
+    reach = slice(None) if offers is None else offers
+
+    def regret(f: Array) -> Array:
+        return np.asarray(f[reach].max(axis=-1) - f[index])
+
+    def detail(name: str) -> NDArray[np.intp] | None:
+        return np.array([q.details[name] for q in asked]) if name in asked[0].details else None
+
+    story = {name: list(getattr(policy, name)) for name in ("history", "eliminated") if hasattr(policy, name)}
+    return Trace(
+        policy=type(policy).__name__,
+        problem=problem.name,
+        seed=seed,
+        epsilon=problem.epsilon,
+        index=index,
+        x=problem.domain.points[index],
+        y=y,
+        regret=regret(problem.values),
+        in_class_regret=regret(problem.in_class),
+        **{name: np.array([getattr(q, name) for q in asked]) for name in _CHOICE},
+        base=detail("base"),
+        episode=detail("episode"),
+        offers=offers,
+        recommended_regret=float(problem.values.max() - problem.values[recommended.index]),
+        story={**story, "conflicts": policy.conflicts, "recommendation": recommended},
+    )
+
+
+_CHOICE = ("mean", "std", "multiplier", "enlargement", "upper")
