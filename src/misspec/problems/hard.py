@@ -16,7 +16,9 @@ from misspec.problems.base import Problem, from_values
 
 
 def needle(domain: Finite, model: Model, height: float = 0.5, seed: int = 0) -> Problem:
-    """f* = offset, except at one candidate drawn at random, where it is `height` more. Its ε lies in [h/2, h].
+    """f* = offset, except at one candidate drawn at random, where it is h = `height` more.
+
+    On a continuum its ε lies in [h/2, h]; on a grid it can be a little less, the more the wider the grid.
 
     No policy can find the needle but by trying: on N candidates the expected regret is at least
     `theory.needle_lower_bound`, h a round while T is small against N.

@@ -1,0 +1,145 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.gaussian_process.kernels import RBF
+
+import misspec as ms
+from misspec import theory
+
+MODEL = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1, regularization=0.5, delta=0.1)
+LARGE = ms.Model(RBF(0.2), norm_bound=1e6, noise=0.1, regularization=0.5, delta=0.1)  # no cap in sight
+
+
+def test_theorem_1_to_the_letter():
+    T, g, e = 10_000, 7.0, 0.01
+    C = 2 / math.log(1 + 1 / 0.5)
+    expected = 2 * (0.1 / math.sqrt(0.5) * math.sqrt(2 * math.log(10) + 2 * g) + 2) * math.sqrt(C * g * T)
+    expected += 2 * e * T * math.sqrt(C * g / 0.5)
+    assert theory.ec_gp_ucb_bound(MODEL, T, g, e, regret="in_class") == pytest.approx(expected)
+    assert theory.ec_gp_ucb_bound(MODEL, T, g, e) == pytest.approx(expected + 2 * e * T)
+
+
+def test_the_grounded_bound_to_the_letter():
+    T, g, e, N = 10_000, 7.0, 0.3, 5
+    alone = 2 * 2.3 * N + 4 * 0.1 * math.sqrt(2 * N * T * math.log(2 * math.pi**2 * T**2 * N * (N + 1) / 0.3))
+    assert theory.ec_gp_ucb_bound(MODEL, T, g, e, grounded_points=N) == pytest.approx(alone)
+    half = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1, regularization=0.5, delta=0.05)
+    assert theory.ec_gp_ucb_bound(MODEL, 100, g, 0.0, grounded_points=1000) == pytest.approx(
+        theory.ec_gp_ucb_bound(half, 100, g, 0.0)
+    )
+
+
+def test_theorem_2_to_the_letter():
+    T, g, e = 1 << 20, 7.0, 1e-4
+    C, E = 2 / math.log(3), 20
+    multiplier = 0.1 / math.sqrt(0.5) * math.sqrt(2 * math.log(E / 0.1) + 2 * g) + 2
+    expected = 4 + 2 * e * T * 21 * math.sqrt(C * g / 0.5) + 14 * multiplier * math.sqrt(C * T * g)
+    assert theory.phased_bound(MODEL, T, g, e, regret="in_class") == pytest.approx(expected)
+    multiplier = 0.1 / math.sqrt(0.5) * math.sqrt(2 * math.log(2 * 50 * E / 0.1)) + 2
+    expected = 4 + 2 * e * T * (1 + 21 * math.sqrt(C * g / 0.5)) + 14 * multiplier * math.sqrt(C * T * g)
+    assert theory.phased_bound(MODEL, T, g, e, width="nonadaptive", points=50) == pytest.approx(expected)
+
+
+@given(
+    T=st.integers(1, 10**6), g=st.floats(0.1, 100), e=st.floats(0, 1), ridge=st.floats(1e-3, 10), B=st.floats(0.1, 10)
+)
+def test_laws_of_the_bounds(T, g, e, ridge, B):
+    model = ms.Model(RBF(0.2), norm_bound=B, noise=0.1, regularization=ridge)
+    for bound in (theory.ec_gp_ucb_bound, theory.phased_bound):
+        value = bound(model, T, g, e)
+        assert 0 < value <= 2 * (B + e) * T
+        assert bound(model, T, g, e, regret="in_class") <= value
+        assert bound(model, T, g, e / 2) <= value
+        assert bound(model, T, g / 2, e) <= value
+        assert bound(model, T + 1, g, e) >= value
+    assert theory.phased_bound(model, T, g, e, constants="paper") >= 0.999 * theory.phased_bound(model, T, g, e)
+
+
+def test_arrays_of_horizons_use_the_gain_of_each_round():
+    domain = ms.Box([(0, 1)]).grid(30)
+    gain = ms.information_gain(domain, MODEL, 200)
+    rounds = np.array([1, 10, 200])
+    for bound in (theory.ec_gp_ucb_bound, theory.phased_bound):
+        curve = bound(MODEL, rounds, gain, 0.01)
+        assert curve.shape == (3,)
+        assert curve.tolist() == pytest.approx([bound(MODEL, int(t), gain.up_to(int(t)), 0.01) for t in rounds])
+    assert gain.up_to(200) == pytest.approx(gain.upper)
+    assert (gain.up_to(np.arange(201)) >= gain.values - 1e-12).all()
+    with pytest.raises(ms.InvalidInput, match="up to 200"):
+        gain.up_to(201)
+
+
+def test_balancing_parts_are_those_of_the_policy():
+    policy = ms.RegretBalancing.as_in_paper(ms.Box([(0, 1)]).grid(20), MODEL, horizon=1000, gain=3.0)
+    assert policy.epsilons == theory.paper_candidates(1000, 3.0)
+    assert len(policy.epsilons) == math.ceil(1 + 0.5 * math.log2(1000 / 9))
+
+
+def plain_balancing_bound(model, T, gamma, epsilon):
+    """The docstring's sum, term by term, without vectors."""
+    eps = theory.paper_candidates(T, gamma)
+    M, most = len(eps), 2 * (model.norm_bound + epsilon)
+    h = lambda n: 2.2 * model.noise * math.sqrt(math.log(M * max(1, math.log(n)) / (model.delta / 2)) / n)
+    R = lambda i, n: float(
+        theory.candidate_bound(model, n, gamma, eps[i], model.delta / 2 / M, 2 * (model.norm_bound + eps[i]))
+    )
+    sure = [
+        i for i in range(M) if eps[i] >= epsilon or all(R(i, n) >= most * n for n in range(T + 1))
+    ]
+    if not sure:
+        return most * T
+    j = max(sure)
+    total = R(j, T)
+    for i in range(M):
+        if i != j and i in sure:
+            total += R(j, T) + most
+        elif i != j:
+            worst = 0.0
+            for m in range(1, T + 1):
+                n = max(k for k in range(T - m + 1) if R(i, k) <= R(j, m))
+                if n:
+                    worst = max(worst, R(i, n) + 2 * n * h(n) + n * (R(j, m) / m + 2 * h(m)))
+                else:
+                    worst = max(worst, 0.0)
+            total += worst + most
+    return min(total, most * T)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.2])
+def test_the_bound_of_balancing_is_the_sum_it_says(epsilon):
+    model = ms.Model(RBF(0.2), norm_bound=0.01, noise=0.001, regularization=1.0)
+    expected = plain_balancing_bound(model, 60, 0.2, epsilon)
+    assert theory.balancing_bound(model, 60, 0.2, epsilon) == pytest.approx(expected)
+
+
+def test_the_bound_of_balancing_is_sublinear_in_the_end():
+    short, long = (theory.balancing_bound(MODEL, T, 3.0, 0.0) / T for T in (10**3, 3 * 10**6))
+    assert short == pytest.approx(2 * 2.0)  # the trivial bound
+    assert long < 0.5 * short
+
+
+def test_the_needle_bound_is_its_sum():
+    for T, N in [(5, 10), (10, 10), (30, 10), (1, 1)]:
+        expected = 0.5 * sum(1 - t / N for t in range(1, min(T, N) + 1))
+        assert theory.needle_lower_bound(T, N, 0.5) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: theory.ec_gp_ucb_bound(MODEL, 0, 1.0), "rounds from 1 on"),
+        (lambda: theory.ec_gp_ucb_bound(MODEL, 10, -1.0), "gain"),
+        (lambda: theory.ec_gp_ucb_bound(MODEL, 10, 1.0, -0.1), "epsilon"),
+        (lambda: theory.ec_gp_ucb_bound(MODEL, 10, 1.0, regret="all"), "true, in_class"),
+        (lambda: theory.ec_gp_ucb_bound(MODEL, 10, 1.0, regret="in_class", grounded_points=5), "true regret"),
+        (lambda: theory.phased_bound(MODEL, 10, 1.0, width="nonadaptive"), "points=len"),
+        (lambda: theory.phased_bound(MODEL, 10, 1.0, width=2.0), "guarantee nothing"),
+        (lambda: theory.phased_bound(MODEL, 10, 1.0, constants="loose"), "tight or paper"),
+    ],
+)
+def test_errors_say_what_to_do(call, says):
+    with pytest.raises(ms.InvalidInput, match=says):
+        call()
