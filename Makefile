@@ -29,6 +29,7 @@ lint: $(VENV)/.test $(VENV)/.lint
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/posterior.py
 	$(BIN)/python benchmarks/policies.py
+	$(BIN)/python benchmarks/truth.py
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "misspec needs Python 3.11 or newer; set PYTHON=python3.11")'

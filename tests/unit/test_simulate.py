@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.gaussian_process.kernels import RBF
-from worlds import play
 
 import misspec as ms
+from worlds import play
 
 DOMAIN = ms.Box([(0, 1)]).grid(50)
 MODEL = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
@@ -51,9 +51,7 @@ def test_contextual_regret_is_against_the_round(name):
     trace = play(MAKE[name](), problem, 60, seed=3)
     assert trace.offers.shape == (60, 5)
     assert all(i in row for i, row in zip(trace.index.tolist(), trace.offers.tolist(), strict=True))
-    expected = [
-        PROBLEM.values[row].max() - PROBLEM.values[i] for i, row in zip(trace.index, trace.offers, strict=True)
-    ]
+    expected = [PROBLEM.values[row].max() - PROBLEM.values[i] for i, row in zip(trace.index, trace.offers, strict=True)]
     np.testing.assert_allclose(trace.regret, expected)
     assert trace.regret.min() >= 0
     other = play(MAKE["uniform"](), problem, 60, seed=3)

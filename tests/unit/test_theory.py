@@ -86,9 +86,7 @@ def plain_balancing_bound(model, T, gamma, epsilon):
     R = lambda i, n: float(
         theory.candidate_bound(model, n, gamma, eps[i], model.delta / 2 / M, 2 * (model.norm_bound + eps[i]))
     )
-    sure = [
-        i for i in range(M) if eps[i] >= epsilon or all(R(i, n) >= most * n for n in range(T + 1))
-    ]
+    sure = [i for i in range(M) if eps[i] >= epsilon or all(R(i, n) >= most * n for n in range(T + 1))]
     if not sure:
         return most * T
     j = max(sure)
