@@ -35,6 +35,7 @@ GAP = 1e-8  # between a solution and its proof at which the exchange ends, in un
 TRUSTED = 1e-4  # and above which best_in_class has no result
 SLACK = 1e-6  # among members within this factor of the smallest distance, the one of least norm is taken
 ROUNDS = 60  # of exchange, at most
+MODERATE = 10.0  # factor on the norm bound up to which a larger one is advised, rather than another kernel
 BLOCKS = 80  # parts of the domain; each brings in its worst violation
 INDEPENDENT = 1e-14  # residual above which a point of the working set is a direction of its own
 
@@ -207,8 +208,14 @@ def _sentence(found: Diagnosis, model: Model, residual: float) -> str:
         )
     where = np.array2string(found.worst_point, precision=4, separator=", ")
     side = "above" if residual > 0 else "below"
-    larger = f"a norm bound of {found.norm_needed:.3g} instead of {model.norm_bound:g} would explain all of it"
-    remedy = larger if math.isfinite(found.norm_needed) else "no norm bound explains it with this kernel, take another"
+    if found.norm_needed <= MODERATE * model.norm_bound:
+        remedy = f"a norm bound of {found.norm_needed:.3g} instead of {model.norm_bound:g} would explain all of it"
+    elif math.isfinite(found.norm_needed):
+        remedy = (
+            f"a rougher kernel or a shorter length scale (this one would need a norm bound of {found.norm_needed:.2g})"
+        )
+    else:
+        remedy = "no norm bound explains it with this kernel, take another"
     return (
         f"The model is wrong by at least {found.epsilon_lower:.3g} {sure} ({how}). Hardest to explain is {where}, "
         f"where the average lies {abs(residual):.3g} {side} the nearest function of the class. "

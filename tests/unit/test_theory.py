@@ -82,35 +82,38 @@ def plain_balancing_bound(model, T, gamma, epsilon):
     """The docstring's sum, term by term, without vectors."""
     eps = theory.paper_candidates(T, gamma)
     M, most = len(eps), 2 * (model.norm_bound + epsilon)
-    h = lambda n: 2.2 * model.noise * math.sqrt(math.log(M * max(1, math.log(n)) / (model.delta / 2)) / n)
-    R = lambda i, n: float(
-        theory.candidate_bound(model, n, gamma, eps[i], model.delta / 2 / M, 2 * (model.norm_bound + eps[i]))
-    )
+
+    def h(n):
+        return 2.2 * model.noise * math.sqrt(math.log(M * max(1, math.log(n)) / (model.delta / 2)) / n)
+
+    def R(i, n):  # noqa: N802  # the paper's name
+        reach = 2 * (model.norm_bound + eps[i])
+        return float(theory.candidate_bound(model, n, gamma, eps[i], model.delta / 2 / M, reach))
+
     sure = [i for i in range(M) if eps[i] >= epsilon or all(R(i, n) >= most * n for n in range(T + 1))]
     if not sure:
         return most * T
     j = max(sure)
     total = R(j, T)
-    for i in range(M):
-        if i != j and i in sure:
+    for i in set(range(M)) - {j}:
+        if i in sure:
             total += R(j, T) + most
-        elif i != j:
-            worst = 0.0
-            for m in range(1, T + 1):
-                n = max(k for k in range(T - m + 1) if R(i, k) <= R(j, m))
-                if n:
-                    worst = max(worst, R(i, n) + 2 * n * h(n) + n * (R(j, m) / m + 2 * h(m)))
-                else:
-                    worst = max(worst, 0.0)
-            total += worst + most
+            continue
+        worst = 0.0
+        for m in range(1, T + 1):
+            n = max(k for k in range(T - m + 1) if R(i, k) <= R(j, m))
+            if n:
+                worst = max(worst, R(i, n) + 2 * n * h(n) + n * (R(j, m) / m + 2 * h(m)))
+        total += worst + most
     return min(total, most * T)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.05, 0.2])
-def test_the_bound_of_balancing_is_the_sum_it_says(epsilon):
-    model = ms.Model(RBF(0.2), norm_bound=0.01, noise=0.001, regularization=1.0)
-    expected = plain_balancing_bound(model, 60, 0.2, epsilon)
-    assert theory.balancing_bound(model, 60, 0.2, epsilon) == pytest.approx(expected)
+@pytest.mark.parametrize(("epsilon", "capped"), [(0.0, False), (0.01, False), (0.05, True)])
+def test_the_bound_of_balancing_is_the_sum_it_says(epsilon, capped):
+    model = ms.Model(RBF(0.2), norm_bound=1.0, noise=0.001, regularization=1.0)
+    found = theory.balancing_bound(model, 40, 0.003, epsilon)
+    assert found == pytest.approx(plain_balancing_bound(model, 40, 0.003, epsilon))
+    assert (found == pytest.approx(2 * (1 + epsilon) * 40)) == capped
 
 
 def test_the_bound_of_balancing_is_sublinear_in_the_end():

@@ -82,7 +82,11 @@ def test_a_diagnosis_says_what_to_do():
     assert found.norm_needed > 1.0
     assert str(found) == found.sentence
     assert f"{found.epsilon_lower:.3g}" in found.sentence
-    assert f"{found.norm_needed:.3g}" in found.sentence
+    assert f"{found.norm_needed:.2g}" in found.sentence
+    assert "rougher kernel" in found.sentence
+    slight = ms.diagnose(np.tile(x, (30, 1)), np.tile(5.0 + np.cos(3 * x[:, 0]), 30), model)
+    assert slight.epsilon_lower > 0
+    assert f"a norm bound of {slight.norm_needed:.3g} instead of 1" in slight.sentence
     assert "ECGPUCB" in found.sentence
     assert "probability at least 0.9" in found.sentence
     assert "chosen by looking at results" in found.sentence
