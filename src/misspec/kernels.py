@@ -106,6 +106,30 @@ def gradient(kernel: Kernel, X: Array, Z: Array) -> Array:
     return analytic if analytic is not None else _differences(lambda P: cross(kernel, P, Z), X)
 
 
+def cross_with_gradient(kernel: Kernel, X: Array, Z: Array) -> tuple[Array, Array]:
+    """k(X, Z) and ∂k(x, z)/∂x together, shapes (n, m) and (n, m, d): for the common kernels in one pass."""
+    if not (_is(kernel, "RBF") or _is(kernel, "Matern")):
+        return cross(kernel, X, Z), gradient(kernel, X, Z)
+    scale = np.asarray(cast(Any, kernel).length_scale, dtype=np.float64)
+    nu = math.inf if _is(kernel, "RBF") else float(cast(Any, kernel).nu)
+    scaled = (X[:, None, :] - Z[None, :, :]) / scale
+    r = np.sqrt(np.einsum("nmd,nmd->nm", scaled, scaled))
+    values = _profile(r, nu)
+    if values is None:
+        values = cross(kernel, X, Z)
+    scaled *= _slope_over_r(r, nu)[:, :, None]
+    return values, scaled / scale
+
+
+def _profile(r: Array, nu: float) -> Array | None:
+    """k(r) of the Matérn kernels that have a closed form; ν = ∞ is the squared exponential."""
+    if nu == math.inf:
+        return np.asarray(np.exp(-0.5 * r * r))
+    s = math.sqrt(2 * nu) * r
+    polynomial = {0.5: 1.0, 1.5: 1.0 + s, 2.5: 1.0 + s + s * s / 3.0}.get(nu)
+    return None if polynomial is None else np.asarray(polynomial * np.exp(-s))
+
+
 def diagonal_gradient(kernel: Kernel, X: Array) -> Array:
     """∂k(x, x)/∂x, shape (n, d)."""
     analytic = _diagonal_gradient(kernel, X)

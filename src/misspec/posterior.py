@@ -29,11 +29,11 @@ chosen anew among its points, the shadows and the newcomer, largest residual fir
 from __future__ import annotations
 
 import math
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import blas, lapack, solve_triangular
 
 from misspec import kernels
 from misspec.domains import Domain
@@ -46,6 +46,17 @@ REFRESH = 1024  # steps between recomputations, or four times the rank where tha
 ROUNDING = 2e-16  # error of a kernel value
 SUSPICIOUS = 1e-3  # a variance this far below zero is not rounding
 SHADOWS = 128  # shadows kept at most, or twice the rank where that is more
+
+
+class Local(NamedTuple):
+    """What the posterior is at some points, and how it changes there: shapes (n,) and (n, d)."""
+
+    mean: Array
+    variance: Array
+    norm1: Array
+    dmean: Array
+    dvariance: Array
+    dnorm1: Array
 
 
 class Posterior:
@@ -156,6 +167,53 @@ class Posterior:
         encoded = self.domain.encode(X)
         phi = self._features(encoded)
         return self._norms2(phi, self._unseen(encoded, phi))
+
+    def local(self, encoded: Array, *, pending: bool = False, norm1: bool = False) -> Local:
+        """Mean, variance and, if wanted, ‖ζ‖₁ with their gradients at the rows of X, all as the kernel sees them."""
+        kernel, ridge, S = self.model.kernel, self.model.regularization, self._shadows
+        (n, d), r = encoded.shape, self.rank
+        hoped = self._hoped if pending and self._hoped is not None else None
+        phi, dphi = self._features_with_slopes(encoded)  # (n, r), (r, n, d)
+        v, dv, told_dv = phi, dphi, dphi
+        mean = phi @ self._told.w + self.model.offset
+        dmean = (self._told.w @ dphi.reshape(r, n * d)).reshape(n, d)
+        variance = kernels.diagonal(kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
+        e, de = np.zeros((n, 0)), np.zeros((n, 0, d))
+        ratio = np.zeros(0)
+        if S:  # points whose covariance the dictionary cannot see: the formulas on top of this page
+            F, alpha = self._F[S, :r], self._alpha()
+            ratio = (self.counts if hoped is None else self._hoped_counts())[S] / ridge
+            values, slopes = kernels.cross_with_gradient(kernel, encoded, self._U[S])
+            e = values - phi @ F.T
+            de = slopes - np.einsum("sr,rnd->nsd", F, dphi)
+            mean = mean + e @ alpha
+            dmean = dmean + np.einsum("s,nsd->nd", alpha, de)
+            v = phi - (e * ratio) @ F
+            dv = dphi - np.einsum("sr,s,nsd->rnd", F, ratio, de)
+            told_dv = dphi - np.einsum("sr,s,nsd->rnd", F, self.counts[S] / ridge, de)
+        b = v @ (hoped or self._told).covariance
+        variance = nonnegative(variance + np.einsum("nr,nr->n", v, b) - (e * e) @ ratio)
+        dvariance = 2.0 * (np.einsum("nr,rnd->nd", b, dv) - np.einsum("nr,rnd->nd", phi, dphi))
+        dvariance += kernels.diagonal_gradient(kernel, encoded)
+        if S:
+            dvariance -= 2.0 * np.einsum("ns,nsd->nd", e * ratio, de)
+        if not norm1:
+            return Local(mean, variance, np.zeros(n), dmean, dvariance, np.zeros((n, d)))
+        weights = self._weights_of(phi, e)
+        signs = np.sign(weights) * (self.counts / ridge)
+        back = (signs @ self._table_features()) @ self._told.covariance  # Σ_j ± n_j/λ · F_j C
+        dnorm1 = np.einsum("nr,rnd->nd", back, told_dv) + np.einsum("ns,nsd->nd", signs[:, S], de)
+        return Local(mean, variance, np.abs(weights).sum(axis=1), dmean, dvariance, dnorm1)
+
+    def _features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
+        """φ(x) for each row and its gradient, shapes (n, r) and (r, n, d)."""
+        (n, d), r = encoded.shape, self.rank
+        if r == 0:
+            return np.zeros((n, 0)), np.zeros((0, n, d))
+        values, slopes = kernels.cross_with_gradient(self.model.kernel, encoded, self._Z)
+        stacked = np.concatenate([values[:, :, None], slopes], axis=2).transpose(1, 0, 2).reshape(r, n * (d + 1))
+        solved = blas.dtrsm(1.0, self._L, stacked, lower=1).reshape(r, n, d + 1)
+        return np.ascontiguousarray(solved[:, :, 0].T), np.ascontiguousarray(solved[:, :, 1:])
 
     # -- the formulas on top of this page, for rows of φ (n, r) and e (n, s) -----------------------------------------
 

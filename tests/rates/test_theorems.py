@@ -169,8 +169,8 @@ def false_alarms(model, fixed, rounds=300, runs=300):
 
 @pytest.mark.parametrize("fixed", [False, True], ids=["adaptive", "fixed"])
 def test_well_specified_data_raise_no_alarm(fixed):
-    """300 runs: false alarms in at most δ = 0.1 of them. The test can fail: with σ taken as a quarter of the truth, most
-    runs raise one."""
+    """300 runs: false alarms in at most δ = 0.1 of them. The test can fail: with σ taken as a quarter of the truth,
+    most runs raise one."""
     assert false_alarms(NOISY, fixed) <= NOISY.delta
     assert false_alarms(ms.Model(RBF(0.2), norm_bound=2.0, noise=0.2 / 4), fixed, runs=40) > 0.5
 

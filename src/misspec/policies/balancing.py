@@ -30,6 +30,7 @@ from misspec.errors import Array, InvalidInput, flag, number, whole
 from misspec.information import information_gain
 from misspec.model import Model
 from misspec.policies.base import Actions, Band, Conflict, Query, check_arguments
+from misspec.policies.boxed import RESOLUTION
 from misspec.policies.encoding import decode_model, encode_kernel, encode_model
 from misspec.policies.learner import Learner
 from misspec.policies.upper import Feeding, make_posterior
@@ -54,7 +55,7 @@ class RegretBalancing(Feeding):
     of the grid. price: factor on the bound of bases with ε̂ > 0 when choosing who plays. epsilon_max: the largest
     candidate, B by default; the guarantee is for ε up to it. reward_range: how far rewards' expectations can lie
     apart; 2(B + ε̂) by default. gain: an upper bound on γ_T, for bounds="paper" (computed per kernel if not given).
-    radius: of the elimination test, "anytime" or "paper".
+    radius: of the elimination test, "anytime" or "paper". resolution: as for GPUCB.
 
     To read: `epsilons` (ε̂ per base), `active` (bases still played), `counts`, `rewards`, `candidate_bounds` (N, J, R of
     each base), `eliminated` (base, round, both sides of the failed test). Bands and `recommend().gap` are those of the
@@ -80,6 +81,7 @@ class RegretBalancing(Feeding):
         enlargement: str = "exact",
         radius: str = "anytime",
         inflate: bool = False,
+        resolution: float | None = RESOLUTION,
         seed: int = 0,
     ) -> None:
         check_arguments(domain, model)
@@ -103,7 +105,9 @@ class RegretBalancing(Feeding):
             "price": price, "epsilon_max": epsilon_max, "reward_range": reward_range, "gain": gain, "width": width,
             "enlargement": enlargement, "radius": radius, "inflate": inflate,
         }  # fmt: skip
-        super().__init__(domain, model, seed, own_delta=delta if grounded else None, **settings)
+        own_delta = delta if grounded else None
+        super().__init__(domain, model, seed, own_delta=own_delta, resolution=resolution, **settings)
+        self._settings |= {"resolution": resolution}
         self._bounds, self._radius, self._shared = bounds, radius, evidence == "shared"
         self._delta_test = delta
         self._gain: dict[str | int, float] = {}  # γ_T per kernel, for bounds="paper"
@@ -175,9 +179,7 @@ class RegretBalancing(Feeding):
 
     def _choose(self, actions: Actions | None) -> Query:
         i = self._play()
-        learner = self._learners[i]
-        row, story = learner.choose(learner.candidates(actions, pending=True))
-        query = self._finished(story, row, actions)
+        query = self._choose_by(self._learners[i], actions)
         details = {"base": i, "epsilon": self.epsilons[i], "bound": 0.0, "offer": self._offer(actions)}
         if self._bounds == "realised":
             details["bound"] = self._realised(i, query)
@@ -249,19 +251,19 @@ class RegretBalancing(Feeding):
         return self._feeds if self._shared else [self._learners[query.details["base"]].posterior]
 
     @property
-    def _cautious(self) -> Learner:
+    def _reported(self) -> Learner:
         """The active base that allows for the most misspecification (of several kernels: the lowest index of those)."""
         return self._learners[max(self.active, key=lambda i: (self.epsilons[i], -i))]
 
     @property
     def posterior(self) -> Posterior:
         """Of the most cautious active base, whose bands `band` and `recommend` report."""
-        return self._cautious.posterior
+        return self._reported.posterior
 
     def band(self, X: ArrayLike | None = None) -> Band:
         if X is None:
             self._needs_finite("band() without points")
-        learner = self._cautious
+        learner = self._reported
         band = learner.band(learner.candidates(None if X is None else self._parse_actions(X), pending=False))
         return Band(band.lower, band.upper)
 

@@ -250,7 +250,11 @@ class Policy:
     def _recommendation(self, best: int, mean: float, band: Band, gap: float) -> Recommendation:
         lower, upper = float(band.lower[best]), float(band.upper[best])
         x, name = self._candidate(best)
-        return Recommendation(x, best, name, mean, lower, upper, gap, self.guaranteed and not self.conflicts)
+        return Recommendation(x, best, name, mean, lower, upper, gap, self._trusted())
+
+    def _trusted(self) -> bool:
+        """Whether what is recommended holds as far as the theory and the data can say."""
+        return self.guaranteed and not self.conflicts
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" for k, v in self._settings.items() if k not in ("seed", "bases"))

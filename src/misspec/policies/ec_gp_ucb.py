@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from misspec.domains import Domain
 from misspec.model import Model
+from misspec.policies.boxed import RESOLUTION
 from misspec.policies.upper import UpperConfidence
 
 
@@ -20,7 +21,7 @@ class ECGPUCB(UpperConfidence):
     epsilon: ε, the sup-norm distance of the truth from the class; 0 makes it GP-UCB.
     enlargement: "exact" (ε‖ζ(x)‖₁, the largest bias that any misfit within ±ε can cause) or "paper" (ε√t/√λ·σ(x)).
     On points never seen before the exact one costs O(t) a point, since every observed point has a weight.
-    width, grounded, inflate: as for GPUCB.
+    width, grounded, inflate, resolution: as for GPUCB.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class ECGPUCB(UpperConfidence):
         width: str | float = "mixture",
         grounded: bool = True,
         inflate: bool = False,
+        resolution: float | None = RESOLUTION,
         seed: int = 0,
     ) -> None:
         super().__init__(
@@ -43,9 +45,10 @@ class ECGPUCB(UpperConfidence):
             width=width,
             grounded=grounded,
             inflate=inflate,
+            resolution=resolution,
             seed=seed,
         )
-        self._settings |= {"epsilon": float(epsilon), "enlargement": enlargement}
+        self._settings |= {"epsilon": float(epsilon), "enlargement": enlargement, "resolution": resolution}
 
     @classmethod
     def as_in_paper(cls, domain: Domain, model: Model, *, epsilon: float, seed: int = 0) -> ECGPUCB:

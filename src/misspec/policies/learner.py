@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from misspec import confidence, kernels
 from misspec.confidence import Grounded, OwnBands
-from misspec.domains import Finite
+from misspec.domains import Box, Finite
 from misspec.errors import Array, InvalidInput, number
 from misspec.model import Model
 from misspec.policies.base import Actions, Conflict, Query
@@ -132,6 +132,30 @@ class Learner:
             enlargement=enlargement,
             upper=upper,
         )
+
+    # -- the model's ends anywhere in a box, before grounding, as the kernel sees points ---------------------------
+
+    def _factor(self, sign: float, pending: bool) -> float:
+        """What σ is multiplied by; choosing with pending points may inflate it."""
+        inflation = math.exp(self.posterior.pending_information) if self.inflate and pending else 1.0
+        return sign * inflation * (self.multiplier + self._slope())
+
+    def score(self, U: Array, sign: float, *, pending: bool) -> Array:
+        """μ ± (multiplier·σ + enlargement) at the rows of U: the upper end for sign = 1, the lower for −1."""
+        points = cast(Box, self.posterior.domain).decode(U)
+        mean, std = self.posterior.at(points, pending=pending)
+        score = mean + self._factor(sign, pending) * std
+        if self.exact:
+            score += sign * self.epsilon * np.abs(self.posterior.weights_at(points)).sum(axis=1)
+        return np.asarray(score)
+
+    def slope(self, U: Array, sign: float, *, pending: bool) -> tuple[Array, Array]:
+        """The same with gradients."""
+        here = self.posterior.local(U, pending=pending, norm1=self.exact)
+        std = np.sqrt(np.maximum(here.variance, 1e-24))
+        factor, epsilon = self._factor(sign, pending), sign * self.epsilon
+        values = here.mean + factor * std + epsilon * here.norm1
+        return values, here.dmean + (0.5 * factor / std)[:, None] * here.dvariance + epsilon * here.dnorm1
 
     def _grounded(self, c: Candidates, upper: Array) -> Array:
         """The upper end of the intersection with the own band; the own band's alone where they do not meet."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec import confidence
 from misspec.confidence import OwnBands
-from misspec.domains import Domain, Finite
+from misspec.domains import Box, Domain, Finite
 from misspec.errors import Array, flag, number
 from misspec.model import Model
-from misspec.policies.base import Actions, Band, Conflict, Policy, Query, check_arguments
+from misspec.policies.base import Actions, Band, Conflict, Policy, Query, Recommendation, check_arguments
+from misspec.policies.boxed import BoxSearch
 from misspec.policies.learner import Learner, keys
 from misspec.posterior import Posterior
 from misspec.tracked import Tracked
@@ -26,8 +27,19 @@ class Feeding(Policy):
     needs any.
     """
 
-    def __init__(self, domain: Domain, model: Model, seed: int, *, own_delta: float | None, **settings: Any) -> None:
+    def __init__(
+        self,
+        domain: Domain,
+        model: Model,
+        seed: int,
+        *,
+        own_delta: float | None,
+        resolution: float | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(domain, model, seed, **settings)
+        self._box = BoxSearch(domain, seed) if isinstance(domain, Box) else None
+        self._resolution = 0.0 if resolution is None else number("resolution", resolution, at_least=0)
         size = len(domain) if isinstance(domain, Finite) else 0
         self._own = None if own_delta is None else OwnBands(model.noise, own_delta, size)
         # policies that do not choose by own bands keep them to find conflicts, with half of δ for these
@@ -35,10 +47,47 @@ class Feeding(Policy):
         self._feeds: list[Posterior] = []  # posteriors that see every observation
         self._hallucinated: set[int] = set()  # queries that the posteriors count as pending
 
-    def _available(self, actions: Actions | None) -> int | None:
-        if actions is None:
-            self._needs_finite("ask() without actions")
+    def _available(self, actions: Actions | None) -> int | None:  # noqa: ARG002  # any number, whatever is on offer
         return None
+
+    def _offer_of_box(self, learner: Learner, *, sign: float, pending: bool) -> Actions:
+        """A finite offer that holds the maximiser of the learner's upper (sign = 1) or lower end over the box."""
+        box = cast(BoxSearch, self._box)
+        seen = [] if self._own is None else self._own.keys()
+        observed = np.array([np.frombuffer(cast(bytes, key)) for key in seen]).reshape(len(seen), self.domain.dimension)
+        turn = self._next_id
+        points = box.offer(learner, observed, turn, sign=sign, pending=pending, resolution=self._resolution)
+        return Actions(points, self.domain.encode(points), None)
+
+    def _choose_by(self, learner: Learner, actions: Actions | None) -> Query:
+        """The maximiser of a learner's upper end: over the actions, the candidates, or the box."""
+        if actions is None and self._box is not None:
+            offer = self._offer_of_box(learner, sign=1.0, pending=True)
+            row, query = learner.choose(learner.candidates(offer, pending=True))
+            return dataclasses.replace(self._finished(query, row, offer), position=None)
+        row, query = learner.choose(learner.candidates(actions, pending=True))
+        return self._finished(query, row, actions)
+
+    @property
+    def _reported(self) -> Learner:
+        """The learner whose bands are reported."""
+        raise NotImplementedError
+
+    def recommend(self) -> Recommendation:
+        """The maximiser of the lower band for f*; on a box as far as the search finds it, and the gap likewise."""
+        if self._box is None:
+            return super().recommend()
+        learner = self._reported
+        lows, highs = (self._offer_of_box(learner, sign=sign, pending=False).points for sign in (-1.0, 1.0))
+        points = np.concatenate([lows, highs])
+        band = self.band(points)
+        best = int(band.lower.argmax())
+        x = points[best].copy()
+        x.flags.writeable = False
+        lower, upper = float(band.lower[best]), float(band.upper[best])
+        mean = float(learner.posterior.at(x[None, :])[0][0])
+        gap = float(band.upper.max()) - lower
+        return Recommendation(x, None, None, mean, lower, upper, gap, self._trusted())
 
     def _prepare(self) -> None:
         for query in self._queries.values():
@@ -117,6 +166,7 @@ class UpperConfidence(Feeding):
         grounded: bool,
         corruption: float = 0.0,
         inflate: bool,
+        resolution: float | None = None,
         seed: int,
         **settings: Any,
     ) -> None:
@@ -125,7 +175,8 @@ class UpperConfidence(Feeding):
         delta = model.delta / (2 if grounded else 1)  # split equally over the model's width and the own bands
         width = confidence.check_width(width)
         settings = {"width": width, "grounded": grounded, "inflate": inflate, **settings}
-        super().__init__(domain, model, seed, own_delta=delta if grounded else None, **settings)
+        own_delta = delta if grounded else None
+        super().__init__(domain, model, seed, own_delta=own_delta, resolution=resolution, **settings)
         self.guaranteed = isinstance(width, str) and not model.fitted
         epsilon = number("epsilon", epsilon, at_least=0)
         posterior = make_posterior(model, domain, weights=enlargement == "exact" and epsilon > 0)
@@ -146,9 +197,12 @@ class UpperConfidence(Feeding):
     def posterior(self) -> Posterior:
         return self._learner.posterior
 
+    @property
+    def _reported(self) -> Learner:
+        return self._learner
+
     def _choose(self, actions: Actions | None) -> Query:
-        row, query = self._learner.choose(self._learner.candidates(actions, pending=True))
-        return self._finished(query, row, actions)
+        return self._choose_by(self._learner, actions)
 
     def band(self, X: ArrayLike | None = None) -> Band:
         actions = None
