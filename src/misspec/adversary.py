@@ -68,9 +68,11 @@ def worst_misfit(
     search = [int(s) for s in rng.integers(2**31, size=max(1, worlds))]
     judges = [int(s) for s in rng.integers(2**31, size=2 * max(1, worlds))]
 
+    def lost(p: Problem, seeds: list[int]) -> float:
+        return float(np.mean([simulate(_fresh(make, p), p, T, s).regret.mean() for s in seeds]))
+
     def harm(signs: Array, seeds: list[int]) -> float:
-        attacked = problem.with_misfit(problem.epsilon * signs)
-        return float(np.mean([simulate(make(attacked), attacked, T, s).regret.mean() for s in seeds]))
+        return lost(problem.with_misfit(problem.epsilon * signs), seeds)
 
     nearest = _likeness(problem)
     starts = _starts(problem, nearest, rng, at_most=max(1, budget // 4))
@@ -85,8 +87,17 @@ def worst_misfit(
         if progress is not None:
             progress(k + 1, budget)
     found = problem.with_misfit(problem.epsilon * best, f"{problem.name}, adversarial")
-    before = np.mean([simulate(make(problem), problem, T, s).regret.mean() for s in judges])
-    return Attack(found, harm(best, judges), float(before), np.array(scores))
+    return Attack(found, harm(best, judges), lost(problem, judges), np.array(scores))
+
+
+def _fresh(make: MakePolicy, problem: Problem) -> Policy:
+    policy = make(problem) if callable(make) and not isinstance(make, type) else None
+    if not isinstance(policy, Policy) or policy.t:
+        raise InvalidInput(
+            "make must be a function that returns a fresh policy for a problem, as in "
+            f"lambda p: ms.GPUCB(p.domain, p.model); got {make!r}" + (", which returns a used one" if policy else "")
+        )
+    return policy
 
 
 def _likeness(problem: Problem) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec.domains import Finite
-from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, whole
-from misspec.policies import Policy, Query, Recommendation
+from misspec.errors import Array, AwaitingResults, InvalidInput, whole
+from misspec.policies import PhasedUncertaintySampling, Policy, Query, Recommendation
 from misspec.problems import Problem
 
 Progress = Callable[[int, int], None]
+FAILURES = 10  # of a user's function in a row, after which on_error="drop" gives up
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,11 +26,16 @@ class Trace:
     index, x, y          the candidate played, its point, and what was observed
     regret               max f* − f*(x_t), the maximum over the round's action set in a contextual problem
     in_class_regret      the same for f̃; summed, the two differ by at most 2εT
-    mean, std, multiplier, enlargement, upper   what each choice was made by (see Query)
+    mean, std, multiplier, enlargement, upper   what each choice was made by (see Query); NaN for the last three where
+                         variance alone decides (phased)
     base, episode        who played (balancing) and in which episode (phased); None for other policies
     offers               the action sets, (T, k), or None
     recommended_regret   max f* minus f* at `recommend()` after the last round
-    story                the policy's own: phased episodes, eliminated bases, conflicts
+    story                the policy's own, after the last round: `history` (phased: per episode), `epsilons`, `counts`
+                         and `eliminated` (balancing: per base), `conflicts`, `recommendation`
+
+    and computed from these: cumulative_regret, cumulative_in_class_regret, simple_regret (smallest so far), width
+    (multiplier·σ + enlargement).
     """
 
     policy: str
@@ -86,6 +93,8 @@ def simulate(
 ) -> Trace:
     """Play `horizon` rounds; `seed` is the world's: noise and action sets, the same for every policy.
 
+    A policy that has learnt something before goes on from there: compare fresh ones.
+
     batch      queries asked at a time; a phased policy hands out at most the rest of its episode
     progress   called as progress(rounds done, horizon) after every batch
 
@@ -94,6 +103,7 @@ def simulate(
     T = whole("horizon", horizon, at_least=1)
     batch = whole("batch", batch, at_least=1)
     _check_match(policy, problem)
+    _check_horizon(policy, T)
     if batch > 1 and problem.offers is not None:
         raise InvalidInput("a contextual problem is played round by round; leave batch at 1")
     noise_rng, offer_rng = (np.random.default_rng([whole("seed", seed), part]) for part in (1, 2))
@@ -139,26 +149,44 @@ def optimize(
     horizon: int,
     *,
     batch: int = 1,
+    on_error: str = "raise",
     progress: Progress | None = None,
 ) -> Evaluations:
     """Maximise a user's function of a point (1-d array, user units) with `horizon` evaluations.
 
-    If the function raises, what was asked and not yet told is dropped, the policy keeps everything learnt so far, and
-    the exception goes on to the caller: calling again continues.
+    on_error   "raise": an exception of the function goes on to the caller, and so does a result that is not a finite
+               number; the policy keeps everything learnt so far, nothing is left pending, and
+               optimize(policy, function, horizon - policy.t) continues. "drop": a failed evaluation is forgotten, and
+               the policy asked again; ten failures in a row raise all the same
+    progress   called as progress(evaluations done, horizon) after every batch
     """
     T, batch = whole("horizon", horizon, at_least=1), whole("batch", batch, at_least=1)
+    if on_error not in ("raise", "drop"):
+        raise InvalidInput(f"on_error must be raise or drop, got {on_error!r}")
+    if not isinstance(policy, Policy) or not callable(function):
+        raise InvalidInput(
+            f"optimize takes a policy and a function, got {type(policy).__name__} and {type(function).__name__}"
+        )
+    _check_horizon(policy, T)
     asked: list[Query] = []
     y: list[float] = []
+    failures = 0  # in a row
     while len(y) < T:
-        queries = _ask(policy, min(batch, T - len(y)), None)
-        waiting = list(queries)
+        waiting = _ask(policy, min(batch, T - len(y)), None)
         try:
-            for query in queries:
-                value = float(function(query.x))
-                policy.tell(query, value)
-                waiting.remove(query)
-                asked.append(query)
+            while waiting:
+                try:
+                    value = _evaluate(function, waiting[0].x)
+                except Exception:
+                    failures += 1
+                    if on_error == "raise" or failures == FAILURES:
+                        raise
+                    policy.drop(waiting.pop(0))
+                    continue
+                policy.tell(waiting[0], value)
+                asked.append(waiting.pop(0))
                 y.append(value)
+                failures = 0
         except BaseException:
             for query in waiting:
                 policy.drop(query)
@@ -169,15 +197,32 @@ def optimize(
     return Evaluations(index, np.array([q.x for q in asked]), np.array(y), policy.recommend())
 
 
+def _evaluate(function: Callable[[Array], float], x: Array) -> float:
+    result = function(x)
+    try:
+        value = float(result)
+    except (TypeError, ValueError):
+        value = math.nan
+    if not math.isfinite(value):
+        raise InvalidInput(f"the function must return a finite number, got {result!r} at x = {x}")
+    return value
+
+
+def _check_horizon(policy: Policy, rounds: int) -> None:
+    """A phased policy ends: better said before the first evaluation than after the last."""
+    if isinstance(policy, PhasedUncertaintySampling) and policy.horizon is not None:
+        asked = policy.t + len(policy.pending)
+        if asked + rounds > policy.horizon:
+            raise InvalidInput(
+                f"the policy was made for {policy.horizon} evaluations and {asked} were asked already: {rounds} "
+                "more are too many; make it with a longer horizon, or with horizon=None"
+            )
+
+
 def _ask(policy: Policy, n: int, actions: NDArray[np.intp] | None) -> list[Query]:
     try:
         found: list[Query] = [policy.ask()] if n == 1 and actions is None else policy.ask(n, actions=actions)
         return found
-    except HorizonReached:
-        raise InvalidInput(
-            f"the policy's own horizon ends after {policy.t} observations, before the rounds asked for; "
-            "make it with the same horizon"
-        ) from None
     except AwaitingResults as error:
         raise InvalidInput(f"the policy has queries pending from before; tell or drop them first: {error}") from None
 
@@ -187,14 +232,19 @@ def _check_match(policy: Policy, problem: Problem) -> None:
         raise InvalidInput(
             f"simulate takes a policy and a problem, got {type(policy).__name__} and {type(problem).__name__}"
         )
-    same = isinstance(policy.domain, Finite) and (
-        policy.domain is problem.domain or np.array_equal(policy.domain.points, problem.domain.points)
-    )
+    ours, theirs = policy.domain, problem.domain
+    same = isinstance(ours, Finite) and (ours is theirs or _same(ours, theirs))
     if not same:
+        differ = "" if repr(ours) != repr(theirs) else " (their points differ, or how the kernel sees them)"
         raise InvalidInput(
-            f"the policy's domain, {policy.domain!r}, is not the problem's, {problem.domain!r}; "
+            f"the policy's domain, {ours!r}, is not the problem's, {theirs!r}{differ}; "
             "make the policy with problem.domain and problem.model"
         )
+
+
+def _same(one: Finite, other: Finite) -> bool:
+    """Whether users and kernels see the same points."""
+    return np.array_equal(one.points, other.points) and np.array_equal(one.encoded, other.encoded)
 
 
 def _one_thread() -> Any:
@@ -221,7 +271,10 @@ def _trace(
     def detail(name: str) -> NDArray[np.intp] | None:
         return np.array([q.details[name] for q in asked]) if name in asked[0].details else None
 
-    story = {name: list(getattr(policy, name)) for name in ("history", "eliminated") if hasattr(policy, name)}
+    names = ("history", "epsilons", "counts", "eliminated")
+    story = {name: list(getattr(policy, name)) for name in names if hasattr(policy, name)}
+    by_variance = isinstance(policy, PhasedUncertaintySampling)
+    ends = {name: np.array([np.nan if by_variance else getattr(q, name) for q in asked]) for name in _ENDS}
     return Trace(
         policy=type(policy).__name__,
         problem=problem.name,
@@ -232,7 +285,9 @@ def _trace(
         y=y,
         regret=regret(problem.values),
         in_class_regret=regret(problem.in_class),
-        **{name: np.array([getattr(q, name) for q in asked]) for name in _CHOICE},
+        mean=np.array([q.mean for q in asked]),
+        std=np.array([q.std for q in asked]),
+        **ends,
         base=detail("base"),
         episode=detail("episode"),
         offers=offers,
@@ -241,4 +296,4 @@ def _trace(
     )
 
 
-_CHOICE = ("mean", "std", "multiplier", "enlargement", "upper")
+_ENDS = ("multiplier", "enlargement", "upper")

@@ -15,7 +15,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from misspec.errors import Array, InvalidInput, number, whole
 from misspec.information import InformationGain
@@ -41,7 +40,7 @@ def ec_gp_ucb_bound(
     grounded_points: N, the number of candidates, for the grounded policy. Its true regret is at most the smaller of
     this bound at δ/2 and a model-free one, 2(B + ε)N + 4σ√(2NT ln(2π²T²N(N+1)/(3δ))).
     """
-    T, gamma, eps = _read(horizon, gain, epsilon, regret)
+    T, gamma, eps = _read(model, horizon, gain, epsilon, regret)
     delta = model.delta if grounded_points is None else model.delta / 2.0
     bound = 2.0 * _multiplier(model, gamma, 1.0 / delta) * np.sqrt(_C(model) * gamma * T)
     bound = bound + 2.0 * eps * T * np.sqrt(_C(model) * gamma / model.regularization)
@@ -67,14 +66,14 @@ def phased_bound(
     constants: str = "tight",
     regret: str = "true",
 ) -> Any:
-    """Theorem 2: R ≤ 2B + 2εT(1 + log₂T)√(Cγ/λ) + 14·multiplier·√(CTγ); true regret adds 2εT.
+    """Theorem 2, for the ungrounded policy: R ≤ 2B + 2εT(1 + log₂T)√(Cγ/λ) + 14·multiplier·√(CTγ); true: + 2εT.
 
     multiplier   (σ/√λ)√(2 ln(E/δ) + 2γ) + B, E the number of complete episodes; for width="nonadaptive", which needs
                  the number of candidates N as `points`, (σ/√λ)√(2 ln(2NE/δ)) + B
     constants    "paper": 2B + 6εT(1 + ln T)√((2 + 1/λ)γ) + 32·multiplier·√((1 + 2λ)Tγ), as printed; valid but loose
     """
-    T, gamma, eps = _read(horizon, gain, epsilon, regret)
-    E = np.maximum(1.0, np.floor(np.log2(T + 1.0)))
+    T, gamma, eps = _read(model, horizon, gain, epsilon, regret)
+    E = max(1.0, math.floor(math.log2(float(T.max()) + 1.0)))  # of the whole run: its policy splits δ over all of them
     if width == "nonadaptive":
         if points is None:
             raise InvalidInput('width="nonadaptive" needs the number of candidates: points=len(domain)')
@@ -118,7 +117,8 @@ def balancing_bound(
     largest such values over m is computed as it stands. varying: action sets differ from round to round.
     """
     T = whole("horizon", horizon, at_least=1)
-    gamma = float(_read(T, gain, epsilon, "true")[1])
+    reward_range = None if reward_range is None else number("reward_range", reward_range, above=0)
+    gamma = float(_read(model, T, gain, epsilon, "true")[1])
     eps = number("epsilon", epsilon, at_least=0)
     most = 2.0 * (model.norm_bound + eps)  # in a round
     candidates = paper_candidates(T, gamma)
@@ -150,7 +150,7 @@ def balancing_bound(
 def needle_lower_bound(horizon: Any, points: int, height: float) -> Any:
     """Appendix C on N points: with the needle drawn at random, any policy's expected regret is at least
     h·Σ_{t ≤ min(T,N)} (1 − t/N). On a continuum it is hT."""
-    T = np.asarray(horizon, dtype=np.float64)
+    T = _rounds(horizon)
     N, h = whole("points", points, at_least=1), number("height", height, at_least=0)
     m = np.minimum(T, N)
     bound = h * (m - m * (m + 1.0) / (2.0 * N))
@@ -201,10 +201,20 @@ def _multiplier(model: Model, gamma: Any, inverse_delta: Any) -> Any:
     return spread * np.sqrt(2.0 * np.log(inverse_delta) + 2.0 * gamma) + model.norm_bound
 
 
-def _read(horizon: ArrayLike, gain: Any, epsilon: float, regret: str) -> tuple[Array, Array, float]:
-    T = np.asarray(horizon, dtype=np.float64)
+def _rounds(horizon: Any) -> Array:
+    try:
+        T = np.asarray(horizon, dtype=np.float64)
+    except (TypeError, ValueError):
+        T = np.empty(0)
     if T.size == 0 or not np.isfinite(T).all() or (T < 1).any():
         raise InvalidInput(f"horizon must be rounds from 1 on, got {horizon!r}")
+    return T
+
+
+def _read(model: Any, horizon: Any, gain: Any, epsilon: float, regret: str) -> tuple[Array, Array, float]:
+    if not isinstance(model, Model):
+        raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
+    T = _rounds(horizon)
     if regret not in REGRETS:
         raise InvalidInput(f"regret must be one of {', '.join(REGRETS)}, got {regret!r}")
     gamma = gain.up_to(T.astype(np.intp)) if isinstance(gain, InformationGain) else number("gain (γ_T)", gain, above=0)

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec import confidence, kernels
-from misspec.domains import Domain, Finite
+from misspec.domains import Box, Domain, Finite
 from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, vector
 from misspec.model import Model
 
@@ -73,10 +73,11 @@ def best_in_class(domain: Finite, model: Model, values: ArrayLike) -> BestInClas
             f"the nearest member was found only to {nearest.distance - nearest.proved:.1g}; a norm bound that is many "
             "thousand times the values, or a kernel that is not positive semidefinite, can cause that"
         )
-    allowed = nearest.distance * (1.0 + SLACK) + GAP * program.scale
-    least = program.least_norm(allowed, nearest) if nearest.rows.size else None
-    smaller = least is not None and least.norm < nearest.norm and least.distance <= allowed + GAP * program.scale
-    best = least if least is not None and smaller else nearest
+    best = nearest
+    if nearest.distance > GAP * program.scale:
+        room = SLACK * nearest.distance
+        least = program.least_norm(nearest.distance + room, nearest, min(GAP * program.scale, 0.01 * room))
+        best = least if least is not None and least.norm < nearest.norm else nearest
     epsilon = float(np.abs(best.values - program.target).max())
     return BestInClass(best.values + model.offset, epsilon, best.norm, max(0.0, epsilon - nearest.proved))
 
@@ -97,6 +98,7 @@ def misspecification_profile(
     domain: Finite, model: Model, values: ArrayLike, norm_bounds: ArrayLike | None = None
 ) -> Profile:
     """ε for each norm bound; by default from a sixteenth to sixteen times the model's, in factors of two."""
+    _check(domain, model)
     given = model.norm_bound * 2.0 ** np.arange(-4, 5) if norm_bounds is None else norm_bounds
     bounds = vector("norm_bounds", given)
     models = [dataclasses.replace(model, norm_bound=B) for B in bounds.tolist()]
@@ -112,7 +114,7 @@ class Diagnosis:
 
     epsilon_lower   the model is misspecified by at least this; 0 if the data do not contradict it
     worst_point     the observed point that is hardest to explain
-    norm_needed     the smallest norm bound that explains the data without misfit (inf if none does)
+    norm_needed     the smallest norm bound that explains the data without misfit (inf if none that can be computed)
     points          the distinct points observed, in the order of first visits, with
     averages, counts, radii   their average observations, how often each was seen, and the radii allowed
     fitted          the nearest member of the class at them; residuals = averages − fitted
@@ -155,7 +157,9 @@ def diagnose(
     Valid for adaptively gathered data: the radii are those of the own bands, which hold at all times and for points
     chosen by looking at earlier results. fixed_design: the points were fixed before any result was seen; the radii are
     then σ√(2 ln(2u/δ)/n_j) for u distinct points, which are smaller. Observations at equal points (to the bit) are
-    averaged. The noise level σ is taken as known; if it is too small, noise looks like misfit.
+    averaged, and rows come in the order in which they were observed: radii grow a little with the place of a point's
+    first visit, and an order made from the results would break the certificate. The noise level σ is taken as known;
+    if it is too small, noise looks like misfit.
 
     Points are taken as the kernel will see them. For a Box or its grid, whose kernels see the unit cube, hand in
     `domain=` with points in user units.
@@ -168,7 +172,7 @@ def diagnose(
     counts = np.bincount(place)
     averages = np.bincount(place, y) / counts
     distinct = X[np.unique(place, return_index=True)[1]]
-    encoded = distinct if domain is None else domain.encode(distinct)
+    encoded = distinct if domain is None else _encode(domain, distinct)
     _check(Finite(encoded), model)
     u, delta = len(counts), model.delta
     radii = (
@@ -178,12 +182,14 @@ def diagnose(
     )
     program = _Program(model.kernel, encoded, averages - model.offset, radii)
     nearest = program.nearest(model.norm_bound)
-    needed = program.least_norm(0.0, nearest)
+    needed = program.least_norm(0.0, nearest, max(GAP * program.scale, 1e-3 * float(radii.min())))
+    norms = [nearest.norm] if nearest.distance <= 0.0 else []  # the nearest member is an explanation itself
+    norms += [needed.norm] if needed is not None else []
     worst = int((np.abs(nearest.values - program.target) - radii).argmax())
     found = Diagnosis(
-        epsilon_lower=max(0.0, nearest.proved),
+        epsilon_lower=nearest.proved if nearest.proved > GAP * program.scale else 0.0,
         worst_point=distinct[worst],
-        norm_needed=math.inf if needed is None else needed.norm,
+        norm_needed=min(norms, default=math.inf),
         points=distinct,
         averages=averages,
         counts=counts,
@@ -196,37 +202,63 @@ def diagnose(
 
 
 def _sentence(found: Diagnosis, model: Model, residual: float) -> str:
-    sure = f"with probability at least {1 - model.delta:g}"
+    u, repeated = len(found.points), int((found.counts > 1).sum())
+    seen = f"{int(found.counts.sum())} observations at {u} distinct points, {repeated} of them repeated"
+    if found.epsilon_lower <= 0.0:
+        passes = f"a function of norm {found.norm_needed:.3g} (the model allows {model.norm_bound:g}) passes"
+        if found.norm_needed > model.norm_bound:  # between what is proved and what was found
+            passes = "as far as can be computed a function of the class passes"
+        return (
+            f"The data do not contradict the model: {passes} within the noise of every point. That is no proof that "
+            f"the model is right: {seen}; more at the same points make the test sharper."
+        )
     how = (
         "also if the points were chosen by looking at results" if found.adaptive else "if the points were fixed before"
     )
-    if found.epsilon_lower <= 0.0:
-        size = f"a function of norm {found.norm_needed:.3g} does (the model allows {model.norm_bound:g})"
-        return (
-            f"The data do not contradict the model: {size}, within the noise of every average. That is no proof that "
-            "the model is right; more observations at the same points make the test sharper."
-        )
+    doubt = f"if the noise is at most {model.noise:g}" + (" and although the model was fitted" if model.fitted else "")
     where = np.array2string(found.worst_point, precision=4, separator=", ")
     side = "above" if residual > 0 else "below"
-    if found.norm_needed <= MODERATE * model.norm_bound:
-        remedy = f"a norm bound of {found.norm_needed:.3g} instead of {model.norm_bound:g} would explain all of it"
-    elif math.isfinite(found.norm_needed):
-        remedy = (
-            f"a rougher kernel or a shorter length scale (this one would need a norm bound of {found.norm_needed:.2g})"
-        )
-    else:
-        remedy = "no norm bound explains it with this kernel, take another"
     return (
-        f"The model is wrong by at least {found.epsilon_lower:.3g} {sure} ({how}). Hardest to explain is {where}, "
-        f"where the average lies {abs(residual):.3g} {side} the nearest function of the class. "
-        f"Either allow for it, ECGPUCB with an epsilon of {found.epsilon_lower:.3g} or more (or RegretBalancing, which "
-        f"needs none), or change the model: {remedy}."
+        f"The model is wrong by at least {found.epsilon_lower:.3g} with probability at least {1 - model.delta:g} "
+        f"({how}, {doubt}; {seen}). Hardest to explain is {where}, observed {abs(residual):.3g} {side} the nearest "
+        f"function of the class. {_suspicion(found, model)}Either allow for it, ECGPUCB with an epsilon above "
+        f"{found.epsilon_lower:.3g} (or RegretBalancing, which needs none), or change the model: "
+        f"{_remedy(found, model)}."
     )
+
+
+def _remedy(found: Diagnosis, model: Model) -> str:
+    needed = found.norm_needed
+    if not math.isfinite(needed):
+        return "no norm bound that can be computed explains the data with this kernel, take another"
+    if needed <= MODERATE * model.norm_bound:
+        return f"a norm bound of {needed:.3g} instead of {model.norm_bound:g} would explain all of it"
+    return f"a rougher kernel or a shorter length scale (this one would need a norm bound of {needed:.2g})"
+
+
+def _suspicion(found: Diagnosis, model: Model) -> str:
+    """Mistakes of set-up that look like misfit."""
+    level = float(np.average(found.averages, weights=found.counts))
+    if abs(level - model.offset) > model.norm_bound:
+        return f"The observations average {level:.3g} but the model's offset is {model.offset:g}: set it first. "
+    return ""
+
+
+def _encode(domain: Any, points: Array) -> Array:
+    """Points in user units as the kernel sees them; those outside a box are a mistake of units."""
+    if not isinstance(domain, Finite | Box):
+        raise InvalidInput(f"domain must be a Finite or a Box, got {type(domain).__name__}; leave it out or make one")
+    box = domain if isinstance(domain, Box) else domain.box
+    if box is not None and not box.contains(points).all():
+        outside = points[int(np.argmin(box.contains(points)))]
+        raise InvalidInput(f"points must lie in {box!r}, got {outside}; are they in other units?")
+    return domain.encode(points)
 
 
 def _check(domain: Any, model: Any) -> None:
     if not isinstance(domain, Finite):
-        raise InvalidInput(f"best_in_class needs a Finite domain, got {domain!r}; box.grid(n) makes one of a box")
+        given = repr(domain) if isinstance(domain, Box) else type(domain).__name__
+        raise InvalidInput(f"a known truth needs a Finite domain, got {given}; box.grid(n) makes one of a box")
     if not isinstance(model, Model):
         raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
     model.check(domain)
@@ -251,7 +283,8 @@ class _Program:
 
     def __init__(self, kernel: Any, X: Array, target: Array, radii: Array) -> None:
         self.kernel, self.X, self.target, self.radii = kernel, X, target, radii
-        self.scale = max(1e-12, float(np.abs(target).max()))
+        self.scale = float(np.abs(target).max()) or 1.0
+        self.size = float(kernels.diagonal(kernel, X).max()) or 1.0  # of k(x,x): tolerances are relative to it
         centres = np.unique(np.linspace(0, len(X) - 1, min(len(X), BLOCKS)).astype(np.intp))
         block = kernels.cross(kernel, X, X[centres]).argmax(axis=1)
         order = np.argsort(block, kind="stable")
@@ -260,7 +293,7 @@ class _Program:
 
     def interpolant(self, norm_bound: float) -> _Member | None:
         """f itself, if it is a member: then nothing has to be solved."""
-        Phi, _ = kernels.pivoted(self.kernel, self.X, INDEPENDENT, most=1000)
+        Phi, _ = kernels.pivoted(self.kernel, self.X, INDEPENDENT * self.size, most=1000)
         w = np.linalg.lstsq(Phi, self.target, rcond=None)[0]
         norm = float(np.linalg.norm(w))
         values = Phi @ (w * min(1.0, norm_bound / max(norm, 1e-300)))
@@ -274,18 +307,22 @@ class _Program:
         rows, proved = self._start, -math.inf
         for _ in range(ROUNDS):
             i, side = self._read(rows)
-            values, norm, multipliers = self._solve(rows, self.radii[i], norm_bound)
+            try:
+                values, norm, multipliers = self._solve(rows, self.radii[i], norm_bound)
+            except NumericalError:
+                if best is None:
+                    raise
+                break  # what was proved before stands
             factor = min(1.0, norm_bound / max(norm, 1e-300))  # the solver may exceed the bound by a rounding error
             excess = self._excess(values * factor)
             alpha = np.maximum(multipliers, 0.0)
             alpha = alpha / alpha.sum()
             v = alpha * side
-            spread = math.sqrt(max(0.0, float(v @ kernels.cross(self.kernel, self.X[i], self.X[i]) @ v)))
-            bound = -norm_bound * spread - float(v @ self.target[i] + alpha @ self.radii[i])
+            bound = self._proved(i, v, norm_bound)
             if best is None or excess.max() < best.distance:
                 best = _Member(values * factor, norm * factor, float(excess.max()), bound, rows)
             rising, proved = bound > proved + GAP * self.scale, max(proved, bound)
-            new = self._violated(excess, proved, rows)
+            new = self._violated(excess, proved + GAP * self.scale, rows)
             if best.distance <= proved + GAP * self.scale or not len(new):
                 break
             if rising:  # dropping is safe while the bound rises: no working set comes back
@@ -295,10 +332,16 @@ class _Program:
         assert best is not None
         return dataclasses.replace(best, proved=proved)
 
-    def least_norm(self, slack: float, start: _Member) -> _Member | None:
-        """The member of least norm, of any size, with |g − f| ≤ r + slack; None if there is none."""
+    def _proved(self, i: NDArray[np.intp], v: Array, norm_bound: float) -> float:
+        """−B√(vᵀKv) − Σ(v_jf_j + |v_j|r_j), less what rounding can have done to it: a lower bound on every distance."""
+        rounding = (8.0 + math.sqrt(len(i))) * np.finfo(float).eps
+        square = max(0.0, float(v @ kernels.cross(self.kernel, self.X[i], self.X[i]) @ v)) + rounding * self.size
+        linear = float(v @ self.target[i] + np.abs(v) @ self.radii[i])
+        return -norm_bound * math.sqrt(square) - linear - rounding * (self.scale + float(self.radii[i].max()))
+
+    def least_norm(self, slack: float, start: _Member, tolerance: float) -> _Member | None:
+        """The member of least norm, of any size, with |g − f| ≤ r + slack; None if there is none to be found."""
         rows, limits = start.rows, self.radii + slack
-        member = None
         for _ in range(ROUNDS):
             i, _ = self._read(rows)
             try:
@@ -306,12 +349,13 @@ class _Program:
             except NumericalError:
                 return None
             excess = self._excess(values)
-            member = _Member(values, norm, float(excess.max()), -math.inf, rows)
-            new = self._violated(excess, slack, rows)
+            if excess.max() <= slack + tolerance:
+                return _Member(values, norm, float(excess.max()), -math.inf, rows)
+            new = self._violated(excess, slack + 0.5 * tolerance, rows)
             if not len(new):
                 break
             rows = np.union1d(rows, new)
-        return member
+        return None
 
     def _read(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.intp], Array]:
         """Points and sides of rows: side·(g − f) ≤ s + r."""
@@ -327,10 +371,10 @@ class _Program:
 
     def _violated(self, excess: Array, level: float, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Rows to bring in: all that are violated if these are few, else the worst of each block."""
-        flat = np.flatnonzero(excess > level + GAP * self.scale)
+        flat = np.flatnonzero(excess > level)
         if len(flat) > max(2 * BLOCKS, len(rows) // 2):
             worst = self._worst(excess)
-            return np.setdiff1d(worst[excess[self._flat(worst)] > level + GAP * self.scale], rows)
+            return np.setdiff1d(worst[excess[self._flat(worst)] > level], rows)
         N = len(self.X)
         return np.setdiff1d(2 * (flat % N) + flat // N, rows)
 
@@ -348,9 +392,9 @@ class _Program:
 
         i, side = self._read(rows)
         distinct, where = np.unique(i, return_inverse=True)
-        Phi, pivots = kernels.pivoted(self.kernel, self.X[distinct], INDEPENDENT)
-        n, r = len(rows), Phi.shape[1]
-        A = side[:, None] * Phi[where]
+        Phi, pivots = kernels.pivoted(self.kernel, self.X[distinct], INDEPENDENT * self.size)
+        n, r, root = len(rows), Phi.shape[1], math.sqrt(self.size)
+        A = side[:, None] * Phi[where] / root
         b = (side * self.target[i] + limits) / self.scale
         settings = clarabel.DefaultSettings()
         settings.verbose, settings.max_threads = False, 1
@@ -363,14 +407,16 @@ class _Program:
         else:
             cone = np.vstack([np.zeros((1, r + 1)), -np.eye(r, r + 1)])
             A = np.vstack([np.hstack([A, -np.ones((n, 1))]), cone])
-            b = np.concatenate([b, [norm_bound / self.scale], np.zeros(r)])
+            b = np.concatenate([b, [norm_bound * root / self.scale], np.zeros(r)])
             problem = (sparse.csc_matrix((r + 1, r + 1)), np.eye(r + 1)[r], sparse.csc_matrix(A), b)
             cones = [clarabel.NonnegativeConeT(n), clarabel.SecondOrderConeT(r + 1)]
         solution = clarabel.DefaultSolver(*problem, cones, settings).solve()
         status = str(solution.status)
         if status not in ("Solved", "AlmostSolved", "InsufficientProgress", "MaxIterations"):
-            raise NumericalError(f"the convex program ended with {status}")
-        w = np.array(solution.x)[:r] * self.scale
+            raise NumericalError(
+                f"the convex program ended with {status}; rescale the values and the norm bound to the order of one"
+            )
+        w = np.array(solution.x)[:r] * (self.scale / root)
         weights = linalg.solve_triangular(Phi[pivots], w, lower=True, trans="T") if r else w
         values = kernels.cross(self.kernel, self.X, self.X[distinct[pivots]]) @ weights
         return values, float(np.linalg.norm(w)), np.array(solution.z)[:n]

@@ -42,6 +42,23 @@ POLICIES = {
 }  # fmt: skip
 
 
+BOX = ms.Box([(-3.0, 0.7), (0.1, 0.30000000000000004)])
+WIDE = ms.Model(RBF(0.4), norm_bound=1.5, noise=0.1, offset=0.2)
+ON_A_BOX = {
+    "gp-ucb": lambda seed: ms.GPUCB(BOX, WIDE, seed=seed),
+    "ec": lambda seed: ms.ECGPUCB(BOX, WIDE, epsilon=0.1, seed=seed),
+    "ec in the paper": lambda seed: ms.ECGPUCB.as_in_paper(BOX, WIDE, epsilon=0.1, seed=seed),
+    "ec anywhere": lambda seed: ms.ECGPUCB(BOX, WIDE, epsilon=0.1, resolution=None, inflate=True, seed=seed),
+    "phased": lambda seed: ms.PhasedUncertaintySampling(BOX, WIDE, horizon=300, seed=seed),
+    "phased in the paper": lambda seed: ms.PhasedUncertaintySampling.as_in_paper(BOX, WIDE, seed=seed),
+    "balancing": lambda seed: ms.RegretBalancing(BOX, WIDE, horizon=200, seed=seed),
+    "balancing own": lambda seed: ms.RegretBalancing(BOX, WIDE, horizon=200, evidence="own", seed=seed),
+    "thompson": lambda seed: ms.ThompsonSampling(BOX, WIDE, seed=seed),
+    "uniform": lambda seed: ms.UniformSampling(BOX, WIDE, seed=seed),
+    "corruption": lambda seed: ms.CorruptionTolerantGPUCB(BOX, WIDE, corruption=1.0, seed=seed),
+}
+
+
 def subject(name):
     phased = name.startswith("phased")
     return Subject(
@@ -53,3 +70,18 @@ def subject(name):
 @pytest.mark.parametrize("name", POLICIES)
 def test_contract(name, check):
     check(subject(name))
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("name", ON_A_BOX)
+def test_contract_on_a_box(name, check):
+    phased = name.startswith("phased")
+    check(
+        Subject(
+            ON_A_BOX[name],
+            lambda x: 0.2 + float(np.sin(2 * x[0]) * x[1]),
+            actions=not phased,
+            observes=not phased,
+            rounds=15,
+        )
+    )

@@ -33,7 +33,8 @@ def test_a_trace_is_the_plain_loop(name):
         assert trace.index[t] == query.index
         y = PROBLEM.values[query.index] + noise[t]
         assert trace.y[t] == y
-        assert (trace.mean[t], trace.std[t], trace.upper[t]) == (query.mean, query.std, query.upper)
+        assert (trace.mean[t], trace.std[t]) == (query.mean, query.std)
+        assert trace.upper[t] == query.upper or name == "phased"
         policy.tell(query, y)
     np.testing.assert_array_equal(trace.x, DOMAIN.points[trace.index])
     np.testing.assert_allclose(trace.regret, PROBLEM.values.max() - PROBLEM.values[trace.index])
@@ -76,9 +77,15 @@ def test_the_story_is_the_policys_own():
     assert [e.length for e in phased.story["history"]] == [1, 2, 4, 8, 16, 32]
     np.testing.assert_array_equal(phased.episode, np.repeat(np.arange(1, 7), 2 ** np.arange(6)))
     assert phased.base is None
+    assert np.isnan(phased.width).all()
+    assert phased.std.min() > 0
     balancing = play(MAKE["balancing"](), PROBLEM, 50)
     assert set(balancing.base.tolist()) <= set(range(10))
     assert balancing.story["eliminated"] == []
+    assert len(balancing.story["epsilons"]) == len(balancing.story["counts"])
+    np.testing.assert_array_equal(
+        np.bincount(balancing.base, minlength=len(balancing.story["counts"])), balancing.story["counts"]
+    )
     assert balancing.episode is None
     ec = play(MAKE["ec"](), PROBLEM, 50)
     np.testing.assert_allclose(ec.width, ec.multiplier * ec.std + ec.enlargement)
@@ -148,10 +155,35 @@ def test_a_failing_function_loses_nothing(failure):
 
 def test_results_that_are_not_numbers_are_refused_and_nothing_is_pending():
     policy = MAKE["gp"]()
-    with pytest.raises(ms.InvalidInput, match="finite"):
-        ms.optimize(policy, lambda x: float("nan"), 3)
+    for result in (float("nan"), None, "high", np.array([1.0, 2.0])):
+        with pytest.raises(ms.InvalidInput, match=r"finite number, got .* at x ="):
+            ms.optimize(policy, lambda x, result=result: result, 3)
     assert policy.pending == []
     assert policy.t == 0
+
+
+def test_failures_can_be_dropped():
+    policy, calls = MAKE["gp"](), []
+
+    def function(x):
+        calls.append(float(x[0]))
+        if len(calls) % 3 == 0:
+            raise RuntimeError("broken machine")
+        return float("nan") if len(calls) % 7 == 0 else float(np.sin(x[0]))
+
+    found = ms.optimize(policy, function, 20, batch=4, on_error="drop")
+    assert len(found) == policy.t == 20
+    assert len(calls) > 25
+    assert policy.pending == []
+    with pytest.raises(ZeroDivisionError):
+        ms.optimize(policy, lambda x: 1 / 0, 5, on_error="drop")  # it always fails: that is no bad luck
+    assert policy.pending == []
+
+
+def used_policy(problem):
+    policy = ms.GPUCB(problem.domain, problem.model)
+    policy.observe([0], [0.1])
+    return policy
 
 
 @pytest.mark.parametrize(
@@ -161,7 +193,18 @@ def test_results_that_are_not_numbers_are_refused_and_nothing_is_pending():
         (lambda: ms.simulate(ms.GPUCB(ms.Box([(0, 1)]), MODEL), PROBLEM, 5), "make the policy with problem"),
         (lambda: ms.simulate("policy", PROBLEM, 5), "a policy and a problem"),
         (lambda: ms.simulate(MAKE["gp"](), PROBLEM, 0), "horizon"),
-        (lambda: ms.simulate(MAKE["phased"](), PROBLEM, 201), "make it with the same horizon"),
+        (lambda: ms.simulate(MAKE["phased"](), PROBLEM, 201), "made for 200 evaluations"),
+        (lambda: ms.optimize(MAKE["phased"](), lambda x: 1 / 0, 201), "made for 200 evaluations"),
+        (lambda: ms.optimize(DOMAIN, np.sin, 3), "a policy and a function"),
+        (lambda: ms.optimize(MAKE["gp"](), np.sin, 3, on_error="ignore"), "raise or drop"),
+        (lambda: ms.simulate(ms.GPUCB(ms.Box([(0, 2)]).grid(50), MODEL), PROBLEM, 5), "their points differ"),
+        (
+            lambda: ms.simulate(ms.GPUCB(ms.Finite(DOMAIN.points * 1.0, box=ms.Box([(0, 2)])), MODEL), PROBLEM, 5),
+            "sees",
+        ),
+        (lambda: ms.adversary.worst_misfit(MAKE["gp"](), PROBLEM, 5), "lambda p:"),
+        (lambda: ms.adversary.worst_misfit(ms.GPUCB, PROBLEM, 5), "lambda p:"),
+        (lambda: ms.adversary.worst_misfit(used_policy, PROBLEM, 5), "a used one"),
         (lambda: ms.simulate(MAKE["gp"](), ms.problems.contextual(PROBLEM, 5), 5, batch=2), "round by round"),
         (lambda: ms.simulate(MAKE["phased"](), ms.problems.contextual(PROBLEM, 5), 5), "RegretBalancing"),
     ],

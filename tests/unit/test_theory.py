@@ -65,7 +65,11 @@ def test_arrays_of_horizons_use_the_gain_of_each_round():
     for bound in (theory.ec_gp_ucb_bound, theory.phased_bound):
         curve = bound(MODEL, rounds, gain, 0.01)
         assert curve.shape == (3,)
-        assert curve.tolist() == pytest.approx([bound(MODEL, int(t), gain.up_to(int(t)), 0.01) for t in rounds])
+        alone = [bound(MODEL, int(t), gain.up_to(int(t)), 0.01) for t in rounds]
+        assert curve[-1] == pytest.approx(alone[-1])
+        # a curve is that of one run: a phased policy splits δ over the episodes of all of it
+        assert (curve >= np.array(alone) * (1 - 1e-12)).all()
+        assert bound is theory.phased_bound or curve.tolist() == pytest.approx(alone)
     assert gain.up_to(200) == pytest.approx(gain.upper)
     assert (gain.up_to(np.arange(201)) >= gain.values - 1e-12).all()
     with pytest.raises(ms.InvalidInput, match="up to 200"):
@@ -116,6 +120,13 @@ def test_the_bound_of_balancing_is_the_sum_it_says(epsilon, capped):
     assert (found == pytest.approx(2 * (1 + epsilon) * 40)) == capped
 
 
+def test_varying_action_sets_and_a_known_range_change_the_bound_of_balancing():
+    model = ms.Model(RBF(0.2), norm_bound=1.0, noise=0.001, regularization=1.0)
+    fixed = theory.balancing_bound(model, 40, 0.003, 0.01)
+    assert theory.balancing_bound(model, 40, 0.003, 0.01, varying=True) > fixed
+    assert theory.balancing_bound(model, 40, 0.003, 0.01, reward_range=0.05) < fixed
+
+
 def test_the_bound_of_balancing_is_sublinear_in_the_end():
     short, long = (theory.balancing_bound(MODEL, T, 3.0, 0.0) / T for T in (10**3, 3 * 10**6))
     assert short == pytest.approx(2 * 2.0)  # the trivial bound
@@ -132,6 +143,10 @@ def test_the_needle_bound_is_its_sum():
     ("call", "says"),
     [
         (lambda: theory.ec_gp_ucb_bound(MODEL, 0, 1.0), "rounds from 1 on"),
+        (lambda: theory.ec_gp_ucb_bound(MODEL, "ten", 1.0), "rounds from 1 on"),
+        (lambda: theory.ec_gp_ucb_bound(RBF(0.2), 10, 1.0), "must be a Model"),
+        (lambda: theory.needle_lower_bound(-3, 10, 0.5), "rounds from 1 on"),
+        (lambda: theory.balancing_bound(MODEL, 10, 1.0, reward_range=-1.0), "reward_range"),
         (lambda: theory.ec_gp_ucb_bound(MODEL, 10, -1.0), "gain"),
         (lambda: theory.ec_gp_ucb_bound(MODEL, 10, 1.0, -0.1), "epsilon"),
         (lambda: theory.ec_gp_ucb_bound(MODEL, 10, 1.0, regret="all"), "true, in_class"),

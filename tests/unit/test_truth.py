@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
 
 import misspec as ms
 from misspec import confidence
@@ -48,9 +48,11 @@ def test_a_box_is_seen_as_its_unit_cube():
     assert ms.best_in_class(wide, MODEL, values).epsilon == pytest.approx(
         ms.best_in_class(DOMAIN, MODEL, values).epsilon
     )
-    found = ms.diagnose(wide.points, values, MODEL, domain=wide)
+    precise = ms.Model(RBF(0.2), norm_bound=2.0, noise=1e-3)
+    found = ms.diagnose(wide.points, values, precise, domain=wide)
     np.testing.assert_allclose(found.points, wide.points)
-    assert found.epsilon_lower == pytest.approx(ms.diagnose(DOMAIN.points, values, MODEL).epsilon_lower, abs=1e-9)
+    assert found.epsilon_lower > 0.05
+    assert found.epsilon_lower == pytest.approx(ms.diagnose(DOMAIN.points, values, precise).epsilon_lower, abs=1e-7)
 
 
 def test_zero_and_constant_truths():
@@ -75,7 +77,7 @@ def test_a_linear_model_cannot_explain_a_bend():
 
 def test_a_diagnosis_says_what_to_do():
     x = np.linspace(0, 1, 40)[:, None]
-    y = 5.0 + 3.0 * np.sin(40 * x[:, 0])
+    y = 5.0 + 3.0 * np.sin(15 * x[:, 0])
     model = ms.Model(RBF(0.2), norm_bound=1.0, noise=0.05, offset=5.0)
     found = ms.diagnose(np.tile(x, (30, 1)), np.tile(y, 30), model)
     assert found.epsilon_lower > 1.0
@@ -89,11 +91,13 @@ def test_a_diagnosis_says_what_to_do():
     assert f"a norm bound of {slight.norm_needed:.3g} instead of 1" in slight.sentence
     assert "ECGPUCB" in found.sentence
     assert "probability at least 0.9" in found.sentence
+    assert "noise is at most 0.05" in found.sentence
+    assert "1200 observations at 40 distinct points, 40 of them repeated" in found.sentence
     assert "chosen by looking at results" in found.sentence
     worst = int(np.flatnonzero((found.points == found.worst_point).all(axis=1))[0])
     assert (np.abs(found.residuals) - found.radii).argmax() == worst
     assert found.epsilon_lower <= (np.abs(found.residuals) - found.radii).max() + 1e-9
-    assert ("above" in found.sentence) == (found.residuals[worst] > 0)
+    assert ("above the nearest" in found.sentence) == (found.residuals[worst] > 0)
     enough = ms.Model(RBF(0.2), norm_bound=found.norm_needed * 1.001, noise=0.05, offset=5.0)
     calm = ms.diagnose(np.tile(x, (30, 1)), np.tile(y, 30), enough)
     assert calm.epsilon_lower == 0.0
@@ -114,14 +118,70 @@ def test_radii_are_those_of_the_own_bands():
     assert not fixed.adaptive
 
 
-@given(seed=st.integers(0, 1000))
-def test_certificates_are_below_the_truth(seed):
-    """Without noise a certificate can never exceed the misspecification on the points seen, nor that on all of them."""
+@given(seed=st.integers(0, 1000), noise=st.sampled_from([0.0, 0.01]))
+def test_certificates_are_below_the_truth(seed, noise):
+    """Exact observations: a certificate can never exceed the misspecification, and without noise it reaches it."""
     rng = np.random.default_rng(seed)
-    problem = ms.problems.misspecified(DOMAIN, MODEL, 0.3, "random", seed)
+    model = ms.Model(RBF(0.2), norm_bound=2.0, noise=noise)
+    problem = ms.problems.misspecified(DOMAIN, model, 0.3, "random", seed)
     seen = rng.integers(0, 100, 150)
-    found = ms.diagnose(DOMAIN.points[seen], problem.values[seen], MODEL)
-    assert found.epsilon_lower <= 0.3
+    found = ms.diagnose(DOMAIN.points[seen], problem.values[seen], model)
+    assert found.epsilon_lower <= problem.solved().epsilon
+    known = ms.best_in_class(ms.Finite(found.points), model, found.averages)
+    assert 0.1 < found.epsilon_lower <= known.epsilon
+    if noise == 0.0:
+        assert found.epsilon_lower == pytest.approx(known.epsilon, abs=1e-5)
+
+
+@pytest.mark.parametrize("points", [4, 7, 10, 13])
+def test_rounding_proves_nothing(points):
+    """Members of the class with norms up to 1e8, exact observations, noise 0: nothing to certify, and nothing is.
+
+    vᵀKv is known to 1e-16 only, and B times its root is what a certificate subtracts; norms from 60 digits.
+    """
+    import mpmath
+
+    mpmath.mp.dps = 60
+    rng = np.random.default_rng(points)
+    for _ in range(12):
+        x, length = np.sort(rng.random(points)), float(rng.choice([0.2, 0.3, 0.5, 1.0]))
+        y = rng.standard_normal(points)
+        K = mpmath.matrix(points, points)
+        for i in range(points):
+            for j in range(points):
+                K[i, j] = mpmath.exp(-((mpmath.mpf(x[i]) - mpmath.mpf(x[j])) ** 2) / (2 * mpmath.mpf(length) ** 2))
+        target = mpmath.matrix([mpmath.mpf(v) for v in y])
+        norm = float(mpmath.sqrt((target.T * mpmath.lu_solve(K, target))[0]))
+        if norm < 1e8:
+            found = ms.diagnose(x[:, None], y, ms.Model(RBF(length), norm_bound=1.001 * norm, noise=0.0))
+            assert found.epsilon_lower == 0.0
+
+
+def test_the_size_of_the_kernel_does_not_matter():
+    """c·k with B/√c is the same class."""
+    values = ms.problems.misspecified(DOMAIN, MODEL, 0.2, "ripple").values
+    expected = ms.best_in_class(DOMAIN, MODEL, values)
+    for c in (1e-4, 1e-8, 1e-12):
+        model = ms.Model(ConstantKernel(c) * RBF(0.2), norm_bound=2.0 / math.sqrt(c), noise=0.1)
+        found = ms.best_in_class(DOMAIN, model, values)
+        assert found.epsilon == pytest.approx(expected.epsilon, rel=1e-5)
+        assert found.norm * math.sqrt(c) == pytest.approx(expected.norm, rel=1e-3)
+
+
+@pytest.mark.parametrize("B", [2.0, 50.0, 1000.0])
+@pytest.mark.parametrize("epsilon", [0.2, 0.01])
+def test_planted_misfits_are_bounds_for_any_norm(B, epsilon):
+    model = ms.Model(RBF(0.2), norm_bound=B, noise=0.1)
+    problem = ms.problems.misspecified(DOMAIN, model, epsilon, "random", seed=1)
+    best = ms.best_in_class(DOMAIN, model, problem.values)
+    assert best.epsilon <= epsilon * (1 + 1e-6) + best.gap
+    assert best.gap <= 1e-5 * B
+
+
+def test_a_forgotten_offset_is_suspected():
+    found = ms.diagnose([[0.1], [0.5], [0.9]], [63.0, 64.0, 62.0], MODEL)
+    assert "average 63 but the model's offset is 0" in found.sentence
+    assert "offset is" not in ms.diagnose([[0.1], [0.5], [0.9]], [1.0, 1.5, 0.5], MODEL).sentence
 
 
 @pytest.mark.parametrize(
@@ -134,6 +194,9 @@ def test_certificates_are_below_the_truth(seed):
         (lambda: ms.diagnose(np.zeros((0, 1)), [], MODEL), "at least 1"),
         (lambda: ms.diagnose([[0.0], [1.0]], [1.0], MODEL), "2 numbers"),
         (lambda: ms.diagnose([[0.0]], [1.0], MODEL, fixed_design=1), "True or False"),
+        (lambda: ms.diagnose([[7.0]], [1.0], MODEL, domain=DOMAIN), "must lie in Box"),
+        (lambda: ms.diagnose([[7.0]], [1.0], MODEL, domain=np.zeros((2, 1))), "must be a Finite or a Box"),
+        (lambda: ms.misspecification_profile(DOMAIN, RBF(0.2), np.zeros(100)), "must be a Model"),
         (lambda: ms.misspecification_profile(DOMAIN, MODEL, np.zeros(100), [0.0]), "norm_bound"),
     ],
 )

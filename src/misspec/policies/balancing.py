@@ -260,6 +260,10 @@ class RegretBalancing(Feeding):
         """Of the most cautious active base, whose bands `band` and `recommend` report."""
         return self._reported.posterior
 
+    def _trusted(self) -> bool:
+        """What contradicts the smallest ε̂ is what the other bases are for: only the reported one must hold."""
+        return self.guaranteed and not self._conflicts_of(self._reported)
+
     def band(self, X: ArrayLike | None = None) -> Band:
         if X is None:
             self._needs_finite("band() without points")

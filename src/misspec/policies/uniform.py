@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 
-from misspec.domains import Domain
+from misspec.domains import Box, Domain
 from misspec.model import Model
 from misspec.policies.base import Actions, Query
 from misspec.policies.upper import UpperConfidence
@@ -23,8 +24,12 @@ class UniformSampling(UpperConfidence):
         self._settings = {name: self._settings[name] for name in ("width", "seed")}
 
     def _choose(self, actions: Actions | None) -> Query:
+        anywhere = actions is None and isinstance(self.domain, Box)
+        if actions is None and isinstance(self.domain, Box):
+            actions = self._parse_actions(self.domain.decode(self._rng.random((1, self.domain.dimension))))
         c = self._learner.candidates(actions, pending=True)
         row = int(self._rng.integers(len(c.mean)))
-        std = math.sqrt(c.variance[row])
-        story = Query(-1, np.empty(0), mean=float(c.mean[row]), std=std, multiplier=self._learner.multiplier)
-        return self._finished(story, row, actions)
+        mean, std, multiplier = float(c.mean[row]), math.sqrt(c.variance[row]), self._learner.multiplier
+        story = Query(-1, np.empty(0), mean=mean, std=std, multiplier=multiplier, upper=mean + multiplier * std)
+        query = self._finished(story, row, actions)
+        return dataclasses.replace(query, position=None) if anywhere else query

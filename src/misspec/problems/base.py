@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from misspec.domains import Finite
+from misspec.domains import Box, Finite
 from misspec.errors import Array, InvalidInput, number, vector, whole
 from misspec.model import Model
 from misspec.truth import best_in_class
@@ -77,6 +77,12 @@ class Groups:
 
     rows: NDArray[np.intp]  # (groups, actions)
 
+    def __post_init__(self) -> None:
+        rows = np.asarray(self.rows)
+        if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.integer) or not rows.size:
+            raise InvalidInput(f"rows must be an array of indices, one group a row, got {rows.dtype} {rows.shape}")
+        object.__setattr__(self, "rows", rows.astype(np.intp))
+
     def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[np.intp]:
         return np.asarray(self.rows[rng.integers(len(self.rows), size=rounds)])
 
@@ -102,10 +108,7 @@ class Problem:
     offers: Offers | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.domain, Finite):
-            raise InvalidInput(f"a problem needs a Finite domain, got {self.domain!r}; box.grid(n) makes one of a box")
-        if not isinstance(self.model, Model):
-            raise InvalidInput(f"model must be a Model, got {type(self.model).__name__}; ms.Model(kernel, …) makes one")
+        check_known(self.domain, self.model)
         values = vector("values", self.values, length=len(self.domain))
         in_class = vector("in_class", self.in_class, length=len(self.domain))
         epsilon = number("epsilon", self.epsilon, at_least=0)
@@ -144,18 +147,36 @@ class Problem:
         return f"Problem({self.name!r}, {self.domain!r}, epsilon={self.epsilon:.4g}{kind})"
 
 
+def check_known(domain: Any, model: Any) -> None:
+    """InvalidInput unless a truth can be known on this domain, and the model works there."""
+    if not isinstance(domain, Finite):
+        given = repr(domain) if isinstance(domain, Box) else type(domain).__name__
+        raise InvalidInput(f"a problem needs a Finite domain, got {given}; box.grid(n) makes one of a box")
+    if not isinstance(model, Model):
+        raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
+    model.check(domain)
+
+
 def from_values(
-    domain: Finite, model: Model, values: ArrayLike, *, noise: Noise | None = None, name: str = "given values"
+    domain: Finite,
+    model: Model,
+    values: ArrayLike,
+    *,
+    noise: Noise | None = None,
+    offers: Offers | None = None,
+    name: str = "given values",
 ) -> Problem:
-    """Any truth: f̃ and ε come from `best_in_class`."""
+    """Any truth: f̃ and ε come from `best_in_class`. offers: action sets, as in Groups([[0, 1, 2], [3, 4, 5]])."""
     best = best_in_class(domain, model, values)
     truth = vector("values", values, length=len(domain))
-    return Problem(name, domain, model, truth, best.values, best.epsilon, noise=noise)  # type: ignore[arg-type]
+    return Problem(name, domain, model, truth, best.values, best.epsilon, noise, offers)  # type: ignore[arg-type]
 
 
 def contextual(problem: Problem, actions: int) -> Problem:
     """The same as a contextual problem: each round offers `actions` of the candidates, drawn i.i.d."""
     k = whole("actions", actions, at_least=1)
+    if problem.offers is not None:
+        raise InvalidInput(f"{problem!r} is contextual already; make one of the problem without action sets")
     if k > len(problem.domain):
         raise InvalidInput(f"actions must be at most the {len(problem.domain)} candidates, got {k}")
     name = f"{problem.name}, {k} actions a round"

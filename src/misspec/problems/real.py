@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from importlib import resources
 
 import numpy as np
@@ -29,7 +30,7 @@ def svm_digits(model: Model | None = None) -> Problem:
     values = accuracies.mean(axis=1)
     if model is None:
         noise = float(np.ptp(accuracies, axis=1).max()) / 2.0
-        model = Model(RBF(0.2), norm_bound=3.0, noise=round(noise, 3), offset=0.5)
+        model = Model(RBF(0.2), norm_bound=3.0, noise=math.ceil(1000 * noise) / 1000, offset=0.5)
     return from_values(domain, model, values, noise=Replayed(accuracies - values[:, None]), name="SVM on digits")
 
 

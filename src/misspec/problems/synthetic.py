@@ -13,13 +13,14 @@ from misspec import kernels
 from misspec.domains import Finite
 from misspec.errors import Array, InvalidInput, number, vector, whole
 from misspec.model import Model
-from misspec.problems.base import Problem, from_values
+from misspec.problems.base import Problem, check_known, from_values
 
 CENTRES = 30  # kernels of which a random member is made
 
 
 def random_member(domain: Finite, model: Model, seed: Any = 0, centres: int = CENTRES) -> Array:
     """offset + Σ a_i k(·, c_i) on the domain, with normal a and candidates c drawn at random, of norm exactly B."""
+    check_known(domain, model)
     rng = np.random.default_rng(seed)
     X = domain.encoded
     c = X[rng.choice(len(X), min(len(X), whole("centres", centres, at_least=1)), replace=False)]
@@ -42,11 +43,17 @@ def _random(U: Array, rng: np.random.Generator, width: float) -> Array:  # noqa:
 
 
 def _ripple(U: Array, rng: np.random.Generator, width: float) -> Array:
-    return np.asarray(np.sin(2.0 * np.pi * (U.sum(axis=1) / width + rng.random())))
+    wave = np.asarray(np.sin(2.0 * np.pi * (U.sum(axis=1) / width + rng.random())))
+    if len(wave) > 2 and np.ptp(wave) < 1.0:
+        raise InvalidInput(
+            f"a ripple of wavelength {width:g} falls between the candidates, which all lie at the same part of a wave; "
+            "take another width, or more candidates"
+        )
+    return wave
 
 
 def _spikes(U: Array, rng: np.random.Generator, width: float) -> Array:
-    chosen = rng.choice(len(U), max(1, round(width * len(U))), replace=False)
+    chosen = rng.choice(len(U), min(len(U), max(1, round(width * len(U)))), replace=False)
     result = np.zeros(len(U))
     result[chosen] = rng.choice([-1.0, 1.0], len(chosen))
     return result
@@ -86,8 +93,6 @@ def misspecified(
     f̃ is the planted member and ε its distance at most; `problem.solved()` has the nearest member, which may be nearer.
     For the misfit that hurts a given policy most, see `misspec.adversary`.
     """
-    if not isinstance(domain, Finite):
-        raise InvalidInput(f"a problem needs a Finite domain, got {domain!r}; box.grid(n) makes one of a box")
     eps = number("epsilon", epsilon, at_least=0)
     member = random_member(domain, model, [whole("seed", seed), 1], centres)
     if isinstance(misfit, str):
@@ -117,8 +122,8 @@ def wrong_kernel(
     domain: Finite, model: Model, kernel: Any, seed: int = 0, *, size: float = 1.0, name: str = "wrong kernel"
 ) -> Problem:
     """A random member of another kernel's class, scaled to at most `size` away from the offset, under the model."""
+    check_known(domain, model)
     other = Model(kernel, 1.0, model.noise)
-    other.check(domain)
     shape = random_member(domain, other, [whole("seed", seed), 3])
     size = number("size", size, above=0)
     return from_values(domain, model, model.offset + shape * (size / np.abs(shape).max()), name=name)
@@ -145,6 +150,7 @@ def wrong_length_scale(domain: Finite, model: Model, seed: int = 0, *, factor: f
 
 def nonstationary(domain: Finite, model: Model, seed: int = 0, *, size: float = 1.0) -> Problem:
     """A truth that is slow at one end of the domain and fast at the other: a sine of a warped coordinate."""
+    check_known(domain, model)
     rng = np.random.default_rng([whole("seed", seed), 4])
     U = unit(domain)
     phase, along = 2.0 * np.pi * rng.random(), U.mean(axis=1)
