@@ -86,10 +86,7 @@ class Finite:
 
 
 class Box:
-    """A product of intervals, one (low, high) pair per dimension.
-
-    Maximising a score over a box lives here too, once policies on boxes exist.
-    """
+    """A product of intervals, one (low, high) pair per dimension. Policies search it (`policies/boxed.py`)."""
 
     def __init__(self, bounds: ArrayLike) -> None:
         pairs = np.asarray(bounds, dtype=object)

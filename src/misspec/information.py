@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
-from misspec import kernels
-from misspec.domains import Domain, Finite
+from misspec import kernels, search
+from misspec.domains import Box, Domain, Finite
 from misspec.errors import Array, InvalidInput, whole
 from misspec.model import Model
 from misspec.tracked import Tracked
@@ -19,41 +20,52 @@ DESIGN_STEPS = 300  # multiplicative steps of the design dual, at most
 DESIGN_WORK = 3e10  # and at most so many floating-point operations: some seconds
 DESIGN_GAP = 1e-3  # and its relative gap to the greedy value at which it stops
 GREEDY_FACTOR = 1.0 - 1.0 / math.e
+COVER = 1024  # Sobol' points that stand for a box
+CHECK = 2048  # others, at which it is measured how well they do
+POLISHED = 100  # steps of the greedy design that are polished in the box, and
+STARTS = 4  # from so many of the cover's best points
+CLIMB = 30  # by so many steps of L-BFGS-B, at most
 
 
 @dataclasses.dataclass(frozen=True)
 class InformationGain:
     """greedy ≤ γ_T ≤ upper.
 
-    greedy   value of the greedy design
-    upper    the smallest of `bounds`
-    path     indices of the greedy design, in order
-    values   g_0, …, g_T: its information after k points
-    bounds   the four upper bounds by name
-    rate     how γ_T grows for this kernel, as the literature has it; a rate, not a number
+    greedy       value of the greedy design
+    upper        the smallest of `bounds`
+    path         the greedy design in order: indices, shape (T,); on a Box its points in user units, shape (T, d)
+    values       g_0, …, g_T: its information after k points
+    bounds       the four upper bounds by name
+    rate         how γ_T grows for this kernel, as the literature has it; a rate, not a number
+    approximate  on a Box, one sentence on what `upper` leaves to chance; empty on a Finite domain, where it is a bound
+    missed       on a Box, what `bounds` contain for the part of it that those points cannot see; 0 on a Finite domain
     """
 
     greedy: float
     upper: float
-    path: NDArray[np.intp]
+    path: NDArray[Any]
     values: Array
     bounds: dict[str, float]
     rate: str
+    approximate: str = ""
+    missed: float = 0.0
 
     def up_to(self, t: Any) -> Any:
         """An upper bound on γ_t for any t ≤ T: the smaller of `upper` and g_t/(1 − 1/e). t: a number or an array."""
         rounds = np.asarray(t)
         if rounds.min() < 0 or rounds.max() > len(self.path):
             raise InvalidInput(f"this information gain was computed for up to {len(self.path)} rounds, got {t!r}")
-        bound = np.minimum(self.upper, self.values[rounds] / GREEDY_FACTOR)
+        missed = self.missed * rounds / len(self.path)
+        bound = np.minimum(self.upper, self.values[rounds] / GREEDY_FACTOR + missed)
         return float(bound) if bound.ndim == 0 else bound
 
     def __repr__(self) -> str:
-        return f"InformationGain({self.greedy:.4g} ≤ γ_{len(self.path)} ≤ {self.upper:.4g}, rate {self.rate})"
+        below = "≲" if self.approximate else "≤"
+        return f"InformationGain({self.greedy:.4g} ≤ γ_{len(self.path)} {below} {self.upper:.4g}, rate {self.rate})"
 
 
 def information_gain(domain: Domain, model: Model, horizon: int) -> InformationGain:
-    """Bounds on γ_T, T = horizon, on a Finite domain.
+    """Bounds on γ_T, T = horizon.
 
     greedy     g/(1 − 1/e), by submodularity
     variance   min over k of g_k + (T/2) ln(1 + max_x σ_k²(x)/λ)
@@ -61,19 +73,42 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
     design     the dual of the relaxed design problem, after multiplicative steps
 
     Costs O(T·N·r) for the greedy path and some seconds for the design, r the rank of the domain (N for Matérn).
+
+    A Box is replaced by Sobol' points and by the maximisers of the variance in the box along a greedy design. `greedy`
+    is the value of a design in the box, and so a lower bound of its γ_T. The bounds are those of the points, plus
+    `missed` = (T/2) ln(1 + ρ/λ), with ρ the largest variance that is left in the box when f is known at all of them:
+    next to nothing for smooth kernels in few dimensions, and a large part of `upper` for rough ones or in many.
     """
-    if not isinstance(domain, Finite):
-        raise InvalidInput(f"information_gain needs a Finite domain, got {domain!r}; box.grid(n) makes one of a box")
     T = whole("horizon", horizon, at_least=1)
+    if isinstance(domain, Box):
+        stand_in, polished = _stand_in(domain, model)
+        gain = _gain(stand_in, model, T, _unseen(stand_in, model))
+        return dataclasses.replace(
+            gain,
+            path=stand_in.points[gain.path],
+            approximate=f"maxima over the box were taken over {len(stand_in) - polished} Sobol' points and {polished} "
+            "points polished in it, so that `upper` may fall short by a little",
+        )
+    if not isinstance(domain, Finite):
+        raise InvalidInput(f"domain must be a Finite or a Box, got {type(domain).__name__}")
+    return _gain(domain, model, T, 0.0)
+
+
+def _gain(domain: Finite, model: Model, T: int, unseen: float) -> InformationGain:
+    """unseen: ρ, where the domain stands for a box; else 0."""
     path, values, largest = _greedy(domain, model, T)
     Phi, residual = kernels.features(model.kernel, domain.encoded)
+    # f is what the points see of it plus a rest of variance ≤ ρ: the information is at most that of both observed apart
+    outside = 0.5 * T * math.log1p(unseen / model.regularization)
+    if unseen:
+        largest = np.minimum(largest + unseen, largest[0])
     # K = ΦΦᵀ + E with E ⪰ 0 and diagonal `residual`: log det grows by at most tr(E's part in the design)/λ
     missed = 0.5 * T * float(residual.max()) / model.regularization
     bounds = {
-        "greedy": float(values[-1]) / GREEDY_FACTOR,
+        "greedy": float(values[-1]) / GREEDY_FACTOR + outside,
         "variance": float((values + 0.5 * T * np.log1p(largest / model.regularization)).min()),
-        "spectral": _spectral(Phi, T, model.regularization) + missed,
-        "design": _design(Phi, residual, T, model.regularization, path, float(values[-1])) + missed,
+        "spectral": _spectral(Phi, T, model.regularization) + missed + outside,
+        "design": _design(Phi, residual, T, model.regularization, path, float(values[-1])) + missed + outside,
     }
     return InformationGain(
         float(values[-1]),
@@ -82,6 +117,7 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
         values,
         bounds,
         rate(model.kernel, domain),
+        missed=outside,
     )
 
 
@@ -96,6 +132,39 @@ def rate(kernel: Any, domain: Domain) -> str:
         nu = float(kernel.nu)
         return f"O(T^{d / (2 * nu + d):.3g} (log T)^{2 * nu / (2 * nu + d):.3g})"
     return "unknown"
+
+
+def _stand_in(box: Box, model: Model) -> tuple[Finite, int]:
+    """The cover of a box and, after it, the polished points; and how many these are.
+
+    They come from a greedy design whose steps climb from the cover's points of largest variance to maxima in the box.
+    The horizon plays no part, so that designs for a shorter one are the beginnings of designs for a longer.
+    """
+    spread = Finite(np.unique(box.decode(search.cover(box.dimension, COVER, [0])), axis=0), box=box)
+    posterior = Tracked(model, spread)
+
+    def variance(U: Array) -> tuple[Array, Array]:
+        here = posterior.local(U)
+        return here.variance, here.dvariance
+
+    polished = np.empty((POLISHED, box.dimension))
+    for k in range(POLISHED):
+        best = search.spread_out(spread.encoded, posterior.variance, STARTS)
+        found = search.climb(variance, spread.encoded[best], CLIMB, precision=1e6)
+        options = box.decode(np.concatenate([found, spread.encoded[best]]))
+        polished[k] = options[int(posterior.at(options)[1].argmax())]
+        posterior.observe(polished[k : k + 1], [model.offset])
+    fresh = np.unique(polished[~spread.contains(polished)], axis=0)
+    return Finite(np.concatenate([spread.points, fresh]), box=box), len(fresh)
+
+
+def _unseen(domain: Finite, model: Model) -> float:
+    """ρ: the largest variance at other points of the box if f is known at all of the domain's."""
+    X, kernel = domain.encoded, model.kernel
+    Phi, pivots = kernels.pivoted(kernel, X, 1e-10)
+    others = search.sobol(domain.dimension, CHECK, [1])
+    psi = solve_triangular(Phi[pivots], kernels.cross(kernel, X[pivots], others), lower=True)
+    return max(0.0, float((kernels.diagonal(kernel, others) - np.einsum("rn,rn->n", psi, psi)).max()))
 
 
 def _greedy(domain: Finite, model: Model, T: int) -> tuple[NDArray[np.intp], Array, Array]:

@@ -8,6 +8,7 @@ L-BFGS-B needs gradients; kernels that have none bring finite differences, in on
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,10 +19,12 @@ from misspec.errors import Array
 Score = Callable[[Array], Array]
 Slope = Callable[[Array], tuple[Array, Array]]
 
-CANDIDATES = 2048  # Sobol' points
-POLISHED = 12  # of the best: starts of L-BFGS-B
-SPREAD = 0.05  # distance below which two starts are taken for the same, in units of the cube's side
-TOGETHER, ALONE = 40, 100  # steps of L-BFGS-B, of all starts at once and then of the best
+CANDIDATES = 1024  # points of the cover
+POLISHED = 8  # of the best: starts of L-BFGS-B
+SPREAD = 0.15  # distance below which two starts are taken for the same, in units of the cube's side
+MARGIN = 0.05  # by which a cover is stretched beyond the cube before it is clipped
+MOST_CORNERS = 8  # dimensions up to which it holds all corners
+TOGETHER, ALONE = 30, 100  # steps of L-BFGS-B, of all starts at once and then of the best
 
 
 def sobol(dimension: int, count: int, seed: Any) -> Array:
@@ -30,6 +33,18 @@ def sobol(dimension: int, count: int, seed: Any) -> Array:
 
     powers = max(0, (count - 1).bit_length())
     return np.asarray(qmc.Sobol(dimension, rng=np.random.default_rng(seed)).random_base2(powers))
+
+
+def cover(dimension: int, count: int, seed: Any) -> Array:
+    """About `count` points spread over the unit cube, its faces and, in few dimensions, its corners.
+
+    Sobol' points, stretched by MARGIN and clipped: maxima like to lie on faces, where few Sobol' points do.
+    """
+    spread = np.clip((1.0 + 2.0 * MARGIN) * sobol(dimension, count, seed) - MARGIN, 0.0, 1.0)
+    if dimension > MOST_CORNERS:
+        return spread
+    corners = np.array(list(itertools.product((0.0, 1.0), repeat=dimension)))
+    return np.unique(np.concatenate([spread, corners]), axis=0)
 
 
 def around(centres: Array, rng: np.random.Generator, count: int) -> Array:
@@ -53,12 +68,11 @@ def polish(score: Score, slope: Slope, candidates: Array, *, starts: int = POLIS
 
 def spread_out(points: Array, values: Array, count: int) -> list[int]:
     """The rows of the largest finite values, no two within SPREAD in every coordinate."""
+    left = values.copy()
     chosen: list[int] = []
-    for row in np.argsort(-values, kind="stable")[: 40 * count].tolist():
-        if np.isfinite(values[row]) and all(np.abs(points[row] - points[other]).max() > SPREAD for other in chosen):
-            chosen.append(row)
-            if len(chosen) == count:
-                break
+    while len(chosen) < count and np.isfinite(left.max()):
+        chosen.append(int(left.argmax()))
+        left[np.abs(points - points[chosen[-1]]).max(axis=1) <= SPREAD] = -np.inf
     return chosen
 
 

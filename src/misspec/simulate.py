@@ -112,7 +112,7 @@ def simulate(
     values, noise = problem.values, problem.noise
     asked: list[Query] = []
     y = np.empty(T)
-    with _one_thread():
+    with _controller().limit(limits=1):
         while len(asked) < T:
             t = len(asked)
             queries = _ask(policy, min(batch, T - t), None if offers is None else offers[t])
@@ -171,8 +171,10 @@ def optimize(
     asked: list[Query] = []
     y: list[float] = []
     failures = 0  # in a row
+    one_thread = _controller().limit  # for the policy; the function may use as many as it likes
     while len(y) < T:
-        waiting = _ask(policy, min(batch, T - len(y)), None)
+        with one_thread(limits=1):
+            waiting = _ask(policy, min(batch, T - len(y)), None)
         try:
             while waiting:
                 try:
@@ -183,7 +185,8 @@ def optimize(
                         raise
                     policy.drop(waiting.pop(0))
                     continue
-                policy.tell(waiting[0], value)
+                with one_thread(limits=1):
+                    policy.tell(waiting[0], value)
                 asked.append(waiting.pop(0))
                 y.append(value)
                 failures = 0
@@ -247,10 +250,11 @@ def _same(one: Finite, other: Finite) -> bool:
     return np.array_equal(one.points, other.points) and np.array_equal(one.encoded, other.encoded)
 
 
-def _one_thread() -> Any:
-    from threadpoolctl import threadpool_limits
+def _controller() -> Any:
+    """Of the threads that BLAS libraries use."""
+    from threadpoolctl import ThreadpoolController
 
-    return threadpool_limits(1)
+    return ThreadpoolController()
 
 
 def _trace(

@@ -137,15 +137,18 @@ def order_of_telling_does_not_matter(subject: Subject) -> None:
     for batch in (1, 4, 5):
         first, second = one.ask(batch), other.ask(batch)
         for a, b in zip(first, second, strict=True):
-            np.testing.assert_array_equal(a.x, b.x)
+            # on a box a maximiser is found to some digits, on a finite domain exactly
+            apart = np.abs(one.domain.encode(a.x[None, :]) - one.domain.encode(b.x[None, :])).max()
+            assert apart <= (0.0 if isinstance(one.domain, Finite) else 1e-4)
         for query in first:
             one.tell(query, subject.noisy(query))
         for query in reversed(second):
             other.tell(query.id, subject.noisy(query))
     a_mean, a_std = one.posterior.at(probes(one))
     b_mean, b_std = other.posterior.at(probes(other))
-    np.testing.assert_allclose(a_mean, b_mean, atol=1e-9)
-    np.testing.assert_allclose(a_std, b_std, atol=1e-9)
+    tolerance = 1e-9 if isinstance(one.domain, Finite) else 1e-3
+    np.testing.assert_allclose(a_mean, b_mean, atol=tolerance)
+    np.testing.assert_allclose(a_std, b_std, atol=tolerance)
 
 
 def refused_calls_change_nothing(subject: Subject) -> None:

@@ -74,9 +74,77 @@ def test_bad_horizons(horizon):
         ms.information_gain(ms.Finite([[0.0]]), ms.Model(RBF(0.2), 1.0, 0.1), horizon)
 
 
-def test_boxes_are_sent_to_their_grid():
-    with pytest.raises(InvalidInput, match="grid"):
-        ms.information_gain(ms.Box([(0, 1)]), ms.Model(RBF(0.2), 1.0, 0.1), 10)
+@pytest.mark.parametrize(
+    ("bounds", "kernel", "coarse", "fine"),
+    [([(-3, 5.1)], RBF(0.2), 15, 400), ([(0, 1), (10, 30)], RBF(0.3), 8, 30), ([(0, 1)], Matern(0.3, nu=1.5), 15, 400)],
+    ids=str,
+)
+def test_a_box_gains_what_its_grids_gain(bounds, kernel, coarse, fine):
+    box, model = ms.Box(bounds), ms.Model(kernel, 1.0, 0.1)
+    gain = ms.information_gain(box, model, 200)
+    assert gain.greedy <= gain.upper <= 1.02 * gain.greedy
+    assert gain.greedy >= ms.information_gain(box.grid(coarse), model, 200).greedy - 1e-3
+    grid = ms.information_gain(box.grid(fine), model, 200)
+    assert gain.greedy == pytest.approx(grid.greedy, rel=0.01)
+    assert gain.upper == pytest.approx(grid.upper, rel=0.02)
+    assert gain.upper >= grid.greedy
+    assert gain.rate == grid.rate
+
+
+def test_the_design_of_a_box_has_the_value_that_is_stated():
+    box, kernel = ms.Box([(0.1, 0.3), (-7, 1e3)]), Matern(0.3, nu=2.5)
+    gain = ms.information_gain(box, ms.Model(kernel, 1.0, 0.1, offset=3.0), 120)
+    assert gain.path.shape == (120, 2)
+    assert box.contains(gain.path).all()
+    U = box.encode(gain.path)
+    for k in (1, 50, 120):
+        exact = 0.5 * np.linalg.slogdet(np.eye(k) + kernel(U[:k], U[:k].copy()) / 0.01)[1]
+        assert gain.values[k] == pytest.approx(exact, rel=1e-6)
+    assert gain.greedy == gain.values[-1]
+
+
+def test_gain_of_a_box_grows_with_the_horizon():
+    box, model = ms.Box([(0, 1)] * 2), ms.Model(RBF(0.3), 1.0, 0.1)
+    short, long = (ms.information_gain(box, model, T) for T in (20, 400))
+    assert short.greedy < long.greedy
+    assert short.upper < long.upper
+    np.testing.assert_array_equal(short.path, long.path[:20])  # a longer design begins as a shorter one
+    assert (np.diff(long.values) >= 0).all()
+    assert long.up_to(20) >= short.greedy
+    assert (np.diff(long.up_to(np.arange(401))) >= 0).all()
+    assert long.up_to(400) == long.upper
+
+
+def test_a_box_says_what_is_approximate():
+    box, model = ms.Box([(0, 1)]), ms.Model(RBF(0.2), 1.0, 0.1)
+    on_box, on_grid = ms.information_gain(box, model, 10), ms.information_gain(box.grid(50), model, 10)
+    assert "Sobol' points" in on_box.approximate
+    assert "fall short" in on_box.approximate
+    assert "≲" in repr(on_box)
+    assert on_grid.approximate == ""
+    assert on_grid.missed == 0.0
+    assert "≲" not in repr(on_grid)
+
+
+def test_the_upper_bound_of_a_box_counts_what_its_points_cannot_see():
+    """A rough kernel over many rounds: a grid finer than the cover gains more than the cover can."""
+    box, model, T = ms.Box([(0, 1)]), ms.Model(Matern(0.02, nu=0.5), 1.0, 0.1), 1000
+    gain = ms.information_gain(box, model, T)
+    finer = np.linspace(0, 1, T)[:, None]
+    design = 0.5 * np.linalg.slogdet(np.eye(T) + model.kernel(finer, finer.copy()) / model.regularization)[1]
+    assert gain.upper - gain.missed < design <= gain.upper
+    assert gain.up_to(T) >= design
+    assert (gain.up_to(np.arange(T + 1)) >= gain.values - 1e-9).all()
+
+
+def test_rough_kernels_in_six_dimensions_stay_below_the_trivial_bound():
+    gain = ms.information_gain(ms.Box([(0, 1)] * 6), ms.Model(Matern(0.3, nu=1.5), 1.0, 0.1), 50)
+    assert gain.greedy <= gain.upper <= 0.5 * 50 * np.log1p(1 / 0.01) + 1e-9
+
+
+def test_other_domains_are_refused():
+    with pytest.raises(InvalidInput, match="Finite or a Box"):
+        ms.information_gain([[0.0]], ms.Model(RBF(0.2), 1.0, 0.1), 10)
 
 
 def test_a_kernel_that_is_zero_everywhere():

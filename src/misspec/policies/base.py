@@ -291,7 +291,7 @@ class Policy:
 
     def _needs_finite(self, what: str) -> Finite:
         if not isinstance(self.domain, Finite):
-            raise InvalidInput(f"{what} needs a Finite domain for now, this is {self.domain!r}; box.grid(n) makes one")
+            raise InvalidInput(f"{what} needs a Finite domain, this is {self.domain!r}; hand in points, or box.grid(n)")
         return self.domain
 
     def _candidate(self, index: int) -> tuple[Array, str | None]:

@@ -37,9 +37,10 @@ class BoxSearch:
         self.seed = seed
 
     def candidates(self, leaders: Array, turn: int) -> Array:
-        """Sobol' points and points about the leaders, in the unit cube."""
+        """A cover of the unit cube and points about the leaders, which may lie outside after data from elsewhere."""
         rng = np.random.default_rng([self.seed, turn, 1])
-        spread = search.sobol(self.box.dimension, search.CANDIDATES, [self.seed, turn])
+        spread = search.cover(self.box.dimension, search.CANDIDATES, [self.seed, turn])
+        leaders = np.clip(leaders, 0.0, 1.0)
         return np.concatenate([spread, leaders, search.around(leaders, rng, ABOUT)]) if len(leaders) else spread
 
     def offer(

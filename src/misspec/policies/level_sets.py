@@ -1,0 +1,261 @@
+"""The phased policy's active set on a box: what the level sets of all complete episodes have in common.
+
+    D_{e+1} = {x ∈ D_e : upper_e(x) ≥ threshold_e},   threshold_e = max over D_e of lower_e       (Algorithm 2, line 9)
+
+Each complete episode leaves its bands and its threshold, so that membership of any point can be tested. The threshold
+is the best lower end that a search inside D_e finds: one that misses the maximum keeps more, never less. The point it
+was found at, the *anchor*, stays in whatever rounding does, so that no D_e is empty.
+
+Maxima over D_e are searched among known members and by steps from the best of them that never leave the set. Known
+members are the anchor, points asked before, and a sample: Sobol' points of the box as long as enough of them are in,
+then a random walk (symmetric steps, those that leave are not taken), which leaves the uniform law on D_e as it is.
+Sets too small for that are reached through larger ones, {upper ≥ cut} with rising cuts, a tenth of the sample at a
+time (subset simulation: Au & Beck, 2001); the product of the fractions that survive estimates the volume.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec import confidence, search
+from misspec.confidence import OwnBands
+from misspec.domains import Box, Finite
+from misspec.errors import Array
+from misspec.model import Model
+from misspec.policies.base import Band
+from misspec.policies.boxed import nearest
+from misspec.posterior import Posterior
+from misspec.tracked import Tracked
+
+SAMPLE = 2048  # points of the sample when it is new
+ENOUGH = 512  # survivors below which it is made anew
+MANY = 16384  # Sobol' points that it is made of if enough of them will survive
+SHARE, CUTS = 0.1, 24  # share of a sample that the next cut keeps at least, and how many cuts there are at most
+WORTH = 0.5  # share of the largest variance that a member asked before must have to be asked again
+WALK = 16  # steps of the random walk
+STARTS, STEPS, TRIES = 6, 10, 8  # of the ascent: from the best members, a step the best of 8 along the slope, 8 about
+
+Inside = Callable[[Array], NDArray[np.bool_]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Bands:
+    """μ ± multiplier·σ anywhere in a box, clipped to the own bands of observed points; as if the model were right.
+
+    own: ends of the own bands by coordinates, frozen at the time that these bands are of.
+    """
+
+    posterior: Posterior
+    multiplier: float
+    own: dict[bytes, tuple[float, float]]
+
+    @classmethod
+    def now(cls, posterior: Posterior, multiplier: float, book: OwnBands | None) -> Bands:
+        if book is None:
+            return cls(posterior, multiplier, {})
+        keys = book.keys()
+        low, high = (ends.tolist() for ends in book.at(keys))
+        own = {cast(bytes, key): (a, b) for key, a, b in zip(keys, low, high, strict=True)}
+        return cls(posterior, multiplier, own)
+
+    def at(self, X: Array) -> Band:
+        """Lower and upper ends at the rows of X, user units."""
+        mean, std = self.posterior.at(X)
+        half = self.multiplier * std
+        lower, upper = mean - half, mean + half
+        rows = [i for i, x in enumerate(X) if x.tobytes() in self.own] if self.own else []
+        if rows:
+            low, high = np.array([self.own[X[i].tobytes()] for i in rows]).T
+            lower[rows], upper[rows] = confidence.clip(lower[rows], upper[rows], low, high)
+        return Band(lower, upper)
+
+    def slope(self, U: Array, sign: float) -> tuple[Array, Array]:
+        """The model's upper (sign = 1) or lower end (−1) and its gradient, in the unit cube."""
+        here = self.posterior.local(U)
+        std = np.sqrt(np.maximum(here.variance, 1e-24))
+        factor = sign * self.multiplier
+        return here.mean + factor * std, here.dmean + (0.5 * factor / std)[:, None] * here.dvariance
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Level:
+    """What a complete episode leaves: {x : upper(x) ≥ threshold}, and the anchor that attains the threshold."""
+
+    bands: Bands
+    threshold: float
+    anchor: Array
+
+    def margin(self, X: Array) -> Array:
+        """How far the upper end lies above the threshold: negative outside."""
+        return self.bands.at(X).upper - self.threshold
+
+
+class LevelSets:
+    """D_e of a box; the same for the same seed and history. Points are in user units throughout.
+
+    resolution: queries this near to a member asked before, in the kernel's metric, go to that member if its variance
+    is about as large; 0 turns it off.
+    """
+
+    def __init__(self, box: Box, model: Model, seed: int, resolution: float) -> None:
+        self.box = box
+        self.model = model
+        self.seed = seed
+        self.resolution = resolution
+        self.levels: list[Level] = []
+        self.volume = 1.0  # estimated share of the box that is active
+        self.sample: Array = box.decode(search.sobol(box.dimension, SAMPLE, [seed, 0]))
+        self._asked: dict[bytes, Array] = {}  # members asked so far, in any episode
+
+    # -- who is in -------------------------------------------------------------------------------------------
+
+    def contains(self, X: Array, *, levels: int | None = None) -> NDArray[np.bool_]:
+        """Which rows of X are active, or were when there were only so many levels."""
+        kept = np.ones(len(X), dtype=bool)
+        for level in self.levels[:levels]:
+            rows = np.flatnonzero(kept)
+            if len(rows):
+                kept[rows] = level.margin(X[rows]) >= 0
+            kept |= (level.anchor == X).all(axis=1)
+        return kept
+
+    @property
+    def members(self) -> Array:
+        """Known members: the anchor, the points asked, the sample."""
+        anchor = [level.anchor for level in self.levels[-1:]]
+        known = {x.tobytes(): x for x in [*anchor, *self._asked.values(), *self.sample]}
+        return np.array(list(known.values()))
+
+    def asked(self, x: Array) -> None:
+        """A member was asked."""
+        self._asked.setdefault(x.tobytes(), x)
+
+    # -- Algorithm 2, line 9 ---------------------------------------------------------------------------------
+
+    def eliminate(self, bands: Bands) -> None:
+        """D_{e+1} from D_e and the bands of episode e."""
+        rng = self._rng(1)
+        anchor, threshold = self.best(bands, -1.0, rng)
+        level = Level(bands, threshold, anchor)
+        margin = level.margin(self.sample)
+        for _ in range(CUTS):
+            if np.mean(margin >= 0) >= SHARE:
+                break
+            cut = min(0.0, float(np.quantile(margin, 1.0 - SHARE)))
+            self.volume *= float(np.mean(margin >= cut))
+            self.sample = self._walk(self.sample[margin >= cut], rng, lambda X: level.margin(X) >= cut)  # noqa: B023
+            margin = level.margin(self.sample)
+        kept = self.sample[margin >= 0]
+        self.volume *= max(len(kept), 0.5) / len(self.sample)
+        self.sample = kept if len(kept) >= ENOUGH else self._renewed(kept, level, rng)
+        self.levels.append(level)
+        if self._asked:
+            active = self.contains(np.array(list(self._asked.values())))
+            self._asked = {k: x for (k, x), is_in in zip(self._asked.items(), active.tolist(), strict=True) if is_in}
+
+    def _renewed(self, kept: Array, level: Level, rng: np.random.Generator) -> Array:
+        """A new sample of D_{e+1}, when few of the old one are left."""
+        if self.volume * MANY >= ENOUGH:
+            spread = self.box.decode(search.sobol(self.box.dimension, MANY, [self.seed, len(self.levels) + 1]))
+            inside = spread[level.margin(spread) >= 0]
+            inside = inside[self.contains(inside)]
+            if len(inside) > len(kept):
+                self.volume = min(self.volume, len(inside) / len(spread))
+                return inside
+        return self._walk(kept if len(kept) else level.anchor[None, :], rng, lambda X: level.margin(X) >= 0)
+
+    def _walk(self, seeds: Array, rng: np.random.Generator, inside: Inside) -> Array:
+        """Points of D_e that are `inside`, by a random walk from such points; where steps fail they repeat."""
+        U = self.box.encode(seeds)
+        spread = np.where(U.std(axis=0) > 0, U.std(axis=0), 0.1)
+        X = np.resize(seeds, (SAMPLE, self.box.dimension))
+        for _ in range(WALK):
+            steps = 10.0 ** -rng.uniform(0.0, 2.5, (SAMPLE, 1)) * spread * rng.standard_normal(X.shape)
+            U = self.box.encode(X) + steps
+            tried = np.flatnonzero(((U >= 0.0) & (U <= 1.0)).all(axis=1))
+            V = self.box.decode(U[tried])
+            stay = inside(V)
+            stay[stay] = self.contains(V[stay])
+            X[tried[stay]] = V[stay]
+        return X
+
+    # -- maxima over D_e -------------------------------------------------------------------------------------
+
+    def design(self) -> Tracked:
+        """A posterior without data that keeps its variance over the known members."""
+        return Tracked(self.model, Finite(self.members, box=self.box), check=False)
+
+    def most_uncertain(self, design: Tracked, slot: int) -> Array:
+        """The member with the largest variance, or one asked before within the resolution of it.
+
+        Not one that this episode knows much better already: no variance exceeds 1/WORTH of that of the point taken, and
+        the bounds that rest on the greedy choice hold up to that factor. Else the widths would stop shrinking at the
+        multiplier times the resolution.
+        """
+
+        def slope(U: Array) -> Array:
+            return design.local(U).dvariance
+
+        starts = self._starts(design.domain.points, design.variance)
+        x, std = self._ascend(starts, lambda X: design.at(X)[1], slope, self._rng(2, slot))
+        if self.resolution and self._asked:
+            known = np.array(list(self._asked.values()))
+            place, distance = nearest(self.model, self.box.encode(x[None, :]), self.box.encode(known))
+            z: Array = known[place[0]].copy()
+            if distance[0] <= self.resolution and design.at(z[None, :])[1][0] ** 2 >= WORTH * std**2:
+                z.flags.writeable = False
+                return z
+        return x
+
+    def best(self, bands: Bands, sign: float, rng: np.random.Generator | None = None) -> tuple[Array, float]:
+        """The largest upper (sign = 1) or lower end (−1) over D_e as far as it is found, and where."""
+
+        def score(X: Array) -> Array:
+            band = bands.at(X)
+            return band.upper if sign > 0 else band.lower
+
+        members = self.members
+        starts = self._starts(members, score(members))
+        summits = self.box.decode(search.climb(lambda U: bands.slope(U, sign), self.box.encode(starts), 40, 1e6))
+        starts = np.concatenate([starts, summits[self.contains(summits)]])
+        return self._ascend(starts, score, lambda U: bands.slope(U, sign)[1], self._rng(3) if rng is None else rng)
+
+    def _starts(self, points: Array, values: Array) -> Array:
+        return points[search.spread_out(self.box.encode(points), values, STARTS)]
+
+    def _ascend(
+        self, X: Array, score: Callable[[Array], Array], slope: Callable[[Array], Array], rng: np.random.Generator
+    ) -> tuple[Array, float]:
+        """The best that steps along the slope, and random ones to follow the set's edge, find without leaving D_e."""
+        n, d = X.shape
+        values = score(X)
+        sizes = 0.2 * 4.0 ** -np.arange(TRIES)[:, None]
+        for _ in range(STEPS):
+            U = self.box.encode(X)[:, None, :]
+            gradients = slope(U[:, 0, :])
+            largest = np.abs(gradients).max(axis=1, keepdims=True)
+            along = U + sizes * (gradients / np.where(largest > 0, largest, 1.0))[:, None, :]
+            about = U + 10.0 ** -rng.uniform(1.0, 4.0, (n, TRIES, 1)) * rng.standard_normal((n, TRIES, d))
+            tries = self.box.decode(np.clip(np.concatenate([along, about], axis=1), 0.0, 1.0).reshape(-1, d))
+            found = score(tries)
+            better = np.flatnonzero(found > np.repeat(values, 2 * TRIES))
+            inside = better[self.contains(tries[better])]
+            if not len(inside):
+                break
+            reached = np.full(len(found), -np.inf)
+            reached[inside] = found[inside]
+            best = reached.reshape(n, -1).argmax(axis=1) + np.arange(n) * 2 * TRIES
+            X = np.where((reached[best] > values)[:, None], tries[best], X)
+            values = np.maximum(values, reached[best])
+        row = int(values.argmax())
+        x = X[row].copy()
+        x.flags.writeable = False
+        return x, float(values[row])
+
+    def _rng(self, *purpose: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, len(self.levels), *purpose])
