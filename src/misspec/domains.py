@@ -152,6 +152,14 @@ class Box:
         mesh: Any = np.meshgrid(*axes, indexing="ij")
         return Finite(np.stack([axis.ravel() for axis in mesh], axis=1), box=self)
 
+    def cover(self, n: int, seed: int = 0) -> Finite:
+        """A Finite of about n Sobol' points (the next power of two), scrambled by the seed: for many dimensions."""
+        from scipy.stats import qmc
+
+        powers = max(0, (whole("n", n, at_least=1) - 1).bit_length())
+        rng = np.random.default_rng(whole("seed", seed))
+        return Finite(self.decode(qmc.Sobol(self.dimension, rng=rng).random_base2(powers)), box=self)
+
     def probes(self) -> Array:
         """Encoded points on which a kernel is checked: spread inside, and the corners in few dimensions."""
         from scipy.stats import qmc

@@ -89,3 +89,17 @@ def test_grid_carries_the_encoding():
     for wrong in ([2], 1, 2.5):
         with pytest.raises(InvalidInput):
             ms.Box([(0, 1), (-5, 5)]).grid(wrong)
+
+
+def test_a_cover_is_spread_and_inside():
+    box = ms.Box([(0.1, 0.30000000000000004), (-5, 5)])
+    cover = box.cover(100)
+    assert len(cover) == 128
+    assert box.contains(cover.points).all()
+    np.testing.assert_array_equal(cover.points, box.cover(128).points)
+    assert not np.array_equal(cover.points, box.cover(128, seed=1).points)
+    halves = (cover.encoded > 0.5).sum(axis=0)
+    np.testing.assert_array_equal(halves, 64)  # as a Sobol' sequence has it
+    assert len(ms.Box([(0, 1)] * 10).cover(1)) == 1
+    with pytest.raises(InvalidInput):
+        box.cover(0)

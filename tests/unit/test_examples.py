@@ -5,6 +5,7 @@ import pytest
 
 EXAMPLES = {
     "quickstart": "regret a round",
+    "box": "the best is 0.992",
     "contextual": "regret a round",
     "diagnose": "wrong by at least 0.1",
     "digits": "accuracy by round",

@@ -340,6 +340,6 @@ def _check_width(width: str | float | None, domain: Domain) -> str | float:
         return "mixture" if isinstance(domain, Box) else "nonadaptive"
     if width == "nonadaptive" and isinstance(domain, Box):
         raise InvalidInput(
-            'width "nonadaptive" is for finitely many points; on a Box take "mixture", or box.grid(n) as the domain'
+            'width "nonadaptive" is for finitely many points; on a Box take "mixture", or box.cover(n) as the domain'
         )
     return confidence.check_width(width, also=["nonadaptive"])
