@@ -301,7 +301,7 @@ def test_arguments():
     ):
         with pytest.raises(InvalidInput):
             bad()
-    with pytest.raises(InvalidInput, match=r"mixture.*box\.grid"):
+    with pytest.raises(InvalidInput, match=r"mixture.*box\.cover"):
         make(BOX, MODEL, width="nonadaptive")
 
 
