@@ -59,8 +59,9 @@ def polish(score: Score, slope: Slope, candidates: Array, *, starts: int = POLIS
 
     All starts climb together, a batch a step, and the best of them once more alone, to the end.
     """
-    values = score(candidates)
-    chosen = candidates[spread_out(candidates, values, starts)]
+    chosen = candidates[spread_out(candidates, score(candidates), starts)] if len(candidates) else candidates
+    if not len(chosen):  # there are no candidates, or none with a finite score
+        return chosen
     together = climb(slope, chosen, TOGETHER, precision=1e6)
     summit = together[[int(score(together).argmax())]]
     return np.concatenate([climb(slope, summit, ALONE, precision=10.0), together, chosen])

@@ -110,6 +110,8 @@ def played(policy, rounds, seed=0):
         lambda: ms.ECGPUCB(BOX, MODEL, epsilon=0.1, grounded=False),
         lambda: ms.ECGPUCB(BOX, MODEL, epsilon=0.1, enlargement="paper", grounded=False),
         lambda: ms.CorruptionTolerantGPUCB(BOX, MODEL, corruption=0.5),
+        lambda: ms.ECGPUCB(BOX, MODEL, epsilon=0.3, resolution=None),
+        lambda: ms.RegretBalancing(BOX, MODEL, horizon=40, price=1.0, bases=[(MODEL, 0.1)]),
     ],
 )
 def test_the_choice_beats_a_fine_grid(make):
@@ -120,11 +122,97 @@ def test_the_choice_beats_a_fine_grid(make):
     assert policy.band(query.x[None, :]).upper[0] >= upper.max() - 1e-9
 
 
-def test_the_recommendation_beats_a_fine_grid():
-    policy = played(ms.ECGPUCB(BOX, MODEL, epsilon=0.1), 30)
-    best, band = policy.recommend(), policy.band(BOX.grid(100).points)
-    assert best.lower >= band.lower.max() - 1e-9
-    assert best.lower + best.gap >= band.upper.max() - 1e-9
+@pytest.mark.parametrize(
+    ("box", "scale", "epsilon", "rounds"), [(BOX, 0.3, 0.1, 30), (ms.Box([(0, 1)]), 0.3, 0.3, 60), (BOX, 1.0, 0.3, 40)]
+)
+def test_the_recommendation_beats_a_fine_grid(box, scale, epsilon, rounds):
+    """Also where the resolution hides what lies next to observed points from being asked."""
+    policy = ms.ECGPUCB(box, ms.Model(RBF(scale), norm_bound=2.0, noise=0.05), epsilon=epsilon)
+    ms.optimize(policy, lambda x: float(np.sin(3 * x.sum())), rounds)
+    best, band = policy.recommend(), policy.band(box.grid(100 if box is BOX else 5000).points)
+    assert best.lower >= band.lower.max() - 1e-6
+    assert best.lower + best.gap >= band.upper.max() - 0.01
+
+
+@pytest.mark.parametrize("scale", [2.0, 50.0])
+def test_a_box_that_the_resolution_covers_is_asked_where_it_was(scale):
+    """A length scale longer than the box: every point is within the resolution of an observed one in the end."""
+    policy = ms.ECGPUCB(ms.Box([(0, 1)]), ms.Model(RBF(scale), norm_bound=1.0, noise=0.05), epsilon=0.3)
+    ms.optimize(policy, lambda x: float(x[0]), 30)
+    assert policy.t == 30
+    assert policy.posterior.distinct < 30
+    assert np.isfinite(policy.recommend().gap)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ms.ECGPUCB(BOX, MODEL, epsilon=0.01, width=0.3),
+        lambda: ms.RegretBalancing(BOX, MODEL, horizon=50),
+        lambda: ms.GPUCB(BOX, MODEL),
+        lambda: ms.ThompsonSampling(BOX, MODEL),
+    ],
+)
+def test_data_from_outside_the_box_draw_no_query_there(make):
+    policy = make()
+    policy.observe([[4.0, 10.5], [4.05, 10.5]], [1.5, 1.4])
+    policy.tell(policy.ask(actions=np.array([[3.5, 10.2]])), 1.3)
+    for _ in range(3):
+        query = policy.ask()
+        assert BOX.contains(query.x[None, :]).all()
+        policy.tell(query, hill(query.x))
+    assert BOX.contains(policy.recommend().x[None, :]).all()
+
+
+def test_a_kernel_that_fails_at_the_end_of_an_episode_changes_nothing():
+    """The tell that ends an episode computes a lot; if that fails, it can be told again."""
+
+    class Moody(RBF):
+        failing = False
+
+        def __call__(self, X, Y=None, eval_gradient=False):
+            if Moody.failing:
+                raise RuntimeError("not now")
+            return super().__call__(X, Y, eval_gradient)
+
+    for domain in (BOX, BOX.grid(6)):
+        policies = [
+            ms.PhasedUncertaintySampling(domain, ms.Model(Moody(0.3), norm_bound=2.0, noise=0.05), horizon=30)
+            for _ in range(2)
+        ]
+        for policy in policies:
+            for _ in range(7):
+                query = policy.ask()
+                if policy is policies[0]:
+                    Moody.failing = True
+                    try:
+                        policy.tell(query, hill(query.x))
+                        continue
+                    except RuntimeError:
+                        assert [q.id for q in policy.pending] == [query.id]
+                    finally:
+                        Moody.failing = False
+                policy.tell(query, hill(query.x))
+        one, other = policies
+        assert len(one.history) == len(other.history) == 3
+        np.testing.assert_array_equal(one.ask().x, other.ask().x)
+        np.testing.assert_array_equal(one.recommend().lower, other.recommend().lower)
+
+
+def test_widths_of_fixed_designs_at_arbitrary_points():
+    """The nonadaptive width anywhere in a box, against a dense solve."""
+    rng = np.random.default_rng(3)
+    X, U = rng.random((30, 2)), rng.random((7, 2))
+    posterior = ms.Posterior(MODEL, ms.Box([(0, 1)] * 2))
+    posterior.observe(X, np.zeros(30))
+    width = ms.confidence.nonadaptive(
+        MODEL, posterior.at(U)[1] ** 2, posterior.weights_norm2_at(U), points=7, episodes=5, delta=0.1
+    )
+    k, ridge = MODEL.kernel(X, U), MODEL.regularization
+    zeta = np.linalg.solve(MODEL.kernel(X) + ridge * np.eye(30), k)
+    variance, norm2 = 1 - np.einsum("ij,ij->j", k, zeta), np.linalg.norm(zeta, axis=0)
+    bias = MODEL.norm_bound * np.sqrt(variance - ridge * norm2**2)
+    np.testing.assert_allclose(width, bias + MODEL.noise * norm2 * np.sqrt(2 * np.log(2 * 7 * 5 / 0.1)), rtol=1e-5)
 
 
 def test_grounded_queries_near_an_observed_point_go_to_it():

@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from misspec import kernels, search
 from misspec.domains import Box
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 RESOLUTION = 0.05
 LEADERS = 8  # observed points that candidates are drawn about
 ABOUT = 16  # candidates about each
+RIM = 48  # and about an observed point at which a climb ended
+SAME = 1e-7  # distance at which two points are one to rounding
 
 
 class BoxSearch:
@@ -48,28 +51,37 @@ class BoxSearch:
     ) -> Array:
         """Points in user units among which the best upper (sign = 1) or lower (−1) end lies.
 
-        observed: points that own bands are kept of, in user units; empty for policies without.
+        observed: points of the box that own bands are kept of, in user units; empty for policies without.
         """
-        known = self.box.encode(observed) if len(observed) else np.zeros((0, self.box.dimension))
-        posterior = learner.posterior
+        posterior, known = learner.posterior, self.box.encode(observed)
         leaders = posterior.points[np.argsort(-posterior.averages, kind="stable")[:LEADERS]]
         candidates = self.candidates(leaders, turn)
-        apart = nearest(learner.model, candidates, known)[1] > resolution if resolution and len(known) else None
+        near = max(resolution, SAME)
 
-        def score(U: Array) -> Array:
-            values = learner.score(U, sign, pending=pending)
-            return values if apart is None or len(U) != len(apart) else np.where(apart, values, -np.inf)
+        def free(U: Array) -> NDArray[np.bool_]:
+            return nearest(learner.model, U, known)[1] > near if len(known) else np.ones(len(U), dtype=bool)
 
-        found = search.polish(score, lambda U: learner.slope(U, sign, pending=pending), candidates)
-        points = self.box.decode(found)
-        if resolution and len(known):
-            place, distance = nearest(learner.model, found, known)
-            points = np.where((distance <= resolution)[:, None], observed[place], points)
-        return np.unique(np.concatenate([points, observed]) if len(observed) else points, axis=0)
+        candidates = candidates[free(candidates)]  # the others are the observed points, which are offered anyway
+        found = search.polish(
+            lambda U: learner.score(U, sign, pending=pending),
+            lambda U: learner.slope(U, sign, pending=pending),
+            candidates,
+        )
+        if not len(known):
+            return np.unique(self.box.decode(found), axis=0)
+        outside = free(found)
+        # a climb that ends at an observed point leaves what is next to it, just outside the resolution
+        rng = np.random.default_rng([self.seed, turn, 2])
+        ends = np.unique(nearest(learner.model, found, known)[0][~outside])
+        rims = search.around(known[ends], rng, RIM)
+        offer = np.concatenate([found[outside], rims[free(rims)]])
+        return np.unique(np.concatenate([self.box.decode(offer), observed]), axis=0)
 
 
-def nearest(model: Model, U: Array, known: Array) -> tuple[Array, Array]:
+def nearest(model: Model, U: Array, known: Array) -> tuple[NDArray[np.intp], Array]:
     """For each row of U the nearest known point in the kernel's metric, and its distance."""
+    if not len(U):
+        return np.zeros(0, dtype=np.intp), np.zeros(0)
     K = kernels.cross(model.kernel, U, known)
     squares = kernels.diagonal(model.kernel, U)[:, None] + kernels.diagonal(model.kernel, known)[None, :] - 2.0 * K
     place = squares.argmin(axis=1)

@@ -15,6 +15,7 @@ time (subset simulation: Au & Beck, 2001); the product of the fractions that sur
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Callable
 from typing import cast
@@ -111,6 +112,12 @@ class LevelSets:
         self.volume = 1.0  # estimated share of the box that is active
         self.sample: Array = box.decode(search.sobol(box.dimension, SAMPLE, [seed, 0]))
         self._asked: dict[bytes, Array] = {}  # members asked so far, in any episode
+
+    def copy(self) -> LevelSets:
+        """What can go on without changing this one: its parts are replaced, never changed, but for two containers."""
+        twin = copy.copy(self)
+        twin.levels, twin._asked = list(self.levels), dict(self._asked)
+        return twin
 
     # -- who is in -------------------------------------------------------------------------------------------
 

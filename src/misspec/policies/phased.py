@@ -15,6 +15,7 @@ maximum of line 9 are searches: `level_sets.py`.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from typing import Any, cast
@@ -167,9 +168,19 @@ class PhasedUncertaintySampling(Policy):
         self._slots.append(query)
 
     def _told(self, query: Query, y: float) -> None:
-        self._results[query.details["slot"]] = y
-        if len(self._results) == self._length:
+        if len(self._results) + 1 < self._length:
+            self._results[query.details["slot"]] = y
+            return
+        before = dict(self.__dict__)  # should a kernel fail in what follows, nothing has happened
+        self._results = {**self._results, query.details["slot"]: y}
+        self._book = copy.deepcopy(self._book)
+        self._own = None if self._own is None else self._book
+        self._sets = None if self._sets is None else self._sets.copy()
+        try:
             self._finish()
+        except Exception:
+            self.__dict__.update(before)
+            raise
 
     def _dropped(self, query: Query) -> None:
         self._again = sorted([*self._again, query.details["slot"]])
@@ -184,7 +195,7 @@ class PhasedUncertaintySampling(Policy):
             self._learn(y)
             self._eliminate()
         widths = self._widths[active] if self._sets is None else self._multiplier * self._posterior.at(points)[1]
-        self.history.append(Episode(self._length, points, before, self._extent, widths))
+        self.history = [*self.history, Episode(self._length, points, before, self._extent, widths)]
         self._start()
 
     def _learn(self, y: Array) -> None:

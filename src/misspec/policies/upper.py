@@ -55,8 +55,10 @@ class Feeding(Policy):
         box = cast(BoxSearch, self._box)
         seen = [] if self._own is None else self._own.keys()
         observed = np.array([np.frombuffer(cast(bytes, key)) for key in seen]).reshape(len(seen), self.domain.dimension)
-        turn = self._next_id
-        points = box.offer(learner, observed, turn, sign=sign, pending=pending, resolution=self._resolution)
+        observed = observed[self.domain.contains(observed)]  # data from elsewhere may lie outside
+        # what is next to an observed point is not asked, but it counts in what could be better
+        resolution = self._resolution if pending else 0.0
+        points = box.offer(learner, observed, self._next_id, sign=sign, pending=pending, resolution=resolution)
         return Actions(points, self.domain.encode(points), None)
 
     def _choose_by(self, learner: Learner, actions: Actions | None) -> Query:
