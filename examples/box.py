@@ -26,7 +26,7 @@ def experiment(x):
 # some points at random to fit a model by, then a policy that does not quite trust it
 first = box.cover(16).points
 results = [experiment(x) for x in first]
-model = ms.Model.from_data(first, results, kernel=Matern([0.3, 0.3], nu=2.5), domain=box)
+model = ms.Model.from_data(first, results, kernel=Matern([0.3, 0.3], nu=2.5), domain=box, noise=0.02)
 policy = ms.ECGPUCB(box, model, epsilon=0.02, width=2.0)
 policy.observe(first, results)
 

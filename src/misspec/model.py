@@ -73,6 +73,7 @@ class Model:
         delta: float = 0.1,
         *,
         domain: Domain | None = None,
+        noise: float | None = None,
     ) -> Model:
         """Fit kernel hyperparameters, offset and noise by maximum likelihood with scikit-learn.
 
@@ -81,13 +82,14 @@ class Model:
         and `regularization` is (noise/scale)². `norm_bound` is the larger of `scale` and the norm of the fitted mean.
 
         Points are taken as the kernel will see them. For a Box or its grid, whose kernels see the unit cube, hand in
-        `domain=` with points in user units. The noise is at least a thousandth of the scale.
+        `domain=` with points in user units. noise: σ, where it is known; otherwise it is fitted too, at least a
+        thousandth of the scale, and with few points in many dimensions it can come out far too small.
 
         What is given up: every width of this library takes B, σ and k as known before the data. Here they come from
         the data, and if the policy then sees the same data (`observe`), its bands hold at no stated level: the fit has
         looked at the noise, ‖f‖ may exceed `norm_bound`, and the true kernel may lie elsewhere. Fitting on data that
         the policy never sees keeps the independence but not the truth of B and k. The model is marked `fitted`, and
-        policies say that they guarantee nothing; grounding still holds, and `policy.conflicts` tells what is disproved.
+        policies say that they guarantee nothing. Own bands rest on σ alone: they hold where it was handed in.
         """
         from sklearn.base import clone
         from sklearn.exceptions import ConvergenceWarning
@@ -110,7 +112,9 @@ class Model:
         }
         kernel = clone(kernel).set_params(**zeros)  # fits run over logarithms: what is 0 stays 0
         unit = float(y.std())
-        shape = ConstantKernel(1.0, (1e-3, 1e3)) * kernel + WhiteKernel(0.05, (1e-6, 10.0))
+        known = None if noise is None else number("noise (σ)", noise, above=0)
+        white = WhiteKernel(0.05, (1e-6, 10.0)) if known is None else WhiteKernel((known / unit) ** 2, "fixed")
+        shape = ConstantKernel(1.0, (1e-3, 1e3)) * kernel + white
         offset = float(y.mean())
         for _ in range(2):  # the fit needs an offset and the offset a fit: twice is enough
             fit = GaussianProcessRegressor(shape, alpha=1e-10, n_restarts_optimizer=3, random_state=0)
@@ -126,7 +130,7 @@ class Model:
         if not math.isclose(largest, 1.0, rel_tol=1e-12):  # not stationary, or with an amplitude of its own
             amplitude, fitted = amplitude * largest, ConstantKernel(1.0 / largest) * fitted
         scale = unit * math.sqrt(amplitude)
-        noise = max(unit * math.sqrt(fit.kernel_.k2.noise_level), 1e-3 * scale)
+        noise = known or max(unit * math.sqrt(fit.kernel_.k2.noise_level), 1e-3 * scale)
         K = kernels.cross(fitted, X, X)
         coefficients = np.linalg.solve(K + (noise / scale) ** 2 * np.eye(len(X)), y - offset)
         norm = math.sqrt(max(0.0, float(coefficients @ K @ coefficients)))

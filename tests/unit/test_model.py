@@ -109,3 +109,14 @@ def test_fit_in_the_units_of_a_box():
     model = ms.Model.from_data(X * [100, 1], y, domain=box)
     np.testing.assert_allclose(model.kernel.length_scale, by_hand.kernel.length_scale, rtol=1e-3)
     assert model.fitted
+
+
+def test_a_known_noise_is_kept_by_a_fit():
+    rng = np.random.default_rng(0)
+    X = rng.random((20, 6))
+    y = np.sin(3 * X[:, 0]) + 0.05 * rng.standard_normal(20)
+    model = ms.Model.from_data(X, y, noise=0.05)
+    assert model.noise == 0.05
+    assert model.regularization == pytest.approx((0.05 / model.scale) ** 2)
+    with pytest.raises(InvalidInput, match="noise"):
+        ms.Model.from_data(X, y, noise=0.0)

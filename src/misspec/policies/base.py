@@ -373,7 +373,8 @@ def check_arguments(domain: Any, model: Any) -> None:
     """InvalidInput unless these are a domain and a model."""
     if not isinstance(domain, Finite | Box):
         raise InvalidInput(
-            f"domain must be a Finite or a Box, got {type(domain).__name__}; ms.Finite(points) makes one"
+            f"domain must be a Finite or a Box, got {type(domain).__name__}; "
+            "ms.Finite(points) or ms.Box(bounds) makes one"
         )
     if not isinstance(model, Model):
         raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
