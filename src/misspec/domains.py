@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from misspec import search
 from misspec.errors import Array, InvalidInput, matrix, whole
 
 PROBES = 256  # points on which a kernel is checked when the domain is a box
@@ -154,11 +155,8 @@ class Box:
 
     def cover(self, n: int, seed: int = 0) -> Finite:
         """A Finite of about n Sobol' points (the next power of two), scrambled by the seed: for many dimensions."""
-        from scipy.stats import qmc
-
-        powers = max(0, (whole("n", n, at_least=1) - 1).bit_length())
-        rng = np.random.default_rng(whole("seed", seed))
-        return Finite(self.decode(qmc.Sobol(self.dimension, rng=rng).random_base2(powers)), box=self)
+        unit = search.sobol(self.dimension, whole("n", n, at_least=1), whole("seed", seed))
+        return Finite(self.decode(unit), box=self)
 
     def probes(self) -> Array:
         """Encoded points on which a kernel is checked: spread inside, and the corners in few dimensions."""

@@ -140,7 +140,7 @@ def _stand_in(box: Box, model: Model) -> tuple[Finite, int]:
     They come from a greedy design whose steps climb from the cover's points of largest variance to maxima in the box.
     The horizon plays no part, so that designs for a shorter one are the beginnings of designs for a longer.
     """
-    spread = Finite(np.unique(box.decode(search.cover(box.dimension, COVER, [0])), axis=0), box=box)
+    spread = Finite(np.unique(box.decode(search.cover_with_faces(box.dimension, COVER, [0])), axis=0), box=box)
     posterior = Tracked(model, spread)
 
     def variance(U: Array) -> tuple[Array, Array]:

@@ -110,10 +110,7 @@ def cross_with_gradient(kernel: Kernel, X: Array, Z: Array) -> tuple[Array, Arra
     """k(X, Z) and ∂k(x, z)/∂x together, shapes (n, m) and (n, m, d): for the common kernels in one pass."""
     if not (_is(kernel, "RBF") or _is(kernel, "Matern")):
         return cross(kernel, X, Z), gradient(kernel, X, Z)
-    scale = np.asarray(cast(Any, kernel).length_scale, dtype=np.float64)
-    nu = math.inf if _is(kernel, "RBF") else float(cast(Any, kernel).nu)
-    scaled = (X[:, None, :] - Z[None, :, :]) / scale
-    r = np.sqrt(np.einsum("nmd,nmd->nm", scaled, scaled))
+    scaled, r, nu, scale = _stationary(kernel, X, Z)
     values = _profile(r, nu)
     if values is None:
         values = cross(kernel, X, Z)
@@ -177,11 +174,17 @@ def _gradient(kernel: Any, X: Array, Z: Array) -> Array | None:
     if _is(kernel, "DotProduct"):
         return np.broadcast_to(Z[None, :, :], (len(X), len(Z), X.shape[1])).copy()
     if _is(kernel, "RBF") or _is(kernel, "Matern"):
-        scaled = (X[:, None, :] - Z[None, :, :]) / np.asarray(kernel.length_scale, dtype=np.float64)
-        r = np.sqrt(np.einsum("nmd,nmd->nm", scaled, scaled))
-        nu = math.inf if _is(kernel, "RBF") else float(kernel.nu)
-        return _slope_over_r(r, nu)[:, :, None] * (scaled / np.asarray(kernel.length_scale, dtype=np.float64))
+        scaled, r, nu, scale = _stationary(kernel, X, Z)
+        return _slope_over_r(r, nu)[:, :, None] * (scaled / scale)
     return None
+
+
+def _stationary(kernel: Any, X: Array, Z: Array) -> tuple[Array, Array, float, Array]:
+    """Of an RBF or Matérn kernel: (x − z)/length scale, its norm r, ν (∞ for the RBF), and the length scale."""
+    scale = np.asarray(kernel.length_scale, dtype=np.float64)
+    scaled = (X[:, None, :] - Z[None, :, :]) / scale
+    r = np.sqrt(np.einsum("nmd,nmd->nm", scaled, scaled))
+    return scaled, r, math.inf if _is(kernel, "RBF") else float(kernel.nu), scale
 
 
 def _slope_over_r(r: Array, nu: float) -> Array:

@@ -58,6 +58,11 @@ class Local(NamedTuple):
     dvariance: Array
     dnorm1: Array
 
+    def end(self, factor: float) -> tuple[Array, Array]:
+        """μ + factor·σ and its gradient."""
+        std = np.sqrt(np.maximum(self.variance, 1e-24))
+        return self.mean + factor * std, self.dmean + (0.5 * factor / std)[:, None] * self.dvariance
+
 
 class Posterior:
     """The posterior at arbitrary points of a domain, given observations at arbitrary points.

@@ -35,7 +35,7 @@ def sobol(dimension: int, count: int, seed: Any) -> Array:
     return np.asarray(qmc.Sobol(dimension, rng=np.random.default_rng(seed)).random_base2(powers))
 
 
-def cover(dimension: int, count: int, seed: Any) -> Array:
+def cover_with_faces(dimension: int, count: int, seed: Any) -> Array:
     """About `count` points spread over the unit cube, its faces and, in few dimensions, its corners.
 
     Sobol' points, stretched by MARGIN and clipped: maxima like to lie on faces, where few Sobol' points do.

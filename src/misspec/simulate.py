@@ -16,6 +16,7 @@ from misspec.policies import PhasedUncertaintySampling, Policy, Query, Recommend
 from misspec.problems import Problem
 
 Progress = Callable[[int, int], None]
+_ENDS = ("multiplier", "enlargement", "upper")  # what a query knows of the end that it was chosen by
 FAILURES = 10  # of a user's function in a row, after which on_error="drop" gives up
 
 
@@ -298,6 +299,3 @@ def _trace(
         recommended_regret=float(problem.values.max() - problem.values[recommended.index]),
         story={**story, "conflicts": policy.conflicts, "recommendation": recommended},
     )
-
-
-_ENDS = ("multiplier", "enlargement", "upper")

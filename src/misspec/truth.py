@@ -64,7 +64,7 @@ class BestInClass:
 
 def best_in_class(domain: Finite, model: Model, values: ArrayLike) -> BestInClass:
     """f̃ and ε for the truth `values`, f* on a Finite domain."""
-    _check(domain, model)
+    check_known(domain, model)
     truth = vector("values", values, length=len(domain))
     program = _Program(model.kernel, domain.encoded, truth - model.offset, np.zeros(len(truth)))
     nearest = program.interpolant(model.norm_bound) or program.nearest(model.norm_bound)
@@ -98,7 +98,7 @@ def misspecification_profile(
     domain: Finite, model: Model, values: ArrayLike, norm_bounds: ArrayLike | None = None
 ) -> Profile:
     """ε for each norm bound; by default from a sixteenth to sixteen times the model's, in factors of two."""
-    _check(domain, model)
+    check_known(domain, model)
     given = model.norm_bound * 2.0 ** np.arange(-4, 5) if norm_bounds is None else norm_bounds
     bounds = vector("norm_bounds", given)
     models = [dataclasses.replace(model, norm_bound=B) for B in bounds.tolist()]
@@ -173,7 +173,7 @@ def diagnose(
     averages = np.bincount(place, y) / counts
     distinct = X[np.unique(place, return_index=True)[1]]
     encoded = distinct if domain is None else _encode(domain, distinct)
-    _check(Finite(encoded), model)
+    check_known(Finite(encoded), model)
     u, delta = len(counts), model.delta
     radii = (
         np.array([confidence.own_radius(model.noise, int(n), j + 1, delta) for j, n in enumerate(counts)])
@@ -255,7 +255,8 @@ def _encode(domain: Any, points: Array) -> Array:
     return domain.encode(points)
 
 
-def _check(domain: Any, model: Any) -> None:
+def check_known(domain: Any, model: Any) -> None:
+    """InvalidInput unless a truth can be known on this domain, and the model works there."""
     if not isinstance(domain, Finite):
         given = repr(domain) if isinstance(domain, Box) else type(domain).__name__
         raise InvalidInput(f"a known truth needs a Finite domain, got {given}; box.grid(n) makes one of a box")

@@ -21,6 +21,7 @@ from misspec import kernels, search
 from misspec.domains import Box
 from misspec.errors import Array
 from misspec.model import Model
+from misspec.posterior import Posterior
 
 if TYPE_CHECKING:
     from misspec.policies.learner import Learner
@@ -39,11 +40,12 @@ class BoxSearch:
         self.box = box
         self.seed = seed
 
-    def candidates(self, leaders: Array, turn: int) -> Array:
-        """A cover of the unit cube and points about the leaders, which may lie outside after data from elsewhere."""
+    def candidates(self, posterior: Posterior, turn: int) -> Array:
+        """A cover of the unit cube, and points about the best observed ones."""
         rng = np.random.default_rng([self.seed, turn, 1])
-        spread = search.cover(self.box.dimension, search.CANDIDATES, [self.seed, turn])
-        leaders = np.clip(leaders, 0.0, 1.0)
+        spread = search.cover_with_faces(self.box.dimension, search.CANDIDATES, [self.seed, turn])
+        best = np.argsort(-posterior.averages, kind="stable")[:LEADERS]
+        leaders = np.clip(posterior.points[best], 0.0, 1.0)  # data from elsewhere may lie outside
         return np.concatenate([spread, leaders, search.around(leaders, rng, ABOUT)]) if len(leaders) else spread
 
     def offer(
@@ -53,9 +55,7 @@ class BoxSearch:
 
         observed: points of the box that own bands are kept of, in user units; empty for policies without.
         """
-        posterior, known = learner.posterior, self.box.encode(observed)
-        leaders = posterior.points[np.argsort(-posterior.averages, kind="stable")[:LEADERS]]
-        candidates = self.candidates(leaders, turn)
+        candidates, known = self.candidates(learner.posterior, turn), self.box.encode(observed)
         near = max(resolution, SAME)
 
         def free(U: Array) -> NDArray[np.bool_]:

@@ -152,10 +152,9 @@ class Learner:
     def slope(self, U: Array, sign: float, *, pending: bool) -> tuple[Array, Array]:
         """The same with gradients."""
         here = self.posterior.local(U, pending=pending, norm1=self.exact)
-        std = np.sqrt(np.maximum(here.variance, 1e-24))
-        factor, epsilon = self._factor(sign, pending), sign * self.epsilon
-        values = here.mean + factor * std + epsilon * here.norm1
-        return values, here.dmean + (0.5 * factor / std)[:, None] * here.dvariance + epsilon * here.dnorm1
+        values, gradients = here.end(self._factor(sign, pending))
+        epsilon = sign * self.epsilon
+        return values + epsilon * here.norm1, gradients + epsilon * here.dnorm1
 
     def _grounded(self, c: Candidates, upper: Array) -> Array:
         """The upper end of the intersection with the own band; the own band's alone where they do not meet."""

@@ -77,10 +77,7 @@ class Bands:
 
     def slope(self, U: Array, sign: float) -> tuple[Array, Array]:
         """The model's upper (sign = 1) or lower end (−1) and its gradient, in the unit cube."""
-        here = self.posterior.local(U)
-        std = np.sqrt(np.maximum(here.variance, 1e-24))
-        factor = sign * self.multiplier
-        return here.mean + factor * std, here.dmean + (0.5 * factor / std)[:, None] * here.dvariance
+        return self.posterior.local(U).end(sign * self.multiplier)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from misspec.domains import Box, Domain
 from misspec.errors import Array, InvalidInput
 from misspec.model import Model
 from misspec.policies.base import Actions, Band, Conflict, Query
-from misspec.policies.boxed import LEADERS, BoxSearch
+from misspec.policies.boxed import BoxSearch
 from misspec.policies.learner import Candidates, Learner
 from misspec.policies.upper import Feeding, make_posterior
 from misspec.posterior import Posterior
@@ -122,9 +122,7 @@ class ThompsonSampling(Feeding):
 
         offer = actions
         if offer is None:
-            best = np.argsort(-p.averages, kind="stable")[:LEADERS]
-            leaders = np.clip(p.points[best], 0.0, 1.0)  # what was observed may lie outside the box
-            points = box.box.decode(search.polish(score, slope, box.candidates(leaders, self._next_id)))
+            points = box.box.decode(search.polish(score, slope, box.candidates(p, self._next_id)))
             offer = Actions(points, box.box.encode(points), None)
         c = self._learner.candidates(offer, pending=True)
         values = c.mean + multiplier * self._spread.values(offer.encoded, a)
@@ -167,7 +165,7 @@ class _Spread:
 
     def __init__(self, box: Box, model: Model) -> None:
         self._kernel = model.kernel
-        X = search.cover(box.dimension, COVER, [0])
+        X = search.cover_with_faces(box.dimension, COVER, [0])
         Phi, pivots = kernels.pivoted(self._kernel, X, 1e-10, FEATURES)
         self.Z, self.L = X[pivots], np.ascontiguousarray(Phi[pivots])
         others = search.sobol(box.dimension, CHECK, [1])

@@ -24,12 +24,12 @@ class UniformSampling(UpperConfidence):
         self._settings = {name: self._settings[name] for name in ("width", "seed")}
 
     def _choose(self, actions: Actions | None) -> Query:
-        anywhere = actions is None and isinstance(self.domain, Box)
-        if actions is None and isinstance(self.domain, Box):
-            actions = self._parse_actions(self.domain.decode(self._rng.random((1, self.domain.dimension))))
-        c = self._learner.candidates(actions, pending=True)
+        offer = actions
+        if offer is None and isinstance(self.domain, Box):
+            offer = self._parse_actions(self.domain.decode(self._rng.random((1, self.domain.dimension))))
+        c = self._learner.candidates(offer, pending=True)
         row = int(self._rng.integers(len(c.mean)))
         mean, std, multiplier = float(c.mean[row]), math.sqrt(c.variance[row]), self._learner.multiplier
         story = Query(-1, np.empty(0), mean=mean, std=std, multiplier=multiplier, upper=mean + multiplier * std)
-        query = self._finished(story, row, actions)
-        return dataclasses.replace(query, position=None) if anywhere else query
+        query = self._finished(story, row, offer)
+        return query if actions is not None else dataclasses.replace(query, position=None)

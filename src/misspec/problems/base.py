@@ -9,10 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from misspec.domains import Box, Finite
+from misspec.domains import Finite
 from misspec.errors import Array, InvalidInput, number, vector, whole
 from misspec.model import Model
-from misspec.truth import best_in_class
+from misspec.truth import best_in_class, check_known
 
 ROUNDING = 1e-9  # by which |f* − f̃| may exceed ε, in units of the largest value
 
@@ -145,16 +145,6 @@ class Problem:
     def __repr__(self) -> str:
         kind = "" if self.offers is None else ", contextual"
         return f"Problem({self.name!r}, {self.domain!r}, epsilon={self.epsilon:.4g}{kind})"
-
-
-def check_known(domain: Any, model: Any) -> None:
-    """InvalidInput unless a truth can be known on this domain, and the model works there."""
-    if not isinstance(domain, Finite):
-        given = repr(domain) if isinstance(domain, Box) else type(domain).__name__
-        raise InvalidInput(f"a problem needs a Finite domain, got {given}; box.grid(n) makes one of a box")
-    if not isinstance(model, Model):
-        raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
-    model.check(domain)
 
 
 def from_values(

@@ -12,7 +12,8 @@ import numpy as np
 from misspec.domains import Finite
 from misspec.errors import number, whole
 from misspec.model import Model
-from misspec.problems.base import Problem, check_known, from_values
+from misspec.problems.base import Problem, from_values
+from misspec.truth import check_known
 
 
 def needle(domain: Finite, model: Model, height: float = 0.5, seed: int = 0) -> Problem:

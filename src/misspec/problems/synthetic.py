@@ -13,7 +13,8 @@ from misspec import kernels
 from misspec.domains import Finite
 from misspec.errors import Array, InvalidInput, number, vector, whole
 from misspec.model import Model
-from misspec.problems.base import Problem, check_known, from_values
+from misspec.problems.base import Problem, from_values
+from misspec.truth import check_known
 
 CENTRES = 30  # kernels of which a random member is made
 
