@@ -10,7 +10,7 @@ PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
 .PHONY: demo test test-slow test-all lint bench clean
 
 demo: $(VENV)/.core
-	$(BIN)/python examples/quickstart.py
+	$(BIN)/misspec demo
 
 test: $(VENV)/.test
 	$(PYTEST) -m "not slow"
@@ -31,6 +31,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/policies.py
 	$(BIN)/python benchmarks/truth.py
 	$(BIN)/python benchmarks/box.py
+	$(BIN)/python benchmarks/experiments.py
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "misspec needs Python 3.11 or newer; set PYTHON=python3.11")'
@@ -39,7 +40,7 @@ $(VENV)/.python:
 
 $(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "installing misspec into $(VENV) ..."
-	$(PIP) --editable .
+	$(PIP) --editable '.[experiments]'
 	touch $@
 
 $(VENV)/.test: $(VENV)/.core pyproject.toml constraints.txt

@@ -27,7 +27,7 @@ from misspec.posterior import Posterior
 from misspec.problems import Problem
 from misspec.simulate import Evaluations, Trace, optimize, simulate
 from misspec.tracked import Tracked
-from misspec.truth import BestInClass, Diagnosis, best_in_class, diagnose, misspecification_profile
+from misspec.truth import BestInClass, Diagnosis, best_in_class, diagnose, misspecification_profile, noise_from_repeats
 
 __version__ = "0.1.0"
 __all__ = [
@@ -67,6 +67,7 @@ __all__ = [
     "information_gain",
     "load",
     "misspecification_profile",
+    "noise_from_repeats",
     "optimize",
     "problems",
     "restore",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,15 @@ class NumericalError(MisspecError, ArithmeticError):
 
 class StorageError(MisspecError):
     """A file that cannot be read: damaged, of another kind, or written by a newer version."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """ "; did you mean 'x'?" where a known name is near, and the list of them."""
+    names = sorted(known)
+    lower = {each.lower(): each for each in names}
+    close = difflib.get_close_matches(str(name).lower(), lower, n=1, cutoff=0.5)
+    hint = f"; did you mean {lower[close[0]]!r}?" if close else ""
+    return f"{hint} (known: {', '.join(names)})"
 
 
 def number(

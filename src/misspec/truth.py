@@ -38,6 +38,7 @@ ROUNDS = 60  # of exchange, at most
 MODERATE = 10.0  # factor on the norm bound up to which a larger one is advised, rather than another kernel
 BLOCKS = 80  # parts of the domain; each brings in its worst violation
 INDEPENDENT = 1e-14  # residual above which a point of the working set is a direction of its own
+LEAST_REPEATS = 5  # observations at points observed before, from which the noise is estimated
 
 
 # -- a known truth -----------------------------------------------------------------------------------------------------
@@ -167,8 +168,7 @@ def diagnose(
     X = matrix("points", points, rows_at_least=1)
     y = vector("observations", observations, length=len(X))
     adaptive = not flag("fixed_design", fixed_design)
-    seen: dict[bytes, int] = {}
-    place = np.array([seen.setdefault(row.tobytes(), len(seen)) for row in X])  # in the order of first visits
+    place = _places(X)
     counts = np.bincount(place)
     averages = np.bincount(place, y) / counts
     distinct = X[np.unique(place, return_index=True)[1]]
@@ -199,6 +199,31 @@ def diagnose(
         sentence="",
     )
     return dataclasses.replace(found, sentence=_sentence(found, model, float(found.residuals[worst])))
+
+
+def noise_from_repeats(points: ArrayLike, observations: ArrayLike) -> float:
+    """σ as the pooled standard deviation of observations at equal points (to the bit), whatever f* is there.
+
+    An estimate, not a bound: what is proved with it holds as far as it does. Needs five repetitions in all.
+    """
+    X = matrix("points", points, rows_at_least=1)
+    y = vector("observations", observations, length=len(X))
+    place = _places(X)
+    counts = np.bincount(place)
+    freedom = int((counts - 1).sum())
+    if freedom < LEAST_REPEATS:
+        raise InvalidInput(
+            f"an estimate of the noise needs at least {LEAST_REPEATS} observations at points that were observed "
+            f"before, got {freedom}; say what the noise is instead, or repeat some points"
+        )
+    averages = np.bincount(place, y) / counts
+    return math.sqrt(float(((y - averages[place]) ** 2).sum()) / freedom)
+
+
+def _places(X: Array) -> NDArray[np.intp]:
+    """Equal rows get equal numbers, in the order of first visits."""
+    seen: dict[bytes, int] = {}
+    return np.array([seen.setdefault(row.tobytes(), len(seen)) for row in X], dtype=np.intp)
 
 
 def _sentence(found: Diagnosis, model: Model, residual: float) -> str:

@@ -1,0 +1,20 @@
+"""Experiments: policies × problems × ε × seeds from a TOML file, done on all cores or a cluster, kept as Parquet."""
+
+from misspec.experiments.runner import Progress, go, results
+from misspec.experiments.spec import Experiment, Run, demo, parse, read
+from misspec.experiments.store import Finished, Folder, Results, rounds
+
+__all__ = [
+    "Experiment",
+    "Finished",
+    "Folder",
+    "Progress",
+    "Results",
+    "Run",
+    "demo",
+    "go",
+    "parse",
+    "read",
+    "results",
+    "rounds",
+]

@@ -1,0 +1,458 @@
+"""An experiment as a TOML file: policies × problems × ε × seeds, all of it checked before anything runs.
+
+horizon = 2000
+seeds = 5                                   # 0 … 4, or a list
+epsilons = [0.0, 0.1, 0.2]                  # of every problem that takes one
+
+[domain]
+box = [[0, 1]]
+grid = 200                                  # or cover = 500, or points = [[0.1], [0.2]] instead of a box
+
+[model]
+kernel = { name = "RBF", length_scale = 0.2 }
+norm_bound = 2.0
+noise = 0.1
+
+[[problems]]
+kind = "misspecified"                       # a function of misspec.problems, with its arguments
+misfit = "ripple"
+
+[[policies]]
+kind = "ECGPUCB"                            # a policy of misspec, with its arguments
+epsilon = "known"                           # the problem's
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import inspect
+import json
+import os
+import tomllib
+from collections.abc import Callable
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import pydantic
+from pydantic import BaseModel, ConfigDict, Field
+
+from misspec import policies, problems
+from misspec.domains import Box, Finite
+from misspec.errors import InvalidInput, nearest
+from misspec.model import Model
+from misspec.policies import Policy
+from misspec.policies.encoding import KERNELS
+from misspec.problems import Problem
+
+FORMAT = 1  # of what a run's settings mean; a new one does all runs anew
+KNOWN = "known"  # an ε, or the corruption εT, that the policy is told
+
+POLICIES = {
+    name: cast("type[Policy]", getattr(policies, name))
+    for name in (
+        "GPUCB",
+        "ECGPUCB",
+        "PhasedUncertaintySampling",
+        "RegretBalancing",
+        "CorruptionTolerantGPUCB",
+        "ThompsonSampling",
+        "UniformSampling",
+    )
+}
+PROBLEMS: dict[str, Callable[..., Problem]] = {
+    name: getattr(problems, name)
+    for name in (
+        "misspecified",
+        "rough_truth",
+        "wrong_length_scale",
+        "wrong_kernel",
+        "nonstationary",
+        "needle",
+        "trap",
+        "svm_digits",
+        "digits_bandit",
+    )
+}
+CONTEXTUAL = ("digits_bandit",)  # problems that are contextual by themselves
+
+
+# -- parts of a file ---------------------------------------------------------------------------------------------------
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+
+class DomainSpec(_Part):
+    """A grid or a cover of a box, or points."""
+
+    box: list[tuple[float, float]] | None = None
+    grid: int | list[int] | None = None
+    cover: int | None = None
+    points: list[list[float]] | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> DomainSpec:
+        if (self.points is None) == (self.box is None):
+            raise ValueError("give either points = [[…], …] or box = [[low, high], …]")
+        if self.box is not None and (self.grid is None) == (self.cover is None):
+            raise ValueError("a box needs either grid = (points per dimension) or cover = (points in all)")
+        if self.points is not None and (self.grid is not None or self.cover is not None):
+            raise ValueError("grid and cover are for a box; leave them out beside points")
+        self.make()
+        return self
+
+    def make(self) -> Finite:
+        if self.points is not None:
+            return Finite(self.points)
+        box = Box(cast(Any, self.box))
+        return box.grid(self.grid) if self.grid is not None else box.cover(cast(int, self.cover))
+
+
+class ModelSpec(_Part):
+    """The arguments of misspec.Model; the kernel is a table with its name and parameters."""
+
+    kernel: dict[str, Any]
+    norm_bound: float
+    noise: float
+    regularization: float | None = None
+    delta: float = 0.1
+    offset: float = 0.0
+    scale: float = 1.0
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> ModelSpec:
+        self.make()
+        return self
+
+    def make(self) -> Model:
+        return Model(**cast(Any, {**self.model_dump(), "kernel": make_kernel(self.kernel)}))
+
+
+class ProblemSpec(BaseModel):
+    """A function of misspec.problems with its arguments; `domain`, `model` and `epsilons` replace the file's."""
+
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+    kind: str = "misspecified"
+    name: str = ""
+    domain: DomainSpec | None = None
+    model: ModelSpec | None = None
+    epsilons: list[Annotated[float, Field(ge=0)]] | None = None
+    actions: Annotated[int, Field(ge=1)] | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> ProblemSpec:
+        if self.kind not in PROBLEMS:
+            raise ValueError(f"unknown problem {self.kind!r}{nearest(self.kind, PROBLEMS)}")
+        _check_names(self.kind, self.settings, set(self._takes()) - {"domain", "model", "epsilon"})
+        if self.kind == "wrong_kernel" and "kernel" not in self.settings:
+            raise ValueError("wrong_kernel needs the truth's kernel, as in kernel = { name = 'Matern', nu = 0.5 }")
+        if "kernel" in self.settings:
+            make_kernel(self.settings["kernel"])
+        if self.actions is not None and self.kind in CONTEXTUAL:
+            raise ValueError(f"{self.kind} is contextual by itself; leave actions out")
+        if self.epsilons is not None and not self.takes_epsilon:
+            raise ValueError(f"the ε of {self.kind} is computed; leave epsilons out")
+        self.name = self.name or _label(self.kind, self.settings | ({"actions": self.actions} if self.actions else {}))
+        return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+    def _takes(self) -> list[str]:
+        return list(inspect.signature(PROBLEMS[self.kind]).parameters)
+
+    @property
+    def takes_epsilon(self) -> bool:
+        return "epsilon" in self._takes()
+
+    @property
+    def takes_domain(self) -> bool:
+        return "domain" in self._takes()
+
+    @property
+    def contextual(self) -> bool:
+        return self.actions is not None or self.kind in CONTEXTUAL
+
+
+class PolicySpec(BaseModel):
+    """A policy of misspec with its arguments; seed, and horizon where it has one, are filled in."""
+
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+    kind: str
+    name: str = ""
+    as_in_paper: bool = False
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> PolicySpec:
+        if self.kind not in POLICIES:
+            raise ValueError(f"unknown policy {self.kind!r}{nearest(self.kind, POLICIES)}")
+        if self.as_in_paper and not hasattr(POLICIES[self.kind], "as_in_paper"):
+            raise ValueError(f"{self.kind} is not of the paper: leave as_in_paper out")
+        takes = set(inspect.signature(maker(self.kind, self.as_in_paper)).parameters)
+        if "options" in takes:  # RegretBalancing.as_in_paper
+            takes |= {"reward_range", "gain"}
+        _check_names(self.kind, self.settings, takes - {"domain", "model", "options", "bases"})
+        self.name = self.name or _label(
+            self.kind, ({"as_in_paper": True} if self.as_in_paper else {}) | self.settings, skip=("epsilon",)
+        )
+        return self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Experiment(_Part):
+    """What a file says; `runs()` lists what is to be done."""
+
+    horizon: Annotated[int, Field(ge=1)]
+    seeds: Annotated[int, Field(ge=1)] | list[Annotated[int, Field(ge=0)]] = 5
+    epsilons: list[Annotated[float, Field(ge=0)]] = []
+    title: str = ""
+    domain: DomainSpec | None = None
+    model: ModelSpec | None = None
+    problems: Annotated[list[ProblemSpec], Field(min_length=1)]
+    policies: Annotated[list[PolicySpec], Field(min_length=1)]
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> Experiment:
+        for what, names in (
+            ("policies", [p.name for p in self.policies]),
+            ("problems", [p.name for p in self.problems]),
+        ):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            if twice:
+                raise ValueError(f"{what}: two are called {twice[0]!r}; give each a name of its own")
+        if not self.all_seeds or len(set(self.all_seeds)) < len(self.all_seeds):
+            raise ValueError("seeds: give a number, or a list of different seeds")
+        for i, problem in enumerate(self.problems):
+            place = f"problems[{i}] ({problem.name})"
+            for part in ("domain", "model"):
+                if problem.takes_domain and getattr(problem, part) is None and getattr(self, part) is None:
+                    raise ValueError(f"{place}: {problem.kind} needs a {part}; add a table [{part}] to the file")
+            if problem.takes_epsilon and not self.epsilons_of(problem):
+                raise ValueError(f"{place}: {problem.kind} needs epsilons; add epsilons = [0.0, 0.1] to the file")
+        for i, policy in enumerate(self.policies):
+            if policy.kind == "PhasedUncertaintySampling" and any(p.contextual for p in self.problems):
+                raise ValueError(
+                    f"policies[{i}] ({policy.name}): the phased policy plays no contextual problem (actions, "
+                    "digits_bandit); give those a file of their own, without it"
+                )
+            try:  # on a stand-in, so that its own checks are made now and not in the hundredth run
+                make_policy(policy.model_dump(), _stand_in(), self.horizon, seed=0)
+            except (InvalidInput, TypeError) as error:
+                raise ValueError(f"policies[{i}] ({policy.name}): {error}") from None
+        return self
+
+    @property
+    def all_seeds(self) -> list[int]:
+        return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
+
+    def epsilons_of(self, problem: ProblemSpec) -> list[float | None]:
+        """[None] for a problem whose ε is what it is."""
+        if not problem.takes_epsilon:
+            return [None]
+        return list(dict.fromkeys(self.epsilons if problem.epsilons is None else problem.epsilons))
+
+    def world(self) -> tuple[Finite, Model]:
+        """The domain and the model of the first problem."""
+        return make_world(self.runs()[0].settings)
+
+    def runs(self) -> list[Run]:
+        """Policies innermost: neighbours share their problem."""
+        return [
+            self._run(policy, problem, epsilon, seed)
+            for problem in self.problems
+            for epsilon in self.epsilons_of(problem)
+            for seed in self.all_seeds
+            for policy in self.policies
+        ]
+
+    def _run(self, policy: PolicySpec, problem: ProblemSpec, epsilon: float | None, seed: int) -> Run:
+        domain, model = problem.domain or self.domain, problem.model or self.model
+        own = problem.takes_domain
+        # the names are for people: to change them is to change nothing
+        settings = {
+            "format": FORMAT,
+            "misspec": metadata.version("misspec"),
+            "policy": policy.model_dump(mode="json", exclude={"name"}),
+            "problem": problem.model_dump(mode="json", exclude={"name", "domain", "model", "epsilons"}),
+            "domain": domain.model_dump(mode="json") if domain is not None and own else None,
+            "model": model.model_dump(mode="json")
+            if model is not None and (own or problem.model is not None)
+            else None,
+            "epsilon": epsilon,
+            "seed": seed,
+            "horizon": self.horizon,
+            "pictured": seed == self.all_seeds[0],
+        }
+        return Run(policy.name, problem.name, epsilon, seed, settings)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One policy in one world. The settings are all that its result depends on; the key is their digest."""
+
+    policy: str
+    problem: str
+    epsilon: float | None
+    seed: int
+    settings: dict[str, Any]
+
+    @functools.cached_property
+    def key(self) -> str:
+        return hashlib.sha256(json.dumps(self.settings, sort_keys=True).encode()).hexdigest()[:20]
+
+    @property
+    def horizon(self) -> int:
+        return int(self.settings["horizon"])
+
+    def __str__(self) -> str:
+        at = "" if self.epsilon is None else f", ε = {self.epsilon:g}"
+        return f"{self.policy} on {self.problem}{at}, seed {self.seed}"
+
+
+# -- from a file -------------------------------------------------------------------------------------------------------
+
+
+def read(path: str | os.PathLike[str]) -> Experiment:
+    """The experiment of a TOML file; InvalidInput names the file, the key and what to do."""
+    try:
+        content = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise InvalidInput(f"{path} does not exist; `misspec demo` leaves an experiment.toml to start from") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+    return parse(content, str(path))
+
+
+def parse(content: bytes, name: str) -> Experiment:
+    """The experiment that TOML text describes; `name` is what errors call it."""
+    try:
+        table = tomllib.loads(content.decode())
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name} is not text in UTF-8 ({error}); is it a TOML file?") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{name} is not valid TOML: {error}; repair that line") from None
+    try:
+        return Experiment.model_validate(table)
+    except pydantic.ValidationError as error:
+        raise InvalidInput(f"{name}: {_first(error)}") from None
+
+
+def demo() -> bytes:
+    """The TOML of `misspec demo`."""
+    return resources.files("misspec.experiments").joinpath("demo.toml").read_bytes()
+
+
+def _first(error: pydantic.ValidationError) -> str:
+    """The first complaint in one line: key, what was expected, what came."""
+    found = error.errors(include_url=False)
+    first = found[0]
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+    fields = {name for part in (Experiment, DomainSpec, ModelSpec) for name in part.model_fields}
+    if first["type"] == "missing":
+        says = "is missing; add it"
+    elif first["type"] == "extra_forbidden":
+        says = f"is not a key of this table{nearest(str(first['loc'][-1]), fields)}"
+    elif first["type"] == "value_error":
+        says = str(first["ctx"]["error"])
+    else:
+        says = f"{first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r}"
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return f"{key}: {says}{more}" if key else f"{says}{more}"
+
+
+def _check_names(kind: str, given: dict[str, Any], known: set[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise ValueError(f"{kind} has no argument {name!r}{nearest(name, known)}")
+
+
+def _label(kind: str, settings: dict[str, Any], skip: tuple[str, ...] = ()) -> str:
+    shown = ", ".join(f"{k}={v}" for k, v in settings.items() if k not in skip and not isinstance(v, dict | list))
+    return f"{kind}({shown})" if shown else kind
+
+
+# -- making what a run needs -------------------------------------------------------------------------------------------
+
+
+def make_kernel(table: Any) -> Any:
+    """A kernel of scikit-learn from {name, parameters}; sums and products have k1 and k2."""
+    from sklearn.gaussian_process import kernels
+
+    if not isinstance(table, dict) or "name" not in table:
+        raise ValueError(
+            f"a kernel is a table with a name, as in {{ name = 'RBF', length_scale = 0.2 }}; got {table!r}"
+        )
+    name = table["name"]
+    if name not in KERNELS:
+        raise ValueError(f"unknown kernel {name!r}{nearest(name, KERNELS)}")
+    cls = getattr(kernels, name)
+    given = {key: value for key, value in table.items() if key != "name"}
+    _check_names(name, given, {p for p in inspect.signature(cls).parameters if not p.endswith("_bounds")})
+    parts = {key: make_kernel(value) if isinstance(value, dict) else value for key, value in given.items()}
+    try:
+        return cls(**parts)
+    except TypeError as error:
+        raise ValueError(f"kernel {name}: {error}") from None
+
+
+def maker(kind: str, as_in_paper: bool) -> Callable[..., Policy]:
+    """What makes a policy of this kind: its class, or `as_in_paper` of it."""
+    cls: Any = POLICIES[kind]
+    return cast("Callable[..., Policy]", cls.as_in_paper if as_in_paper else cls)
+
+
+def make_policy(table: dict[str, Any], problem: Problem, horizon: int, seed: int) -> Policy:
+    """A fresh policy for the problem; what it is told of ε and the horizon is filled in."""
+    make = maker(table["kind"], table["as_in_paper"])
+    given = {key: value for key, value in table.items() if key not in ("kind", "name", "as_in_paper")}
+    takes = inspect.signature(make).parameters
+    filled: dict[str, Any] = {"seed": seed}
+    if "horizon" in takes:
+        filled["horizon"] = horizon
+    for name, value in (("epsilon", problem.epsilon), ("corruption", problem.epsilon * horizon)):
+        if name in takes and given.get(name, KNOWN) == KNOWN:
+            given[name] = value
+    return make(problem.domain, problem.model, **{**filled, **given})
+
+
+def make_problem(settings: dict[str, Any]) -> Problem:
+    """The problem of a run's settings."""
+    table = dict(settings["problem"])
+    make, actions = PROBLEMS[table.pop("kind")], table.pop("actions", None)
+    takes = inspect.signature(make).parameters
+    if "kernel" in table:
+        table["kernel"] = make_kernel(table["kernel"])
+    if settings["model"] is not None:
+        table["model"] = ModelSpec(**settings["model"]).make()
+    if settings["domain"] is not None:
+        table["domain"] = DomainSpec(**settings["domain"]).make()
+    if settings["epsilon"] is not None:
+        table["epsilon"] = settings["epsilon"]
+    if "seed" in takes:
+        table.setdefault("seed", settings["seed"])
+    problem = make(**table)
+    return problem if actions is None else problems.contextual(problem, actions)
+
+
+def make_world(settings: dict[str, Any]) -> tuple[Finite, Model]:
+    """The domain and the model of a run."""
+    if settings["domain"] is not None:
+        return DomainSpec(**settings["domain"]).make(), ModelSpec(**settings["model"]).make()
+    problem = make_problem(settings)  # which brings its own
+    return problem.domain, problem.model
+
+
+@functools.cache
+def _stand_in() -> Problem:
+    """A problem small enough to try settings on."""
+    from sklearn.gaussian_process.kernels import RBF
+
+    return problems.misspecified(Box([(0, 1)]).grid(3), Model(RBF(0.5), norm_bound=1.0, noise=0.1), 0.1)

@@ -1,0 +1,60 @@
+"""Reports: figures for print, one interactive page, tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from misspec import storage
+from misspec.errors import InvalidInput, StorageError
+from misspec.experiments.runner import results as read_results
+from misspec.experiments.store import Results
+
+__all__ = ["Report", "write"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What was written, and what it was written about."""
+
+    folder: Path
+    page: Path
+    figures: list[Path]
+    results: Results
+
+
+def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = None) -> Report:
+    """Draw everything about a folder of results into its folder `report`. show: called with the name of each part."""
+    from misspec.reports import figures, tables
+    from misspec.reports.page import page
+
+    found = read_results(folder)
+    if not found.runs:
+        raise InvalidInput(f"no run of {folder} is finished yet; `misspec run` does them")
+    target = Path(folder) / "report"
+    try:
+        target.mkdir(exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot make the folder {target}: {error.strerror}; make it writable") from None
+    said = show or _silent
+    said("index.html")
+    storage.replace(target / "index.html", page(found).encode())
+    storage.replace(target / "summary.csv", tables.summary(found).write_csv().encode())
+    storage.replace(target / "runs.csv", tables.by_run(found).write_csv().encode())
+    written = []
+    for name, figure in figures.draw(found):
+        for suffix in ("png", "pdf"):
+            said(f"{name}.{suffix}")
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=suffix, dpi=150, metadata={} if suffix == "png" else {"CreationDate": None})
+            figure.set_layout_engine("none")  # it was laid out for the first format, and stays so
+            storage.replace(target / f"{name}.{suffix}", buffer.getvalue())
+            written.append(target / f"{name}.{suffix}")
+    return Report(target, target / "index.html", written, found)
+
+
+def _silent(_: str) -> None:
+    """Shows nothing."""

@@ -1,0 +1,412 @@
+"""Figures for print, with matplotlib: one function per figure, each returns a Figure or None where there is nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from misspec.errors import Array
+from misspec.experiments.store import Finished, Results
+from misspec.reports import tables
+from misspec.reports.bounds import bound
+from misspec.reports.style import MEMBER, TRUTH, TUBE, Look, looks, slug
+
+RC: Any = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 9,
+    "legend.frameon": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.4,
+    "pdf.fonttype": 42,  # text in a PDF stays text
+    "svg.fonttype": "none",
+}
+DASH = {"solid": "-", "dash": (0, (5, 2)), "dot": ":", "dashdot": "-.", "longdash": (0, (8, 3))}
+MOST_ARMS = 60  # candidates of more than two dimensions that are still drawn one by one
+Group = dict[str, list[Finished]]
+
+
+def draw(results: Results) -> Iterator[tuple[str, Figure]]:
+    """All figures with the names of their files, as they are done."""
+    taken: set[str] = set()
+    groups = results.groups()
+    style = looks(results.experiment)
+    for problem in dict.fromkeys(name for name, _ in groups):
+        mine = {epsilon: group for (name, epsilon), group in groups.items() if name == problem}
+        stem = slug(problem, taken)
+        kinds = {"regret": regret, "bound": bounds, "active": active, "bases": bases, "coverage": coverage}
+        for kind, make in kinds.items():
+            with rc_context(RC):
+                figure = make(problem, mine, style)
+                if figure is not None:
+                    yield f"{kind}-{stem}", figure
+        if len(mine) > 1:
+            with rc_context(RC):
+                yield f"epsilon-{stem}", against_epsilon(problem, results, style)
+        for epsilon, group in mine.items():
+            with rc_context(RC):
+                figure = band(problem, epsilon, group, style)
+                if figure is not None:
+                    yield f"band-{stem}-{epsilon:.3g}", figure
+
+
+# -- regret ------------------------------------------------------------------------------------------------------------
+
+
+def regret(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> Figure:
+    """Cumulative regret by round, mean and spread over the seeds; linear axes above, logarithmic below."""
+    figure, axes = _grid(2, len(groups), sharey="row")
+    for column, (epsilon, group) in enumerate(groups.items()):
+        for policy, runs in group.items():
+            curve = tables.regret_curve(runs)
+            for ax in axes[:, column]:
+                _line(ax, curve.x, curve.mean, style[policy], label=plain(policy))
+                ax.fill_between(curve.x, curve.low, curve.high, color=style[policy].colour, alpha=0.12, linewidth=0)
+        axes[0, column].set_title(f"ε = {epsilon:.3g}")
+        axes[1, column].set(xscale="log", yscale="log", xlabel="round")
+    for ax, scale in zip(axes[:, 0], ("linear", "log"), strict=True):
+        ax.set_ylabel(f"cumulative regret ({scale})")
+    seeds = max(len(runs) for group in groups.values() for runs in group.values())
+    note = f"{problem}: mean over {seeds} seeds, shaded: central 80 %" if seeds > 1 else f"{problem}: one seed"
+    return _finished(figure, note, axes)
+
+
+def against_epsilon(problem: str, results: Results, style: dict[str, Look]) -> Figure:
+    """Regret a round against ε."""
+    figure, axes = _grid(1, 1, width=8.5, height=3.6)
+    ax = axes[0, 0]
+    for policy, look in style.items():
+        curve = tables.epsilon_curve(results, problem, policy)
+        _line(ax, curve.x, curve.mean, look, label=plain(policy), marker="o", markersize=4)
+        ax.vlines(curve.x, curve.low, curve.high, color=look.colour, alpha=0.5, linewidth=1)
+    ax.set(xlabel="ε, how wrong the model is", ylabel="regret a round")
+    ax.set_ylim(bottom=0)
+    return _finished(figure, f"{problem}: mean over seeds, bars: central 80 %", axes)
+
+
+def bounds(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> Figure | None:
+    """What the theorems allow beside what was measured, logarithmic axes."""
+    found = {
+        (epsilon, policy): line
+        for epsilon, group in groups.items()
+        for policy, runs in group.items()
+        if (line := bound(runs[0])) is not None
+    }
+    if not found:
+        return None
+    figure, axes = _grid(1, len(groups), sharey="row", height=3.4)
+    for column, (epsilon, group) in enumerate(groups.items()):
+        ax = axes[0, column]
+        for policy, runs in group.items():
+            if (epsilon, policy) not in found:
+                continue
+            look, (x, y) = style[policy], found[epsilon, policy]
+            curve = tables.regret_curve(runs)
+            _line(ax, curve.x, curve.mean, look, label=plain(policy))
+            ax.plot(
+                x,
+                y,
+                color=look.colour,
+                linestyle=DASH[look.dash],
+                linewidth=2.4,
+                alpha=0.35,
+                marker="D" * (len(x) == 1),
+            )
+            ax.annotate(
+                "",
+                (x[-1], y[-1]),
+                (x[-1], curve.mean[-1]),
+                arrowprops={"arrowstyle": "-", "color": look.colour, "alpha": 0.25},
+            )
+        ax.set(xscale="log", yscale="log", xlabel="round", title=f"ε = {epsilon:.3g}")
+    axes[0, 0].set_ylabel("cumulative regret")
+    return _finished(
+        figure, f"{problem}: measured (thin) and what the theorem allows (thick, or a diamond at the end)", axes
+    )
+
+
+# -- bands -------------------------------------------------------------------------------------------------------------
+
+
+def band(problem: str, epsilon: float, group: Group, style: dict[str, Look]) -> Figure | None:
+    """The band at the end of the first seed's run beside the truth: curves in one dimension, heat maps in two."""
+    runs = {policy: found[0] for policy, found in group.items() if found[0].pictured}
+    if not runs:
+        return None
+    first = next(iter(runs.values())).facts
+    title = f"{problem}, ε = {epsilon:.3g}, seed {next(iter(runs.values())).run.seed}: after the last round"
+    if first["dimension"] == 1:
+        return _band_1d(title, runs, style)
+    if first["dimension"] == 2:
+        return _band_2d(title, runs)
+    return _band_arms(title, runs, style) if first["candidates"] <= MOST_ARMS else None
+
+
+def _band_1d(title: str, runs: dict[str, Finished], style: dict[str, Look]) -> Figure:
+    columns = min(len(runs), 2)
+    figure, axes = _grid(math.ceil(len(runs) / columns), columns, sharex=True, sharey=True, width=5.2, height=2.3)
+    for ax, (policy, each) in zip(axes.flat, runs.items(), strict=False):
+        x = np.array(each.facts["points"])[:, 0]
+        order = np.argsort(x)
+        x, f, member = x[order], np.array(each.facts["truth"])[order], np.array(each.facts["in_class"])[order]
+        low, high, mean = (_last(each, name)[order] for name in ("lower", "upper", "center"))
+        colour = style[policy].colour
+        ax.fill_between(
+            x, member - each.epsilon, member + each.epsilon, color=TUBE, alpha=0.7, linewidth=0, label="f̃ ± ε"
+        )
+        ax.fill_between(x, low, high, color=colour, alpha=0.22, linewidth=0, label="band for f*")
+        ax.plot(x, member, color=MEMBER, linewidth=1, label="f̃, best in class")
+        ax.plot(x, f, color=TRUTH, linewidth=0.8, label="f*, the truth")
+        ax.plot(x, mean, color=colour, linewidth=1.2, linestyle="--", label="posterior mean")
+        ax.set_title(plain(policy), loc="left")
+        _played(ax, each, x=np.array(each.facts["points"])[:, 0], colour=colour)
+        _frame(ax, f)
+    for ax in axes[-1]:
+        ax.set_xlabel("x")
+    return _finished(figure, f"{title}; ticks below: points played, longer where more often", axes)
+
+
+def _played(ax: Any, each: Finished, *, x: Array, colour: str) -> None:
+    """How often each candidate was played, as ticks at the bottom; on a square root scale."""
+    counts = np.bincount(each.column("index"), minlength=len(x))
+    seen = counts > 0
+    ax.vlines(
+        x[seen],
+        0,
+        0.09 * np.sqrt(counts[seen] / counts.max()),
+        color=colour,
+        linewidth=1,
+        transform=ax.get_xaxis_transform(),
+    )
+
+
+def _band_2d(title: str, runs: dict[str, Finished]) -> Figure:
+    figure, axes = _grid(len(runs) + 1, 3, width=3.3, height=2.7, sharex=True, sharey=True)
+    facts = next(iter(runs.values())).facts
+    points, f, member = (np.array(facts[name]) for name in ("points", "truth", "in_class"))
+    low, high = float(f.min()), float(f.max())
+    for ax, (what, values, limits) in zip(
+        axes[0],
+        (
+            ("f*, the truth", f, (low, high)),
+            ("f̃, best in class", member, (low, high)),
+            ("misfit f* − f̃", f - member, None),
+        ),
+        strict=True,
+    ):
+        _heat(figure, ax, points, values, limits, what, colours="RdBu_r" if limits is None else "viridis")
+        ax.plot(*points[f.argmax()], marker="*", color="#d62728", markersize=9, markeredgecolor="white")
+    for row, (policy, each) in zip(axes[1:], runs.items(), strict=True):
+        lower, upper, mean = (_last(each, name) for name in ("lower", "upper", "center"))
+        counts = np.bincount(each.column("index"), minlength=len(points))
+        _heat(figure, row[0], points, mean, (low, high), f"{plain(policy)}\nmean")
+        _heat(figure, row[1], points, upper - lower, None, "width of the band", colours="magma")
+        _heat(figure, row[2], points, np.log10(1 + counts), None, "log₁₀(1 + times played)", colours="Greys")
+        for ax in row:
+            ax.plot(*points[f.argmax()], marker="*", color="#d62728", markersize=9, markeredgecolor="white")
+    return _finished(figure, f"{title} (star: the optimum)", axes, legend=False)
+
+
+def _heat(
+    figure: Figure, ax: Any, points: Array, values: Array, limits: Any, title: str, colours: str = "viridis"
+) -> None:
+    if limits is None:
+        limits = (float(values.min()), float(values.max()))
+        if colours == "RdBu_r":
+            limits = (-float(np.abs(values).max()) or -1.0, float(np.abs(values).max()) or 1.0)
+    grid = as_grid(points)
+    if grid is not None:
+        xs, ys, order = grid
+        cells = values[order].reshape(len(ys), len(xs))
+        low, high = limits
+        drawn = ax.pcolormesh(xs, ys, cells, cmap=colours, vmin=low, vmax=high, shading="nearest", rasterized=True)
+    else:
+        drawn = ax.scatter(*points.T, c=values, cmap=colours, vmin=limits[0], vmax=limits[1], s=8)
+    ax.grid(visible=False)
+    ax.set_title(title, loc="left")
+    figure.colorbar(drawn, ax=ax, fraction=0.05)
+
+
+def as_grid(points: Array) -> tuple[Array, Array, Any] | None:
+    """Both axes, and the order in which the candidates fill rows of equal y; None if they are no grid."""
+    xs, ys = (np.unique(points[:, i]) for i in (0, 1))
+    return (xs, ys, np.lexsort((points[:, 0], points[:, 1]))) if len(xs) * len(ys) == len(points) else None
+
+
+def _band_arms(title: str, runs: dict[str, Finished], style: dict[str, Look]) -> Figure:
+    figure, axes = _grid(math.ceil(len(runs) / 2), min(len(runs), 2), sharex=True, sharey=True, width=5.2, height=2.3)
+    for ax, (policy, each) in zip(axes.flat, runs.items(), strict=False):
+        f = np.array(each.facts["truth"])
+        order = np.argsort(-f)
+        place = np.arange(len(f))
+        low, high = _last(each, "lower")[order], _last(each, "upper")[order]
+        member = np.array(each.facts["in_class"])[order]
+        ax.vlines(place, low, high, color=style[policy].colour, linewidth=4, alpha=0.35, label="band for f*")
+        ax.vlines(place, member - each.epsilon, member + each.epsilon, color=MEMBER, linewidth=1, label="f̃ ± ε")
+        ax.plot(place, f[order], "o", color=TRUTH, markersize=3, label="f*, the truth")
+        counts = np.bincount(each.column("index"), minlength=len(f))[order]
+        for at, n in zip(place, counts, strict=True):
+            ax.annotate(f"{n}" if n else "", (at, 0), xycoords=("data", "axes fraction"), ha="center", fontsize=6)
+        ax.set_title(plain(policy), loc="left")
+        _frame(ax, f)
+    for ax in axes[-1]:
+        ax.set_xlabel("candidates, best first; below: times played")
+    return _finished(figure, title, axes)
+
+
+# -- what the policies did ---------------------------------------------------------------------------------------------
+
+
+def active(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> Figure | None:
+    """What a phased policy has left, episode by episode: where, in one dimension, and how much."""
+    found = [
+        (epsilon, policy, runs)
+        for epsilon, group in groups.items()
+        for policy, runs in group.items()
+        if any(each.facts["episodes"] for each in runs)
+    ]
+    if not found:
+        return None
+    policies = list(dict.fromkeys(policy for _, policy, _ in found))
+    figure, axes = _grid(len(policies), len(groups), sharex=True, sharey="row", height=2.6)
+    epsilons = list(groups)
+    note = ""
+    for epsilon, policy, runs in found:
+        ax, first = axes[policies.index(policy), epsilons.index(epsilon)], runs[0]
+        flat = first.pictured and first.facts["dimension"] == 1
+        (_active_map if flat else _active_share)(ax, runs, style[policy])
+        note = " (first seed; dashed: the optimum)" if flat else ", each seed"
+        ax.set_title(
+            f"{plain(policy)}\nε = {epsilon:.3g}" if epsilon == epsilons[0] else f"ε = {epsilon:.3g}", loc="left"
+        )
+        ax.set_xlabel("x" if flat else "episode")
+        ax.set_ylabel("episode" if flat else "share still active")
+    return _finished(figure, f"{problem}: what is still active after each episode{note}", axes, legend=False)
+
+
+def _active_map(ax: Any, runs: list[Finished], look: Look) -> None:
+    each = runs[0]
+    x, f = np.array(each.facts["points"])[:, 0], np.array(each.facts["truth"])
+    for episode, alive in alive_after(each).items():
+        ax.plot(x[alive], np.full(len(alive), episode), "|", color=look.colour, markersize=9, markeredgewidth=1.2)
+    ax.axvline(x[f.argmax()], color=TRUTH, linewidth=1, linestyle="--")
+    ax.invert_yaxis()
+    ax.grid(visible=False)
+
+
+def _active_share(ax: Any, runs: list[Finished], look: Look) -> None:
+    for each in runs:
+        after = [1.0, *(left / each.facts["candidates"] for _, _, left in each.facts["episodes"])]
+        ax.step(np.arange(len(after)), after, where="post", color=look.colour, alpha=0.5)
+    ax.set_ylim(0, 1.05)
+
+
+def alive_after(each: Finished) -> dict[int, Any]:
+    """Episode → the candidates that were active after it, as far as a look was taken between it and the next."""
+    kept = each.looks.filter(each.looks["active"].is_not_null())
+    found: dict[int, Any] = {}
+    for t, alive in zip(kept["round"].to_list(), kept["active"].to_list(), strict=True):
+        found[math.floor(math.log2(t + 1))] = np.array(alive, dtype=np.intp)
+    return found
+
+
+def bases(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> Figure | None:
+    """Which base of a balancing policy played when (first seed), and when the rewards refuted it (×, every seed)."""
+    found = {
+        (policy, epsilon): runs
+        for epsilon, group in groups.items()
+        for policy, runs in group.items()
+        if runs[0].facts["epsilons"]
+    }
+    if not found:
+        return None
+    policies, epsilons = list(dict.fromkeys(policy for policy, _ in found)), list(groups)
+    figure, axes = _grid(len(policies), len(groups), height=2.8, sharey="row")
+    for (policy, epsilon), runs in found.items():
+        ax, each = axes[policies.index(policy), epsilons.index(epsilon)], runs[0]
+        played, hats = each.column("base"), each.facts["epsilons"]
+        ax.plot(np.arange(1, len(played) + 1), played, "|", color=style[policy].colour, markersize=7, alpha=0.35)
+        for run in runs:
+            for base, when in run.facts["eliminated"]:
+                ax.plot(when, base, "x", color=TRUTH, markersize=7, markeredgewidth=1.6 if run is each else 0.6)
+        ax.set_yticks(range(len(hats)), [f"{hat:.2g}" for hat in hats])
+        ax.set_ylim(len(hats) - 0.5, -0.5)
+        ax.set_title(
+            f"{plain(policy)}\nε = {epsilon:.3g}" if epsilon == epsilons[0] else f"ε = {epsilon:.3g}", loc="left"
+        )
+        ax.set_xlabel("round")
+        if epsilon == epsilons[0]:
+            ax.set_ylabel("ε̂ of the base")
+    return _finished(
+        figure, f"{problem}: which base played when; ×: eliminated (bold: the seed drawn)", axes, legend=False
+    )
+
+
+def coverage(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> Figure:
+    """How much of f* lies in the band, by round."""
+    figure, axes = _grid(1, len(groups), sharey="row", height=3.2)
+    for column, (epsilon, group) in enumerate(groups.items()):
+        ax = axes[0, column]
+        for policy, runs in group.items():
+            curve = tables.coverage_curve(runs)
+            _line(ax, curve.x, curve.mean, style[policy], label=plain(policy))
+        ax.set(xscale="log", xlabel="round", title=f"ε = {epsilon:.3g}")
+    axes[0, 0].set_ylabel("share of f* inside the band")
+    axes[0, 0].set_ylim(top=1.02)
+    return _finished(figure, f"{problem}: mean over seeds; GP-UCB and phased take the model as right, ε = 0", axes)
+
+
+# -- small parts -------------------------------------------------------------------------------------------------------
+
+
+def _grid(rows: int, columns: int, *, width: float | None = None, height: float = 2.8, **shared: Any) -> Any:
+    wide = width or max(3.2, min(5.5, 13.0 / columns))
+    figure = Figure(figsize=(wide * columns, height * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns, squeeze=False, **shared)
+
+
+def _line(ax: Any, x: Array, y: Array, look: Look, **options: Any) -> None:
+    ax.plot(x, y, color=look.colour, linestyle=DASH[look.dash], **options)
+
+
+def _frame(ax: Any, f: Array) -> None:
+    """Room for the truth; wide bands run out of the picture."""
+    extent = float(np.ptp(f)) or 1.0
+    ax.set_ylim(f.min() - 0.8 * extent, f.max() + 0.6 * extent)
+
+
+def _last(each: Finished, name: str) -> Array:
+    return np.array(each.looks[name].to_list()[-1])
+
+
+def _finished(figure: Figure, title: str, axes: Any, *, legend: bool = True) -> Figure:
+    figure.suptitle(plain(title), fontsize=10)
+    for ax in axes.flat:
+        if not ax.has_data():
+            ax.set_visible(False)
+    entries: dict[str, Any] = {}
+    for ax in axes.flat:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    if legend and entries:
+        aside = axes.size == 1
+        widest = max(len(label) for label in entries)
+        per_row = 1 if aside else max(1, int(figure.get_figwidth() * 13 / (widest + 6)))
+        place: Any = "outside right upper" if aside else "outside lower center"
+        figure.legend(list(entries.values()), list(entries), loc=place, ncols=min(per_row, len(entries)))
+    return figure
+
+
+def plain(name: str) -> str:
+    """A name with dollar signs is a name, not a formula."""
+    return name.replace("$", r"\$")

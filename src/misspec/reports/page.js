@@ -1,0 +1,157 @@
+// Draws the figures of the chosen problem and ε, and moves the bands through the rounds. All names come escaped.
+"use strict";
+(() => {
+  const read = (id) => JSON.parse(document.getElementById(id).textContent);
+  const find = (id) => document.getElementById(id);
+  const index = read("index");
+  const parsed = new Map(); // group number → its figures
+  const narrow = () => window.innerWidth < 640;
+  let current = null;
+  let timer = null;
+
+  // {dtype, bdata, shape: "rows, columns"} → one typed array per row
+  function rows(spec) {
+    const bytes = Uint8Array.from(atob(spec.bdata), (c) => c.charCodeAt(0));
+    const all = new Float32Array(bytes.buffer);
+    const [count, width] = spec.shape.split(",").map(Number);
+    return Array.from({ length: count }, (_, i) => all.subarray(i * width, (i + 1) * width));
+  }
+
+  function group(number) {
+    if (!parsed.has(number)) {
+      const found = read(`group-${number}`);
+      for (const card of found.cards) for (const frame of card.frames) frame.values = frame.packed.map(rows);
+      parsed.set(number, found);
+    }
+    return parsed.get(number);
+  }
+
+  function draw(place, figure) {
+    const layout = structuredClone(figure.layout);
+    const shown = figure.data.filter((trace) => trace.showlegend !== false).length;
+    if (layout.showlegend) {
+      // on a phone the legend is a list below the figure, on a desk a column beside it
+      const base = layout.height || 420;
+      if (narrow()) {
+        layout.legend = { ...layout.legend, orientation: "h", x: 0, y: -0.28, yanchor: "top", font: { size: 11 } };
+        layout.height = base - 45 + 21 * shown;
+        layout.margin = { ...layout.margin, b: 85 + 21 * shown };
+      } else {
+        layout.height = base;
+      }
+    }
+    if (matchMedia("(pointer: coarse)").matches) layout.dragmode = false; // a finger scrolls the page
+    return Plotly.newPlot(place, figure.data, layout, {
+      responsive: true, displaylogo: false, displayModeBar: narrow() ? false : undefined,
+      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    });
+  }
+
+  function section(name, figure) {
+    const place = find(name);
+    place.closest("section").hidden = !figure;
+    Plotly.purge(place);
+    return figure ? draw(place, figure) : null;
+  }
+
+  async function show(number) {
+    const mine = (current = group(number));
+    find("table").innerHTML = mine.table; // made and escaped by the report
+    find("keys").innerHTML = mine.keys;
+    press("scale", false);
+    press("bounds", false);
+    await section("regret", mine.figures.regret);
+    find("bounds").hidden = !mine.bounds.length;
+    const cards = find("cards");
+    cards.replaceChildren();
+    find("bands").hidden = !mine.cards.length;
+    for (const card of mine.cards) {
+      const box = document.createElement("div");
+      box.className = "card";
+      const title = document.createElement("h3");
+      title.textContent = card.name;
+      card.place = document.createElement("div");
+      box.append(title, card.place);
+      cards.append(box);
+    }
+    if (mine.cards.length) {
+      const slider = find("slider");
+      slider.max = mine.rounds.length - 1;
+      slider.value = slider.max;
+    }
+    for (const card of mine.cards) {
+      if (current !== mine) return; // another one was chosen meanwhile
+      await draw(card.place, card.figure);
+    }
+    if (mine.cards.length) move();
+    for (const name of ["epsilon", "active", "bases", "coverage"]) {
+      if (current !== mine) return;
+      await section(name, mine.figures[name]);
+    }
+    document.body.dataset.drawn = String(number);
+  }
+
+  function move() {
+    const at = Number(find("slider").value);
+    find("round").textContent = `round ${current.rounds[at].toLocaleString("en")}`;
+    for (const card of current.cards) {
+      for (const frame of card.frames) {
+        const values = frame.values.map((all) => (frame.shape ? reshape(all[at], frame.shape) : all[at]));
+        Plotly.restyle(card.place, { [frame.attribute]: values }, frame.traces);
+      }
+    }
+  }
+
+  // a heat map takes rows
+  const reshape = (flat, [count, width]) =>
+    Array.from({ length: count }, (_, i) => flat.subarray(i * width, (i + 1) * width));
+
+  const press = (id, on) => find(id).setAttribute("aria-pressed", String(on));
+  const pressed = (id) => find(id).getAttribute("aria-pressed") === "true";
+
+  function play() {
+    const slider = find("slider");
+    if (timer) return stop();
+    if (Number(slider.value) === Number(slider.max)) slider.value = 0;
+    find("play").textContent = "❚❚ pause";
+    timer = setInterval(() => {
+      slider.value = Number(slider.value) + 1;
+      move();
+      if (Number(slider.value) >= Number(slider.max)) stop();
+    }, 350);
+    return move();
+  }
+
+  function stop() {
+    clearInterval(timer);
+    timer = null;
+    find("play").textContent = "▶ play";
+  }
+
+  function epsilons(keep) {
+    const choice = find("choice");
+    const problem = index[Number(find("problem").value)];
+    choice.replaceChildren(...problem.epsilons.map(([label, number]) => new Option(label, number)));
+    if (keep !== undefined) choice.value = keep;
+    stop();
+    show(Number(choice.value));
+  }
+
+  find("problem").replaceChildren(...index.map((problem, i) => new Option(problem.name, i)));
+  find("problem").addEventListener("change", () => epsilons());
+  find("choice").addEventListener("change", () => { stop(); show(Number(find("choice").value)); });
+  find("slider").addEventListener("input", move);
+  find("play").addEventListener("click", play);
+  find("scale").addEventListener("click", () => {
+    press("scale", !pressed("scale"));
+    const type = pressed("scale") ? "log" : "linear";
+    Plotly.relayout("regret", { "xaxis.type": type, "yaxis.type": type, "xaxis.autorange": true, "yaxis.autorange": true });
+  });
+  find("bounds").addEventListener("click", () => {
+    press("bounds", !pressed("bounds"));
+    Plotly.restyle("regret", { visible: pressed("bounds") }, current.bounds);
+    if (pressed("bounds") && !pressed("scale")) find("scale").click(); // a bound would flatten everything else
+  });
+  const last = index[0].epsilons[index[0].epsilons.length - 1];
+  epsilons(last[1]); // the most misspecified first
+})();

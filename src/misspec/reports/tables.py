@@ -1,0 +1,117 @@
+"""Numbers of a report: one row per policy on a problem, one row per run, curves over the seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from misspec.errors import Array
+from misspec.experiments.store import Finished, Results
+
+CENTRAL = (0.1, 0.9)  # quantiles over the seeds that are drawn as the spread
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Curve:
+    """Mean over the seeds, and the range of the central 80 % of them."""
+
+    x: Array
+    mean: Array
+    low: Array
+    high: Array
+
+
+def summary(results: Results) -> pl.DataFrame:
+    """By problem, ε and policy: means over the seeds.
+
+    regret             true regret a round
+    error              its standard error over the seeds
+    late               true regret a round over the last tenth
+    recommended        regret of what is recommended at the end
+    covered            share of the runs whose band held all of f* at every look
+    proved             the largest ε that a run's conflicts prove
+    seconds            of a run
+    """
+    rows = []
+    for (problem, epsilon), by_policy in results.groups().items():
+        for policy, runs in by_policy.items():
+            regret = np.array([each.column("regret").mean() for each in runs])
+            late = [each.column("regret")[-max(1, each.table.height // 10) :].mean() for each in runs]
+            rows.append(
+                {
+                    "problem": problem,
+                    "epsilon": epsilon,
+                    "policy": policy,
+                    "seeds": len(runs),
+                    "regret": float(regret.mean()),
+                    "error": float(regret.std(ddof=1) / np.sqrt(len(runs))) if len(runs) > 1 else None,
+                    "late": float(np.mean(late)),
+                    "recommended": float(np.mean([each.facts["recommended_regret"] for each in runs])),
+                    "covered": float(np.mean([each.looks["covered"].min() == 1.0 for each in runs])),
+                    "proved": max(each.facts["proved_epsilon"] for each in runs),
+                    "seconds": float(np.mean([each.facts["seconds"] for each in runs])),
+                }
+            )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def by_run(results: Results) -> pl.DataFrame:
+    """One row per run, with the name of its file."""
+    return pl.DataFrame(
+        [
+            {
+                "problem": each.run.problem,
+                "epsilon": each.epsilon,
+                "policy": each.run.policy,
+                "seed": each.run.seed,
+                "rounds": each.table.height,
+                "regret": float(each.column("regret").sum()),
+                "in_class_regret": float(each.column("in_class_regret").sum()),
+                "recommended_regret": each.facts["recommended_regret"],
+                "seconds": each.facts["seconds"],
+                "file": f"runs/{each.run.key}.parquet",
+            }
+            for each in results.runs
+        ],
+        infer_schema_length=None,
+    )
+
+
+def thinned(horizon: int, most: int = 240) -> NDArray[np.intp]:
+    """Rounds to draw: dense at the start, where a logarithmic axis shows them, and evenly over the rest."""
+    if horizon <= most:
+        return np.arange(1, horizon + 1)
+    both = [np.geomspace(1, horizon, most // 2), np.linspace(1, horizon, most // 2)]
+    return np.unique(np.concatenate(both).round().astype(np.intp))
+
+
+def regret_curve(runs: list[Finished]) -> Curve:
+    """Cumulative true regret by round."""
+    x = thinned(min(each.table.height for each in runs))
+    return over_seeds(x, np.array([np.cumsum(each.column("regret"))[x - 1] for each in runs]))
+
+
+def coverage_curve(runs: list[Finished]) -> Curve:
+    """Share of the candidates whose f* lies in the band, by round."""
+    x = runs[0].looks["round"].to_numpy()
+    return over_seeds(x, np.array([each.looks["covered"].to_numpy() for each in runs]))
+
+
+def epsilon_curve(results: Results, problem: str, policy: str) -> Curve:
+    """True regret a round against ε."""
+    found = sorted(
+        (epsilon, [each.column("regret").mean() for each in by_policy[policy]])
+        for (name, epsilon), by_policy in results.groups().items()
+        if name == problem and policy in by_policy
+    )
+    parts = [over_seeds(np.array([epsilon]), np.array(values)[:, None]) for epsilon, values in found]
+    return Curve(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in dataclasses.fields(Curve)))
+
+
+def over_seeds(x: NDArray[Any], values: Array) -> Curve:
+    low, high = np.quantile(values, CENTRAL, axis=0)
+    return Curve(np.asarray(x, dtype=np.float64), values.mean(axis=0), low, high)
