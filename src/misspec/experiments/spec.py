@@ -294,7 +294,7 @@ class Experiment(_Part):
         return Run(policy.name, problem.name, epsilon, seed, settings)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Run:
     """One policy in one world. The settings are all that its result depends on; the key is their digest."""
 

@@ -33,7 +33,7 @@ def outcomes(execute: Callable[[Any], Any], todo: list[Any], address: str, progr
         ) from None
     try:
         runs = {future.key: (future, run) for run, future in zip(todo, client.map(execute, todo), strict=True)}
-        for future in as_completed([future for future, _ in runs.values()]):
+        for future in as_completed([future for future, _ in runs.values()], loop=client.loop):
             _, run = runs.pop(future.key)
             progress.rounds += run.horizon
             yield run, future.result()

@@ -1,0 +1,189 @@
+"""The page in a real browser: no errors, figures drawn, the slider and the legend work, names are text, phones fit."""
+
+import os
+import shutil
+
+import pytest
+
+from misspec import experiments as ex
+from misspec.reports.page import page as page_of
+
+NASTY = "<img src=x onerror=alert(1)> & <b>bold</b>"
+TOML = f"""
+title = "{NASTY}"
+horizon = 200
+seeds = 2
+epsilons = [0.0, 0.2]
+
+[domain]
+box = [[0, 1]]
+grid = 40
+
+[model]
+kernel = {{ name = "RBF", length_scale = 0.2 }}
+norm_bound = 2.0
+noise = 0.1
+
+[[problems]]
+name = "{NASTY}"
+misfit = "random"
+
+[[problems]]
+name = "two dimensions"
+domain = {{ box = [[0, 1], [0, 1]], grid = 8 }}
+misfit = "bump"
+epsilons = [0.1]
+
+[[problems]]
+kind = "trap"
+
+[[policies]]
+name = "{NASTY}"
+kind = "GPUCB"
+
+[[policies]]
+kind = "ECGPUCB"
+
+[[policies]]
+kind = "PhasedUncertaintySampling"
+
+[[policies]]
+kind = "RegretBalancing"
+"""
+CHROMIUM = os.environ.get("MISSPEC_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+QUIET = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    ex.go(TOML.encode(), folder, cores=1)
+    path = folder / "index.html"
+    path.write_text(page_of(ex.results(folder)), encoding="utf-8")
+    return path.resolve().as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        if os.environ.get("MISSPEC_REQUIRE_BROWSER"):
+            pytest.fail("these tests must not skip here, and there is no Chromium: install Debian's package chromium")
+        pytest.skip("there is no Chromium; Debian's package chromium brings one, or set MISSPEC_CHROMIUM")
+    from playwright.sync_api import sync_playwright
+
+    options = [*QUIET.split(), "--disable-component-update", "--disable-sync"]
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield started
+        started.close()
+
+
+@pytest.fixture(params=["desk", "phone"])
+def page(request, browser, address):
+    """The page, drawn; any message of the console, any error and any request to a network fails the test."""
+    phone = request.param == "phone"
+    size = {"width": 390, "height": 844} if phone else {"width": 1280, "height": 900}
+    context = browser.new_context(viewport=size, is_mobile=phone, has_touch=phone)
+    opened = context.new_page()
+    complaints = []
+    opened.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+    opened.on("pageerror", lambda e: complaints.append(str(e)))
+    opened.on("dialog", lambda d: (complaints.append(f"dialog {d.message}"), d.dismiss()))
+    opened.on("request", lambda r: complaints.append(r.url) if r.url.startswith("http") else None)
+    opened.goto(address)
+    opened.wait_for_selector("body[data-drawn='1']", timeout=60_000)
+    yield opened
+    assert complaints == []
+    context.close()
+
+
+def drawn(page):
+    """Names of the figures that have been drawn and are visible."""
+    return page.evaluate(
+        "[...document.querySelectorAll('.js-plotly-plot')].filter(e => e.offsetHeight > 100).map(e => e.id)"
+    )
+
+
+def test_figures_are_drawn(page):
+    assert set(drawn(page)) >= {"regret", "epsilon", "active", "bases", "coverage"}
+    assert page.locator(".card .js-plotly-plot").count() == 4
+    assert page.locator("#regret .scatterlayer .js-line").count() >= 4
+    assert page.locator("tbody tr").count() == 4
+
+
+def test_names_are_printed_as_they_are(page):
+    assert page.title() == NASTY
+    assert page.locator("h1").inner_text() == NASTY
+    assert page.locator(".card h3").first.inner_text() == NASTY
+    assert page.locator("#regret .legendtext").first.text_content() == NASTY
+    assert NASTY in page.locator("tbody").inner_text()
+    assert page.locator("img").count() == 0
+
+
+def test_the_slider_changes_the_picture(page):
+    card = page.locator(".card").first
+    assert page.locator("#round").inner_text() == "round 200"
+    widths = []
+    pictures = []
+    for value in ("0", "12", page.locator("#slider").get_attribute("max")):
+        page.locator("#slider").evaluate(
+            "(e, v) => { e.value = v; e.dispatchEvent(new Event('input', {bubbles: true})); }", value
+        )
+        widths.append(
+            page.evaluate(
+                "(() => { const d = document.querySelectorAll('.card .js-plotly-plot')[0].data;"
+                " return d[3].y.reduce((s, u, i) => s + u - d[2].y[i], 0) / d[3].y.length; })()"
+            )
+        )
+        pictures.append(card.screenshot())
+    assert widths[0] > 2 * max(widths[1:]) > 0  # the band shrinks
+    assert len(set(pictures)) == 3
+    active = "document.querySelectorAll('.card .js-plotly-plot')[2].data[8].y.filter(v => !Number.isNaN(v)).length"
+    at_the_end = page.evaluate(active)
+    page.locator("#slider").evaluate("(e) => { e.value = 0; e.dispatchEvent(new Event('input')); }")
+    assert page.locator("#round").inner_text() == "round 1"
+    assert page.evaluate(active) == 40 > at_the_end > 0  # and so does the active set
+
+
+def test_play_moves_the_slider(page):
+    page.locator("#play").click()
+    page.wait_for_function("document.getElementById('slider').value > 2", timeout=20_000)
+    page.locator("#play").click()
+    assert "play" in page.locator("#play").inner_text()
+
+
+def test_a_click_in_the_legend_hides_a_line(page):
+    def shown():
+        return page.evaluate("document.getElementById('regret').data.filter(t => t.visible !== 'legendonly').length")
+
+    before = shown()
+    page.locator("#regret .legendtoggle").nth(1).click()
+    page.wait_for_function(
+        "document.getElementById('regret').data.some(t => t.visible === 'legendonly')", timeout=10_000
+    )
+    assert shown() == before - 3  # the line and both edges of its spread
+
+
+def test_axes_and_bounds_can_be_switched(page):
+    page.locator("#bounds").click()
+    page.wait_for_function("document.getElementById('regret').layout.xaxis.type === 'log'", timeout=10_000)
+    assert page.evaluate("document.getElementById('regret').data.filter(t => t.visible === true).length") >= 1
+    page.locator("#scale").click()
+    page.wait_for_function("document.getElementById('regret').layout.xaxis.type === 'linear'", timeout=10_000)
+
+
+@pytest.mark.parametrize(("problem", "group"), [("two dimensions", 2), ("trap", 3)])
+def test_other_problems_are_drawn_too(page, problem, group):
+    page.select_option("#problem", label=problem)
+    page.wait_for_selector(f"body[data-drawn='{group}']", timeout=60_000)
+    assert page.locator(".card .js-plotly-plot").count() == 4
+    assert "epsilon" not in drawn(page)
+    before = page.locator(".card").nth(2).screenshot()
+    page.locator("#slider").evaluate("(e) => { e.value = 0; e.dispatchEvent(new Event('input')); }")
+    assert page.locator(".card").nth(2).screenshot() != before
+
+
+def test_the_page_fits(page, tmp_path):
+    """Nothing sticks out sideways; the picture is for people (the folder is printed when a test fails)."""
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert len(page.screenshot(path=tmp_path / "page.png", full_page=True)) > 50_000

@@ -1,0 +1,430 @@
+"""Experiments: the same numbers wherever they run, nothing lost, nothing done twice, errors that say what to do."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from sklearn.gaussian_process.kernels import RBF
+
+import misspec as ms
+from misspec import experiments as ex
+from misspec.errors import InvalidInput, StorageError
+from misspec.experiments.runner import execute
+
+HEAD = """
+horizon = 40
+seeds = 2
+epsilons = [0.0, 0.2]
+
+[domain]
+box = [[0, 2]]
+grid = 21
+
+[model]
+kernel = { name = "RBF", length_scale = 0.2 }
+norm_bound = 2.0
+noise = 0.1
+"""
+PROBLEM = """
+[[problems]]
+misfit = "random"
+"""
+POLICIES = """
+[[policies]]
+kind = "GPUCB"
+
+[[policies]]
+kind = "ECGPUCB"
+
+[[policies]]
+kind = "PhasedUncertaintySampling"
+as_in_paper = true
+
+[[policies]]
+kind = "RegretBalancing"
+"""
+TOML = HEAD + PROBLEM + POLICIES
+
+
+def experiment(text=TOML):
+    return ex.parse(text.encode(), "test.toml")
+
+
+def frames(folder):
+    """Every finished run by its name, without the times."""
+    found = ex.results(folder)
+    return {str(each.run): (each.table, {k: v for k, v in each.facts.items() if k != "seconds"}) for each in found.runs}
+
+
+def assert_same(one, other):
+    assert one.keys() == other.keys()
+    for name, (table, facts) in one.items():
+        assert_frame_equal(table, other[name][0], check_exact=True)
+        assert facts == other[name][1]
+
+
+def command(*arguments, **options):
+    """misspec in a process of its own."""
+    line = [sys.executable, "-m", "misspec.cli", *map(str, arguments)]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+
+
+def finished(folder):
+    return sorted((Path(folder) / "runs").glob("*.parquet"))
+
+
+# -- what is run -------------------------------------------------------------------------------------------------------
+
+
+def test_runs_are_the_product_and_have_keys_of_their_own():
+    runs = experiment().runs()
+    assert len(runs) == 4 * 2 * 2
+    assert len({run.key for run in runs}) == len(runs)
+    assert {(run.policy, run.epsilon, run.seed) for run in runs} == {
+        (policy, epsilon, seed)
+        for policy in ("GPUCB", "ECGPUCB", "PhasedUncertaintySampling(as_in_paper=True)", "RegretBalancing")
+        for epsilon in (0.0, 0.2)
+        for seed in (0, 1)
+    }
+
+
+def test_names_do_not_change_what_a_run_is():
+    renamed = TOML.replace('kind = "GPUCB"', 'kind = "GPUCB"\nname = "baseline"')
+    assert [run.key for run in experiment(renamed).runs()] == [run.key for run in experiment().runs()]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("horizon = 40", "horizon = 41"),
+        ("noise = 0.1", "noise = 0.11"),
+        ("grid = 21", "grid = 22"),
+        ('"random"', '"ripple"'),
+    ],
+)
+def test_what_decides_the_result_changes_every_key(old, new):
+    keys = {run.key for run in experiment().runs()}
+    assert keys.isdisjoint(run.key for run in experiment(TOML.replace(old, new)).runs())
+
+
+def test_a_run_is_what_simulate_gives_by_hand(tmp_path):
+    ex.go(TOML.encode(), tmp_path, cores=1)
+    domain = ms.Box([(0, 2)]).grid(21)
+    model = ms.Model(RBF(0.2), 2.0, 0.1)
+    makers = {
+        "GPUCB": lambda p, s: ms.GPUCB(domain, model, seed=s),
+        "ECGPUCB": lambda p, s: ms.ECGPUCB(domain, model, epsilon=p.epsilon, seed=s),
+        "PhasedUncertaintySampling(as_in_paper=True)": lambda p, s: ms.PhasedUncertaintySampling.as_in_paper(
+            domain, model, horizon=40, seed=s
+        ),
+        "RegretBalancing": lambda p, s: ms.RegretBalancing(domain, model, horizon=40, seed=s),
+    }
+    results = ex.results(tmp_path)
+    assert len(results.runs) == 16
+    for each in results.runs:
+        run = each.run
+        problem = ms.problems.misspecified(domain, model, run.epsilon, "random", seed=run.seed)
+        policy = makers[run.policy](problem, run.seed)
+        trace = ms.simulate(policy, problem, 40, seed=run.seed)
+        np.testing.assert_array_equal(each.column("regret"), trace.regret)
+        np.testing.assert_array_equal(each.column("y"), trace.y)
+        assert each.facts["recommended_regret"] == trace.recommended_regret
+        band = policy.band()
+        last = each.looks.row(-1, named=True)
+        assert last["round"] == 40
+        inside = (band.lower <= problem.values) & (problem.values <= band.upper)
+        assert last["covered"] == inside.mean()
+        if run.seed == 0:
+            np.testing.assert_array_equal(last["lower"], band.lower)
+            np.testing.assert_array_equal(last["upper"], band.upper)
+            np.testing.assert_array_equal(each.facts["truth"], problem.values)
+        else:
+            assert last["lower"] is None
+            assert not each.pictured
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        'kind = "rough_truth"',
+        'kind = "wrong_length_scale"\nfactor = 0.5',
+        'kind = "wrong_kernel"\nkernel = { name = "Matern", length_scale = 0.3, nu = 0.5 }',
+        'kind = "nonstationary"',
+        'kind = "needle"\nheight = 0.4',
+        'kind = "trap"',
+        "actions = 5",
+        'misfit = "bump"\ndomain = { points = [[0.1, 0.2], [0.4, 0.5], [0.9, 0.1]] }',
+    ],
+)
+def test_every_problem_can_be_run(problem):
+    text = f'{HEAD}\n[[problems]]\n{problem}\n[[policies]]\nkind = "ECGPUCB"\n[[policies]]\nkind = "ThompsonSampling"'
+    for run in experiment(text).runs()[:2]:
+        outcome = execute(run)
+        assert isinstance(outcome, bytes), outcome
+
+
+def test_the_demo_is_valid_and_has_all_six_forms():
+    demo = ex.parse(ex.demo(), "demo.toml")
+    kinds = [(policy.kind, policy.as_in_paper) for policy in demo.policies]
+    for kind in ("GPUCB", "ECGPUCB", "PhasedUncertaintySampling", "RegretBalancing"):
+        assert (kind, True) in kinds
+        assert (kind, False) in kinds
+    assert len(demo.all_seeds) > 1
+    assert len(demo.epsilons) > 1
+
+
+# -- same bits, nothing lost -------------------------------------------------------------------------------------------
+
+
+def test_one_core_many_cores_and_dask_give_the_same_bits(tmp_path):
+    file = tmp_path / "small.toml"
+    file.write_text(TOML)
+    ex.go(TOML.encode(), tmp_path / "one", cores=1)
+    for name, options in (("two", ["--cores", "2"]), ("dask", ["--dask", "local"])):
+        process = command("run", file, "--into", tmp_path / name, *options)
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        assert "ECGPUCB" in out
+        assert_same(frames(tmp_path / "one"), frames(tmp_path / name))
+
+
+def test_a_dask_scheduler_is_found_by_its_address(tmp_path):
+    script = """
+from pathlib import Path
+from distributed import LocalCluster
+from misspec import experiments as ex
+if __name__ == "__main__":
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        progress = ex.go(Path("small.toml").read_bytes(), "dask", dask=cluster.scheduler_address)
+        assert progress.runs == progress.of == 16, progress
+"""
+    (tmp_path / "small.toml").write_text(TOML)
+    (tmp_path / "script.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    ex.go(TOML.encode(), tmp_path / "one", cores=1)
+    assert_same(frames(tmp_path / "one"), frames(tmp_path / "dask"))
+
+
+def test_no_dask_scheduler_is_a_clear_message(tmp_path, monkeypatch):
+    monkeypatch.setattr("misspec.integrations.dask.PATIENCE", "1s")
+    with pytest.raises(InvalidInput, match=r"cannot reach a Dask scheduler at 'nowhere:1'.*--dask local"):
+        ex.go(TOML.encode(), tmp_path, dask="nowhere:1")
+
+
+def test_only_what_is_missing_is_done(tmp_path):
+    ex.go(TOML.encode(), tmp_path, cores=1)
+    before = frames(tmp_path)
+    times = {path: path.stat().st_mtime_ns for path in finished(tmp_path)}
+    gone = finished(tmp_path)[3]
+    gone.unlink()
+    progress = ex.go(TOML.encode(), tmp_path, cores=1)
+    assert (progress.before, progress.of, progress.runs) == (15, 1, 1)
+    assert_same(before, frames(tmp_path))
+    assert {path for path in times if path.stat().st_mtime_ns != times[path]} == {gone}
+
+
+def test_an_edited_experiment_keeps_what_is_still_valid(tmp_path):
+    ex.go(TOML.encode(), tmp_path, cores=1)
+    longer = TOML.replace("seeds = 2", "seeds = 3")
+    progress = ex.go(longer.encode(), tmp_path, cores=1)
+    assert (progress.before, progress.of) == (16, 8)
+    assert len(ex.results(tmp_path).runs) == 24
+
+
+def test_a_run_that_fails_stops_nothing_and_says_why(tmp_path):
+    text = TOML + '\n[[problems]]\nname = "unlucky"\nmisfit = "ripple"\nwidth = 0.05\n'  # one wave per candidate
+    progress = ex.go(text.encode(), tmp_path, cores=2)
+    assert progress.runs == 32
+    assert {run.problem for run in progress.failed} == {"unlucky"}
+    assert all("falls between the candidates" in reason for reason in progress.failed.values())
+    assert len(ex.results(tmp_path).runs) == 32 - len(progress.failed)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "not parquet"])
+def test_a_damaged_file_is_named_by_the_report_and_done_again_by_a_run(tmp_path, damage):
+    ex.go(TOML.encode(), tmp_path, cores=1)
+    before = frames(tmp_path)
+    victim = finished(tmp_path)[5]
+    content = victim.read_bytes()
+    victim.write_bytes({"truncated": content[: len(content) // 2], "emptied": b"", "not parquet": b"x" * 999}[damage])
+    with pytest.raises(StorageError, match=f"{victim.name} is damaged .*misspec run .* sets it aside"):
+        ex.results(tmp_path)
+    progress = ex.go(TOML.encode(), tmp_path, cores=1)
+    assert progress.of == 1
+    assert len(progress.damaged) == 1
+    assert victim.name in progress.damaged[0]
+    assert "doing it again" in progress.damaged[0]
+    assert victim.with_suffix(".damaged").exists()
+    assert_same(before, frames(tmp_path))
+
+
+def test_a_file_of_another_run_or_of_a_newer_format_is_refused(tmp_path):
+    ex.go(TOML.encode(), tmp_path, cores=1)
+    one, other = finished(tmp_path)[:2]
+    kept = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    with pytest.raises(StorageError, match="holds another run than its name says"):
+        ex.results(tmp_path)
+    one.write_bytes(kept)
+    facts = pl.read_parquet_metadata(one)["misspec"]
+    pl.read_parquet(one).write_parquet(one, metadata={"misspec": facts.replace('"format": 1,', '"format": 99,', 1)})
+    with pytest.raises(StorageError, match="format 99, newer than 1; update misspec"):
+        ex.results(tmp_path)
+
+
+def test_two_runners_do_not_share_a_folder(tmp_path):
+    folder = ex.Folder(tmp_path)
+    folder.create(TOML.encode())
+    with folder.locked(), pytest.raises(StorageError, match="another `misspec run` works in"):
+        ex.go(TOML.encode(), tmp_path, cores=1)
+    assert ex.go(TOML.encode(), tmp_path, cores=1).runs == 16
+
+
+LONG = (
+    TOML.replace("seeds = 2", "seeds = 5").replace("horizon = 40", "horizon = 400").replace("grid = 21", "grid = 200")
+)
+
+
+def test_killed_at_ten_random_moments_it_ends_with_the_same_table(tmp_path):
+    """kill -9 of 40 runs, ten times, on one core and on two: nothing lost, nothing done twice, no process left."""
+    rng = random.Random(6)
+    file = tmp_path / "long.toml"
+    file.write_text(LONG)
+    times: dict[Path, int] = {}
+    counts = []
+    for kill in range(10):
+        process = command("run", file, "--cores", 1 + kill % 2, "--into", tmp_path / "killed", start_new_session=True)
+        wanted = len(times) + rng.randint(0, 4)
+        deadline = time.monotonic() + 60
+        while len(finished(tmp_path / "killed")) < wanted and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0, 0.2))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        now = {path: path.stat().st_mtime_ns for path in finished(tmp_path / "killed")}
+        assert times.items() <= now.items()  # what was finished is still there, and was not done again
+        times = now
+        counts.append(len(times))
+    assert counts[0] < counts[-1] < 40, counts  # the kills came in the middle of it
+    process = command("run", file, "--into", tmp_path / "killed")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert f"{counts[-1]} of 40 runs were done before" in out
+    ex.go(LONG.encode(), tmp_path / "undisturbed", cores=1)
+    assert len(frames(tmp_path / "killed")) == 40
+    assert_same(frames(tmp_path / "killed"), frames(tmp_path / "undisturbed"))
+    assert times.items() <= {path: path.stat().st_mtime_ns for path in finished(tmp_path / "killed")}.items()
+    assert not list((tmp_path / "killed" / "runs").glob(".*.part"))
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path):
+    file = tmp_path / "long.toml"
+    file.write_text(LONG.replace("horizon = 400", "horizon = 20000"))
+    process = command("run", file, "--cores", 2, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while len(members := in_group(process.pid)) < 3:  # the parent, and two workers at least
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    while in_group(process.pid):
+        assert time.monotonic() < deadline, f"still alive: {members}"
+        time.sleep(0.05)
+
+
+def in_group(group):
+    """Living processes of a process group."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def test_ctrl_c_ends_cleanly_and_says_how_to_continue(tmp_path):
+    file = tmp_path / "long.toml"
+    file.write_text(LONG)
+    process = command("run", file, "--cores", 2, start_new_session=True, cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while not finished(tmp_path / "long-results"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert len(err.splitlines()) == 1
+    assert "of 40 runs are finished and kept in" in err
+    assert f"go on with: misspec run {file}" in err
+
+
+# -- errors name the file, the key and the remedy ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("horizon = \n", r"test.toml is not valid TOML: .*line 1.*; repair that line"),
+        (TOML.replace("horizon = 40", ""), r"test.toml: horizon: is missing; add it"),
+        (TOML.replace("horizon = 40", "horizon = 0"), r"horizon: input should be greater than or equal to 1, got 0"),
+        (TOML.replace("horizon = 40", "horizons = 40\nhorizon = 40"), r"horizons: .*did you mean 'horizon'\?"),
+        (TOML.replace('"GPUCB"', '"GPUBC"'), r"policies\[0\]: unknown policy 'GPUBC'; did you mean 'GPUCB'\?"),
+        (TOML.replace('"ECGPUCB"', '"ecgpucb"'), r"policies\[1\]: unknown policy .*did you mean 'ECGPUCB'\?"),
+        (TOML.replace('kind = "GPUCB"', 'kind = "GPUCB"\ngroundd = true'), r"'groundd'; did you mean 'grounded'\?"),
+        (TOML.replace('kind = "GPUCB"', 'kind = "GPUCB"\nwidth = "wide"'), r"policies\[0\] \(GPUCB.*\): .*width"),
+        (TOML.replace('kind = "GPUCB"', 'kind = "ThompsonSampling"\nas_in_paper = true'), "leave as_in_paper out"),
+        (TOML.replace('kind = "GPUCB"', 'kind = "ECGPUCB"'), r"policies: two are called 'ECGPUCB'"),
+        (TOML.replace('misfit = "random"', 'kind = "mispecified"'), r"\[0\]: unknown problem .*'misspecified'\?"),
+        (TOML.replace('misfit = "random"', 'misfitt = "random"'), r"problems\[0\]: .*did you mean 'misfit'\?"),
+        (TOML.replace("epsilons = [0.0, 0.2]", ""), r"problems\[0\] .*needs epsilons; add epsilons"),
+        (TOML.replace("epsilons = [0.0, 0.2]", "epsilons = [-0.1]"), r"epsilons\[0\]: .*greater than or equal to 0"),
+        (TOML.replace("noise = 0.1", 'noise = "low"'), r"model.noise: input should be a valid number.*got 'low'"),
+        (TOML.replace("noise = 0.1", "noise = -1.0"), r"model: noise \(σ\) must be a finite number ≥ 0, got -1.0"),
+        (TOML.replace('name = "RBF"', 'name = "RBV"'), r"model: unknown kernel 'RBV'; did you mean 'RBF'\?"),
+        (TOML.replace("length_scale", "lengthscale"), r"did you mean 'length_scale'\?"),
+        (TOML.replace("grid = 21", ""), r"domain: a box needs either grid"),
+        (TOML.replace("[[0, 2]]", "[[2, 0]]"), r"domain: bounds of a Box must have low < high"),
+        (TOML.replace('"random"', '"random"\nactions = 3'), r"the phased policy plays no contextual problem"),
+        (TOML.replace("seeds = 2", "seeds = [1, 1]"), r"seeds: give a number, or a list of different seeds"),
+        (HEAD + PROBLEM, r"policies: is missing"),
+    ],
+)  # fmt: skip
+def test_a_wrong_file_is_one_clear_line(text, says):
+    with pytest.raises(InvalidInput, match=says) as caught:
+        experiment(text)
+    assert str(caught.value).startswith("test.toml")
+    assert "\n" not in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(InvalidInput, match=r"nothing.toml does not exist; `misspec demo` leaves"):
+        ex.read(tmp_path / "nothing.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InvalidInput, match="is not text in UTF-8"):
+        ex.read(tmp_path / "binary.toml")
+    with pytest.raises(InvalidInput, match="cannot read"):
+        ex.read(tmp_path)
+    with pytest.raises(InvalidInput, match=r"holds no experiment.toml; hand in a folder that `misspec run`"):
+        ex.results(tmp_path)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError, match=r"cannot make the folder .*; choose one that is writable with --into"):
+        ex.go(TOML.encode(), tmp_path / "file" / "results", cores=1)

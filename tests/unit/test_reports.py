@@ -1,0 +1,208 @@
+"""Reports: numbers against a plain computation, figures that exist, a page that needs nothing and escapes names."""
+
+import json
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+
+import misspec as ms
+from misspec import experiments as ex
+from misspec import reports
+from misspec.errors import InvalidInput, StorageError
+from misspec.reports import bounds, page, style, tables
+
+NASTY = "<script>alert(1)</script> & $x$ [red] {y}"
+TOML = f"""
+title = "{NASTY}"
+horizon = 60
+seeds = 3
+epsilons = [0.0, 0.2]
+
+[domain]
+box = [[0, 1]]
+grid = 15
+
+[model]
+kernel = {{ name = "RBF", length_scale = 0.2 }}
+norm_bound = 2.0
+noise = 0.1
+
+[[problems]]
+name = "{NASTY}"
+misfit = "random"
+
+[[problems]]
+name = "in two dimensions"
+domain = {{ box = [[0, 1], [-1, 1]], grid = 5 }}
+misfit = "bump"
+epsilons = [0.1]
+
+[[problems]]
+name = "scattered"
+domain = {{ box = [[0, 1], [-1, 1]], cover = 16 }}
+epsilons = [0.1]
+
+[[problems]]
+kind = "trap"
+
+[[policies]]
+name = "{NASTY}"
+kind = "GPUCB"
+
+[[policies]]
+kind = "ECGPUCB"
+
+[[policies]]
+kind = "ECGPUCB"
+name = "told too little"
+epsilon = 0.01
+
+[[policies]]
+kind = "PhasedUncertaintySampling"
+
+[[policies]]
+kind = "PhasedUncertaintySampling"
+as_in_paper = true
+
+[[policies]]
+kind = "RegretBalancing"
+as_in_paper = true
+
+[[policies]]
+kind = "UniformSampling"
+"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    progress = ex.go(TOML.encode(), folder, cores=1)
+    assert not progress.failed
+    return reports.write(folder)
+
+
+def test_the_summary_is_what_a_plain_computation_gives(report):
+    runs = [each for each in report.results.runs if each.run.policy == "ECGPUCB" and each.run.epsilon == 0.2]
+    row = tables.summary(report.results).filter(
+        (pl.col("policy") == "ECGPUCB") & (pl.col("epsilon") == 0.2) & (pl.col("problem") == NASTY)
+    )
+    assert row.height == 1
+    regrets = np.array([each.table["regret"].to_numpy() for each in runs])
+    assert regrets.shape == (3, 60)
+    assert row["regret"][0] == pytest.approx(regrets.mean())
+    assert row["error"][0] == pytest.approx(regrets.mean(axis=1).std(ddof=1) / np.sqrt(3))
+    assert row["late"][0] == pytest.approx(regrets[:, -6:].mean())
+    by_run = pl.read_csv(report.folder / "runs.csv")
+    assert by_run.height == len(report.results.runs) == 7 * 5 * 3
+    assert by_run["regret"].sum() == pytest.approx(sum(each.table["regret"].sum() for each in report.results.runs))
+    assert all((report.folder.parent / file).exists() for file in by_run["file"])
+
+
+def test_curves_start_at_the_first_round_and_end_at_the_last(report):
+    group = report.results.groups()[(NASTY, 0.2)]["ECGPUCB"]
+    curve = tables.regret_curve(group)
+    sums = np.array([each.table["regret"].to_numpy().cumsum() for each in group])
+    assert (curve.x[0], curve.x[-1]) == (1, 60)
+    np.testing.assert_allclose(curve.mean, sums.mean(axis=0))
+    assert (curve.low <= curve.mean).all()
+    assert (curve.mean <= curve.high + 1e-12).all()
+    x = tables.thinned(30_000)
+    assert (x[0], x[-1]) == (1, 30_000)
+    assert len(x) <= 240
+
+
+def test_bounds_are_those_of_the_theory_and_only_where_it_speaks(report):
+    groups = report.results.groups()
+    domain, model = ms.Box([(0, 1)]).grid(15), ms.Model(ms_rbf(0.2), 2.0, 0.1)
+    gain = ms.information_gain(domain, model, 60)
+    wrong, right = groups[(NASTY, 0.2)], groups[(NASTY, 0.0)]
+    x, y = bounds.bound(wrong["ECGPUCB"][0])
+    np.testing.assert_allclose(y, ms.theory.ec_gp_ucb_bound(model, x.astype(int), gain, 0.2, grounded_points=15))
+    x, y = bounds.bound(wrong["PhasedUncertaintySampling(as_in_paper=True)"][0])
+    np.testing.assert_allclose(y, ms.theory.phased_bound(model, x.astype(int), gain, 0.2))
+    x, y = bounds.bound(wrong["RegretBalancing(as_in_paper=True)"][0])
+    assert (x.tolist(), y.tolist()) == ([60], [ms.theory.balancing_bound(model, 60, gain, 0.2)])
+    assert bounds.bound(right[NASTY][0]) is not None
+    for policy in (NASTY, "told too little", "PhasedUncertaintySampling", "UniformSampling"):
+        assert bounds.bound(wrong[policy][0]) is None
+
+
+def test_figures_exist_as_png_and_pdf(report):
+    names = {path.stem for path in report.figures}
+    for kind in ("regret", "bound", "active", "bases", "coverage", "epsilon", "band"):
+        assert any(name.startswith(kind) for name in names), kind
+    assert {path.suffix for path in report.figures} == {".png", ".pdf"}
+    assert len(report.figures) == 2 * len(names)
+    for path in report.figures:
+        content = path.read_bytes()
+        assert content.startswith(b"\x89PNG" if path.suffix == ".png" else b"%PDF")
+        assert len(content) > 5000
+    assert all(re.fullmatch(r"[a-z0-9.-]+", name) for name in names)
+
+
+def test_the_page_needs_no_network_and_escapes_names(report):
+    text = report.page.read_text()
+    assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=['\"](?!data:)", text.split("<script>")[0])
+    assert "<script>alert(1)" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; $x$ [red] {y}" in text
+    assert len(text) < 12e6
+    embedded = re.findall(r'<script type="application/json" id="([^"]+)">(.*?)</script>', text, re.DOTALL)
+    assert [name for name, _ in embedded] == ["index", *(f"group-{i}" for i in range(5))]
+    parsed = {name: json.loads(content) for name, content in embedded}
+    assert parsed["index"][0]["name"] == NASTY
+    assert [len(problem["epsilons"]) for problem in parsed["index"]] == [2, 1, 1, 1]
+    for i in range(5):
+        assert len(parsed[f"group-{i}"]["cards"]) == 7
+
+
+def test_numbers_survive_the_packing():
+    import base64
+
+    values = np.arange(6.0).reshape(2, 3) / 7
+    found = page.packed(values, rows=True)
+    assert found["shape"] == "2, 3"
+    unpacked = np.frombuffer(base64.b64decode(found["bdata"]), dtype="<f4").reshape(2, 3)
+    np.testing.assert_allclose(unpacked, values, rtol=1e-6)
+
+
+def test_looks_tell_policies_apart(report):
+    found = style.looks(report.results.experiment)
+    assert len(set(found.values())) == len(found)
+    assert found["RegretBalancing(as_in_paper=True)"].dash == "dash"
+
+
+def test_names_of_files_are_safe_and_different():
+    taken: set[str] = set()
+    found = [style.slug(name, taken) for name in ("a/b", "a b", "../..", "", "ε", "x" * 500)]
+    assert len(set(found)) == len(found)
+    assert all(re.fullmatch(r"[a-z0-9.-]+", name) and not name.startswith(".") and len(name) < 80 for name in found)
+
+
+def test_a_report_of_part_of_the_runs_says_what_is_missing(tmp_path):
+    small = TOML.replace("seeds = 3", "seeds = 1").replace("horizon = 60", "horizon = 7")
+    ex.go(small.encode(), tmp_path, cores=1)
+    paths = sorted((tmp_path / "runs").glob("*.parquet"))
+    for path in paths[1:]:
+        path.unlink()
+    made = reports.write(tmp_path)
+    assert (len(made.results.runs), made.results.of) == (1, 35)
+    assert "34 of 35 still missing" in made.page.read_text()
+    paths[0].unlink()
+    with pytest.raises(InvalidInput, match=r"no run of .* is finished yet; `misspec run` does them"):
+        reports.write(tmp_path)
+
+
+def test_a_report_that_cannot_be_written(tmp_path):
+    small = TOML.replace("seeds = 3", "seeds = 1").replace("horizon = 60", "horizon = 7")
+    ex.go(small.encode(), tmp_path, cores=1)
+    (tmp_path / "report").write_text("in the way")
+    with pytest.raises(StorageError, match=r"cannot make the folder .*report"):
+        reports.write(tmp_path)
+
+
+def ms_rbf(length_scale):
+    from sklearn.gaussian_process.kernels import RBF
+
+    return RBF(length_scale)
