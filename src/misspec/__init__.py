@@ -1,6 +1,8 @@
 """misspec: Gaussian-process bandits that keep working when the model is wrong."""
 
+import importlib
 import logging
+from types import ModuleType
 
 from misspec import adversary, confidence, problems, theory
 from misspec.domains import Box, Finite
@@ -76,3 +78,10 @@ __all__ = [
 ]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`misspec.experiments` and `misspec.reports` need an extra, and load when they are first used."""
+    if name in ("experiments", "reports"):
+        return importlib.import_module(f"misspec.{name}")
+    raise AttributeError(f"module 'misspec' has no attribute {name!r}")

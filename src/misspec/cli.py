@@ -173,7 +173,8 @@ def _go(content: bytes, folder: Path, name: str, cores: int | None, dask: str | 
                         done = progress.done.get(policy, 0)
                         bars.update(task, completed=done, note=f"{done}/{progress.todo[policy]} runs")
                     else:
-                        bars.update(task, completed=progress.rounds, note=_pace(bars.tasks[task]))
+                        bars.update(task, completed=progress.rounds)
+                        bars.update(task, note=_pace(bars.tasks[task]))
 
             experiments.go(content, folder, name=name, cores=cores, dask=dask, show=show)
     except KeyboardInterrupt:
@@ -186,6 +187,8 @@ def _go(content: bytes, folder: Path, name: str, cores: int | None, dask: str | 
 
 def _pace(task: Task) -> str:
     """How fast, and how much longer."""
+    if task.finished:
+        return "done"
     if not task.speed or task.time_remaining is None:
         return "starting"
     minutes, seconds = divmod(round(task.time_remaining), 60)

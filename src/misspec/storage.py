@@ -10,7 +10,7 @@ import hashlib
 import io
 import json
 import os
-import tempfile
+import secrets
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -31,8 +31,10 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # equal contents give equal files
 def replace(path: str | os.PathLike[str], content: bytes) -> None:
     """Write a whole file or nothing."""
     target = Path(path)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        # a new file with the permissions that the user's files have
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     except OSError as error:
         raise StorageError(
             f"cannot write {target}: {error.strerror}; choose a folder that exists and is writable"
@@ -42,9 +44,9 @@ def replace(path: str | os.PathLike[str], content: bytes) -> None:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(temporary).replace(target)
+        temporary.replace(target)
     except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise StorageError(f"cannot write {target}: {error.strerror}") from error
 
 

@@ -9,6 +9,7 @@ EXAMPLES = {
     "contextual": "regret a round",
     "diagnose": "wrong by at least 0.1",
     "digits": "accuracy by round",
+    "experiment": "report/index.html",
 }
 FOLDER = Path(__file__).parents[2] / "examples"
 

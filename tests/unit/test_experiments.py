@@ -428,3 +428,42 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StorageError, match=r"cannot make the folder .*; choose one that is writable with --into"):
         ex.go(TOML.encode(), tmp_path / "file" / "results", cores=1)
+
+
+# -- in Python ---------------------------------------------------------------------------------------------------------
+
+
+def test_compare_is_a_table_of_simulations():
+    domain, model = ms.Box([(0, 1)]).grid(15), ms.Model(RBF(0.2), 2.0, 0.1)
+    worlds = [ms.problems.misspecified(domain, model, 0.1, seed=seed) for seed in (0, 1)]
+    seen = []
+    table = ms.experiments.compare(
+        {"GP": lambda p: ms.GPUCB(p.domain, p.model), "EC": lambda p: ms.ECGPUCB(p.domain, p.model, epsilon=p.epsilon)},
+        worlds,
+        horizon=30,
+        seeds=[3, 4],
+        progress=lambda done, of: seen.append((done, of)),
+    )
+    assert seen == [(i, 8) for i in range(1, 9)]
+    assert table.select("policy", "seed").rows()[:4] == [("GP", 3), ("GP", 4), ("EC", 3), ("EC", 4)]
+    trace = ms.simulate(ms.ECGPUCB(domain, model, epsilon=0.1), worlds[1], 30, seed=4)
+    last = table.row(-1, named=True)
+    assert last["regret"] == trace.regret.mean()
+    assert last["in_class_regret"] == trace.in_class_regret.mean()
+    assert last["recommended_regret"] == trace.recommended_regret
+
+
+@pytest.mark.parametrize(
+    ("policies", "problems", "seeds"),
+    [({}, None, 2), ({"x": 3}, None, 2), (["x"], None, 2), ({"x": ms.GPUCB}, [], 2), ({"x": ms.GPUCB}, None, [])],
+)
+def test_compare_refuses_what_it_cannot_compare(policies, problems, seeds):
+    problem = ms.problems.trap() if problems is None else problems
+    with pytest.raises(InvalidInput, match="must be"):
+        ms.experiments.compare(policies, problem, 5, seeds=seeds)
+
+
+def test_the_extra_modules_load_when_they_are_used():
+    assert ms.experiments is ex
+    with pytest.raises(AttributeError, match="no attribute 'experimnts'"):
+        _ = ms.experimnts

@@ -93,3 +93,10 @@ def test_wrong_files(tmp_path):
         archive.writestr(storage.MANIFEST, json.dumps({"format": 99, "kind": "policy", "version": 1, "sha256": {}}))
     with pytest.raises(StorageError, match="container format 99"):
         storage.read(tmp_path / "f", "policy", 1)
+
+
+def test_a_new_file_has_the_permissions_of_any_other(tmp_path):
+    (tmp_path / "other").write_text("")
+    storage.replace(tmp_path / "ours", b"content")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "other").stat().st_mode
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other", "ours"]

@@ -203,3 +203,15 @@ def test_a_forgotten_offset_is_suspected():
 def test_errors_say_what_to_do(call, says):
     with pytest.raises(ms.InvalidInput, match=says):
         call()
+
+
+def test_noise_from_repeats_is_the_pooled_standard_deviation():
+    rng = np.random.default_rng(5)
+    X = rng.integers(0, 5, 300)[:, None] / 5
+    y = 10 * X[:, 0] + 0.3 * rng.standard_normal(300)
+    groups = [y[X[:, 0] == x] for x in np.unique(X)]
+    pooled = np.sqrt(sum(((g - g.mean()) ** 2).sum() for g in groups) / (300 - len(groups)))
+    assert ms.noise_from_repeats(X, y) == pytest.approx(pooled)
+    assert pooled == pytest.approx(0.3, rel=0.15)  # more than three standard errors
+    with pytest.raises(ms.InvalidInput, match="at least 5 observations at points that were observed before, got 0"):
+        ms.noise_from_repeats([[1.0], [2.0]], [1.0, 2.0])

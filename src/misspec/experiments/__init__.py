@@ -1,5 +1,6 @@
 """Experiments: policies × problems × ε × seeds from a TOML file, done on all cores or a cluster, kept as Parquet."""
 
+from misspec.experiments.compare import compare
 from misspec.experiments.runner import Progress, go, results
 from misspec.experiments.spec import Experiment, Run, demo, parse, read
 from misspec.experiments.store import Finished, Folder, Results, rounds
@@ -11,6 +12,7 @@ __all__ = [
     "Progress",
     "Results",
     "Run",
+    "compare",
     "demo",
     "go",
     "parse",
