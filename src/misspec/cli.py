@@ -122,9 +122,9 @@ def run(
     """Do the runs of an experiment that are not done yet. The same command goes on after any interruption."""
     from misspec import experiments
 
-    experiments.read(file)
+    content = experiments.content_of(file)
     folder = into if into is not None else file.with_name(f"{file.stem}-results")
-    failed = _go(file.read_bytes(), folder, str(file), cores, dask, f"misspec run {file}")
+    failed = _go(content, folder, str(file), cores, dask, f"misspec run {file}")
     results = experiments.results(folder)
     if results.runs:
         _show(results)

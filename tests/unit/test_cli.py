@@ -107,7 +107,7 @@ def test_errors_of_run_and_report_are_one_line(misspec_command, tmp_path):
     (tmp_path / "small.toml").write_text(SMALL)
     (tmp_path / "file").write_text("")
     err = misspec_command("run", "small.toml", "--into", "file/there", code=1)
-    assert "cannot make the folder file/there: Not a directory; choose one that is writable with --into" in err
+    assert "cannot write to the folder file/there: Not a directory; choose one that is writable with --into" in err
     assert "holds no experiment.toml" in misspec_command("report", tmp_path, code=1)
     misspec_command("run", "small.toml", "--cores", 1)
     victim = sorted((tmp_path / "small-results" / "runs").glob("*.parquet"))[0]
@@ -129,7 +129,7 @@ def test_a_folder_without_permission(misspec_command, tmp_path, monkeypatch):
 
         monkeypatch.setattr(Path, "mkdir", refuse)
     err = misspec_command("run", "small.toml", "--into", "locked/results", code=1)
-    assert "cannot make the folder locked/results: Permission denied; choose one that is writable" in err
+    assert "cannot write to the folder locked/results: Permission denied; choose one that is writable" in err
 
 
 def test_gain(misspec_command, tmp_path):

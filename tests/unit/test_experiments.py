@@ -284,10 +284,9 @@ def test_a_file_of_another_run_or_of_a_newer_format_is_refused(tmp_path):
 
 
 def test_two_runners_do_not_share_a_folder(tmp_path):
-    folder = ex.Folder(tmp_path)
-    folder.create(TOML.encode())
-    with folder.locked(), pytest.raises(StorageError, match="another `misspec run` works in"):
+    with ex.Folder(tmp_path).locked(), pytest.raises(StorageError, match="another `misspec run` works in"):
         ex.go(TOML.encode(), tmp_path, cores=1)
+    assert not (tmp_path / "experiment.toml").exists()  # a runner that is refused changes nothing
     assert ex.go(TOML.encode(), tmp_path, cores=1).runs == 16
 
 
@@ -391,6 +390,7 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_continue(tmp_path):
         (TOML.replace('kind = "GPUCB"', 'kind = "ThompsonSampling"\nas_in_paper = true'), "leave as_in_paper out"),
         (TOML.replace('kind = "GPUCB"', 'kind = "ECGPUCB"'), r"policies: two are called 'ECGPUCB'"),
         (TOML.replace('misfit = "random"', 'kind = "mispecified"'), r"\[0\]: unknown problem .*'misspecified'\?"),
+        (TOML.replace('misfit = "random"', "epsilon = 0.1"), r"problems\[0\]: .*did you mean 'epsilons'\?"),
         (TOML.replace('misfit = "random"', 'misfitt = "random"'), r"problems\[0\]: .*did you mean 'misfit'\?"),
         (TOML.replace("epsilons = [0.0, 0.2]", ""), r"problems\[0\] .*needs epsilons; add epsilons"),
         (TOML.replace("epsilons = [0.0, 0.2]", "epsilons = [-0.1]"), r"epsilons\[0\]: .*greater than or equal to 0"),
@@ -426,7 +426,7 @@ def test_files_that_cannot_be_read(tmp_path):
 
 def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageError, match=r"cannot make the folder .*; choose one that is writable with --into"):
+    with pytest.raises(StorageError, match=r"cannot write to the folder .*; choose one that is writable with --into"):
         ex.go(TOML.encode(), tmp_path / "file" / "results", cores=1)
 
 

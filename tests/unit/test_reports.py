@@ -118,15 +118,15 @@ def test_bounds_are_those_of_the_theory_and_only_where_it_speaks(report):
     domain, model = ms.Box([(0, 1)]).grid(15), ms.Model(ms_rbf(0.2), 2.0, 0.1)
     gain = ms.information_gain(domain, model, 60)
     wrong, right = groups[(NASTY, 0.2)], groups[(NASTY, 0.0)]
-    x, y = bounds.bound(wrong["ECGPUCB"][0])
+    x, y = bounds.bound(wrong["ECGPUCB"])
     np.testing.assert_allclose(y, ms.theory.ec_gp_ucb_bound(model, x.astype(int), gain, 0.2, grounded_points=15))
-    x, y = bounds.bound(wrong["PhasedUncertaintySampling(as_in_paper=True)"][0])
+    x, y = bounds.bound(wrong["PhasedUncertaintySampling(as_in_paper=True)"])
     np.testing.assert_allclose(y, ms.theory.phased_bound(model, x.astype(int), gain, 0.2))
-    x, y = bounds.bound(wrong["RegretBalancing(as_in_paper=True)"][0])
+    x, y = bounds.bound(wrong["RegretBalancing(as_in_paper=True)"])
     assert (x.tolist(), y.tolist()) == ([60], [ms.theory.balancing_bound(model, 60, gain, 0.2)])
-    assert bounds.bound(right[NASTY][0]) is not None
+    assert bounds.bound(right[NASTY]) is not None
     for policy in (NASTY, "told too little", "PhasedUncertaintySampling", "UniformSampling"):
-        assert bounds.bound(wrong[policy][0]) is None
+        assert bounds.bound(wrong[policy]) is None
 
 
 def test_figures_exist_as_png_and_pdf(report):
@@ -167,8 +167,8 @@ def test_numbers_survive_the_packing():
     np.testing.assert_allclose(unpacked, values, rtol=1e-6)
 
 
-def test_looks_tell_policies_apart(report):
-    found = style.looks(report.results.experiment)
+def test_strokes_tell_policies_apart(report):
+    found = style.strokes(report.results.experiment)
     assert len(set(found.values())) == len(found)
     assert found["RegretBalancing(as_in_paper=True)"].dash == "dash"
 
@@ -183,6 +183,10 @@ def test_names_of_files_are_safe_and_different():
 def test_a_report_of_part_of_the_runs_says_what_is_missing(tmp_path):
     small = TOML.replace("seeds = 3", "seeds = 1").replace("horizon = 60", "horizon = 7")
     ex.go(small.encode(), tmp_path, cores=1)
+    for each in ex.results(tmp_path).runs:  # a policy of which nothing is finished
+        if each.run.policy == "ECGPUCB":
+            (tmp_path / "runs" / f"{each.run.key}.parquet").unlink()
+    assert len(reports.write(tmp_path).results.runs) == 30
     paths = sorted((tmp_path / "runs").glob("*.parquet"))
     for path in paths[1:]:
         path.unlink()

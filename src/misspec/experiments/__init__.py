@@ -2,7 +2,7 @@
 
 from misspec.experiments.compare import compare
 from misspec.experiments.runner import Progress, go, results
-from misspec.experiments.spec import Experiment, Run, demo, parse, read
+from misspec.experiments.spec import Experiment, Run, content_of, demo, parse, read
 from misspec.experiments.store import Finished, Folder, Results, rounds
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "Results",
     "Run",
     "compare",
+    "content_of",
     "demo",
     "go",
     "parse",

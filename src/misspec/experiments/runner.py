@@ -64,8 +64,8 @@ def go(
     """
     experiment = parse(content, name)
     target = Folder(folder)
-    target.create(content)
     with target.locked():
+        target.note(content)
         todo, progress = _todo(experiment, target)
         shown = show or _silent
         shown(progress)
@@ -123,8 +123,10 @@ def execute(run: Run, tick: Callable[[int], None] | None = None) -> Outcome:
     """A run's Parquet file, or one line on why there is none."""
     try:
         return store.encode(run, play(run.settings, tick))
-    except (MisspecError, ArithmeticError, MemoryError, ValueError) as error:
-        return f"{type(error).__name__}: {error}" if not isinstance(error, MisspecError) else str(error)
+    except MisspecError as error:
+        return str(error)
+    except Exception as error:  # a defect in one run is no reason to lose the others
+        return f"unexpected {type(error).__name__}: {error}"
 
 
 # -- in this process ---------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ import inspect
 import json
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -147,7 +147,8 @@ class ProblemSpec(BaseModel):
     def _check(self) -> ProblemSpec:
         if self.kind not in PROBLEMS:
             raise ValueError(f"unknown problem {self.kind!r}{nearest(self.kind, PROBLEMS)}")
-        _check_names(self.kind, self.settings, set(self._takes()) - {"domain", "model", "epsilon"})
+        takes = set(self._takes()) - {"domain", "model", "epsilon"}
+        _check_names(self.kind, self.settings, takes, also=ProblemSpec.model_fields)
         if self.kind == "wrong_kernel" and "kernel" not in self.settings:
             raise ValueError("wrong_kernel needs the truth's kernel, as in kernel = { name = 'Matern', nu = 0.5 }")
         if "kernel" in self.settings:
@@ -196,7 +197,8 @@ class PolicySpec(BaseModel):
         takes = set(inspect.signature(maker(self.kind, self.as_in_paper)).parameters)
         if "options" in takes:  # RegretBalancing.as_in_paper
             takes |= {"reward_range", "gain"}
-        _check_names(self.kind, self.settings, takes - {"domain", "model", "options", "bases"})
+        takes -= {"domain", "model", "options", "bases"}
+        _check_names(self.kind, self.settings, takes, also=PolicySpec.model_fields)
         self.name = self.name or _label(
             self.kind, ({"as_in_paper": True} if self.as_in_paper else {}) | self.settings, skip=("epsilon",)
         )
@@ -322,13 +324,17 @@ class Run:
 
 def read(path: str | os.PathLike[str]) -> Experiment:
     """The experiment of a TOML file; InvalidInput names the file, the key and what to do."""
+    return parse(content_of(path), str(path))
+
+
+def content_of(path: str | os.PathLike[str]) -> bytes:
+    """A TOML file as it is."""
     try:
-        content = Path(path).read_bytes()
+        return Path(path).read_bytes()
     except FileNotFoundError:
         raise InvalidInput(f"{path} does not exist; `misspec demo` leaves an experiment.toml to start from") from None
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
-    return parse(content, str(path))
 
 
 def parse(content: bytes, name: str) -> Experiment:
@@ -368,10 +374,11 @@ def _first(error: pydantic.ValidationError) -> str:
     return f"{key}: {says}{more}" if key else f"{says}{more}"
 
 
-def _check_names(kind: str, given: dict[str, Any], known: set[str]) -> None:
+def _check_names(kind: str, given: dict[str, Any], known: set[str], also: Iterable[str] = ()) -> None:
+    """ValueError for an argument that is not known; `also`: keys of the table that are no arguments."""
     for name in given:
         if name not in known:
-            raise ValueError(f"{kind} has no argument {name!r}{nearest(name, known)}")
+            raise ValueError(f"{kind} has no argument {name!r}{nearest(name, {*known, *also})}")
 
 
 def _label(kind: str, settings: dict[str, Any], skip: tuple[str, ...] = ()) -> str:

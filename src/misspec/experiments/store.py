@@ -133,20 +133,22 @@ class Folder:
         self.path = Path(path)
         self.runs = self.path / "runs"
 
-    def create(self, content: bytes) -> None:
-        """Make the folder and note in it what was asked for."""
-        try:
-            self.runs.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(
-                f"cannot make the folder {self.path}: {error.strerror}; choose one that is writable with --into"
-            ) from None
+    def note(self, content: bytes) -> None:
+        """Write down what was asked for."""
         storage.replace(self.path / EXPERIMENT, content)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """One runner at a time; the lock ends with its process, however that ends. Leftovers of killed ones go."""
-        with (self.path / ".lock").open("w") as handle:
+        """Make the folder, and keep others out: one runner at a time. The lock ends with its process, however that
+        ends; what killed ones have left half-written goes."""
+        try:
+            self.runs.mkdir(parents=True, exist_ok=True)
+            handle = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise StorageError(
+                f"cannot write to the folder {self.path}: {error.strerror}; choose one that is writable with --into"
+            ) from None
+        with handle:
             try:
                 import fcntl
 

@@ -28,6 +28,8 @@ class Report:
 
 def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = None) -> Report:
     """Draw everything about a folder of results into its folder `report`. show: called with the name of each part."""
+    from matplotlib import rc_context
+
     from misspec.reports import figures, tables
     from misspec.reports.page import page
 
@@ -45,14 +47,15 @@ def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = N
     storage.replace(target / "summary.csv", tables.summary(found).write_csv().encode())
     storage.replace(target / "runs.csv", tables.by_run(found).write_csv().encode())
     written = []
-    for name, figure in figures.draw(found):
-        for suffix in ("png", "pdf"):
-            said(f"{name}.{suffix}")
-            buffer = io.BytesIO()
-            figure.savefig(buffer, format=suffix, dpi=150, metadata={} if suffix == "png" else {"CreationDate": None})
-            figure.set_layout_engine("none")  # it was laid out for the first format, and stays so
-            storage.replace(target / f"{name}.{suffix}", buffer.getvalue())
-            written.append(target / f"{name}.{suffix}")
+    with rc_context(figures.RC):
+        for name, figure in figures.draw(found):
+            for suffix in ("png", "pdf"):
+                said(f"{name}.{suffix}")
+                buffer = io.BytesIO()
+                figure.savefig(buffer, format=suffix, dpi=150)
+                figure.set_layout_engine("none")  # it was laid out for the first format, and stays so
+                storage.replace(target / f"{name}.{suffix}", buffer.getvalue())
+                written.append(target / f"{name}.{suffix}")
     return Report(target, target / "index.html", written, found)
 
 

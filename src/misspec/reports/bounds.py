@@ -27,12 +27,14 @@ class _Case(NamedTuple):
     varying: bool  # whether action sets change from round to round
 
 
-def bound(finished: Finished, most: int = 60) -> tuple[Array, Array] | None:
-    """(rounds, bound on the cumulative true regret), None where no theorem of `misspec.theory` covers the run.
+def bound(runs: list[Finished], most: int = 60) -> tuple[Array, Array] | None:
+    """(rounds, bound on the cumulative true regret) of a policy's runs on a problem, the weakest where ε differs from
+    seed to seed; None where no theorem of `misspec.theory` covers them.
 
     GP-UCB: Theorem 1 with ε = 0, so only where the model is right. EC-GP-UCB: where it is told an ε that is large
     enough. Phased: Theorem 2, ungrounded. Balancing: Proposition 1, as in the paper, at the horizon alone.
     """
+    finished = max(runs, key=lambda each: each.epsilon)
     settings = finished.run.settings
     policy, problem, T = settings["policy"], settings["problem"], settings["horizon"]
     theorem = _THEOREMS.get(policy["kind"])

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -15,7 +14,7 @@ from misspec.errors import Array
 from misspec.experiments.store import Finished, Results
 from misspec.reports import tables
 from misspec.reports.bounds import bound
-from misspec.reports.style import MEMBER, TRUTH, TUBE, Look, looks, slug
+from misspec.reports.style import MEMBER, TRUTH, TUBE, Stroke, slug, strokes
 
 RC: Any = {
     "font.size": 9,
@@ -36,33 +35,26 @@ Group = dict[str, list[Finished]]
 
 
 def draw(results: Results) -> Iterator[tuple[str, Figure]]:
-    """All figures with the names of their files, as they are done."""
+    """All figures with the names of their files, as they are made; to be drawn and saved under RC."""
     taken: set[str] = set()
     groups = results.groups()
-    style = looks(results.experiment)
+    style = strokes(results.experiment)
     for problem in dict.fromkeys(name for name, _ in groups):
         mine = {epsilon: group for (name, epsilon), group in groups.items() if name == problem}
         stem = slug(problem, taken)
         kinds = {"regret": regret, "bound": bounds, "active": active, "bases": bases, "coverage": coverage}
-        for kind, make in kinds.items():
-            with rc_context(RC):
-                figure = make(problem, mine, style)
-                if figure is not None:
-                    yield f"{kind}-{stem}", figure
+        found = {f"{kind}-{stem}": make(problem, mine, style) for kind, make in kinds.items()}
         if len(mine) > 1:
-            with rc_context(RC):
-                yield f"epsilon-{stem}", against_epsilon(problem, results, style)
+            found[f"epsilon-{stem}"] = against_epsilon(problem, results, style)
         for epsilon, group in mine.items():
-            with rc_context(RC):
-                figure = band(problem, epsilon, group, style)
-                if figure is not None:
-                    yield f"band-{stem}-{epsilon:.3g}", figure
+            found[f"band-{stem}-{epsilon:.3g}"] = band(problem, epsilon, group, style)
+        yield from ((name, figure) for name, figure in found.items() if figure is not None)
 
 
 # -- regret ------------------------------------------------------------------------------------------------------------
 
 
-def regret(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> Figure:
+def regret(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -> Figure:
     """Cumulative regret by round, mean and spread over the seeds; linear axes above, logarithmic below."""
     figure, axes = _grid(2, len(groups), sharey="row")
     for column, (epsilon, group) in enumerate(groups.items()):
@@ -80,12 +72,14 @@ def regret(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> 
     return _finished(figure, note, axes)
 
 
-def against_epsilon(problem: str, results: Results, style: dict[str, Look]) -> Figure:
+def against_epsilon(problem: str, results: Results, style: dict[str, Stroke]) -> Figure:
     """Regret a round against ε."""
     figure, axes = _grid(1, 1, width=8.5, height=3.6)
     ax = axes[0, 0]
     for policy, look in style.items():
         curve = tables.epsilon_curve(results, problem, policy)
+        if curve is None:
+            continue
         _line(ax, curve.x, curve.mean, look, label=plain(policy), marker="o", markersize=4)
         ax.vlines(curve.x, curve.low, curve.high, color=look.colour, alpha=0.5, linewidth=1)
     ax.set(xlabel="ε, how wrong the model is", ylabel="regret a round")
@@ -93,13 +87,13 @@ def against_epsilon(problem: str, results: Results, style: dict[str, Look]) -> F
     return _finished(figure, f"{problem}: mean over seeds, bars: central 80 %", axes)
 
 
-def bounds(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> Figure | None:
+def bounds(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -> Figure | None:
     """What the theorems allow beside what was measured, logarithmic axes."""
     found = {
         (epsilon, policy): line
         for epsilon, group in groups.items()
         for policy, runs in group.items()
-        if (line := bound(runs[0])) is not None
+        if (line := bound(runs)) is not None
     }
     if not found:
         return None
@@ -137,7 +131,7 @@ def bounds(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> 
 # -- bands -------------------------------------------------------------------------------------------------------------
 
 
-def band(problem: str, epsilon: float, group: Group, style: dict[str, Look]) -> Figure | None:
+def band(problem: str, epsilon: float, group: Group, style: dict[str, Stroke]) -> Figure | None:
     """The band at the end of the first seed's run beside the truth: curves in one dimension, heat maps in two."""
     runs = {policy: found[0] for policy, found in group.items() if found[0].pictured}
     if not runs:
@@ -151,7 +145,7 @@ def band(problem: str, epsilon: float, group: Group, style: dict[str, Look]) -> 
     return _band_arms(title, runs, style) if first["candidates"] <= MOST_ARMS else None
 
 
-def _band_1d(title: str, runs: dict[str, Finished], style: dict[str, Look]) -> Figure:
+def _band_1d(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) -> Figure:
     columns = min(len(runs), 2)
     figure, axes = _grid(math.ceil(len(runs) / columns), columns, sharex=True, sharey=True, width=5.2, height=2.3)
     for ax, (policy, each) in zip(axes.flat, runs.items(), strict=False):
@@ -242,7 +236,7 @@ def as_grid(points: Array) -> tuple[Array, Array, Any] | None:
     return (xs, ys, np.lexsort((points[:, 0], points[:, 1]))) if len(xs) * len(ys) == len(points) else None
 
 
-def _band_arms(title: str, runs: dict[str, Finished], style: dict[str, Look]) -> Figure:
+def _band_arms(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) -> Figure:
     figure, axes = _grid(math.ceil(len(runs) / 2), min(len(runs), 2), sharex=True, sharey=True, width=5.2, height=2.3)
     for ax, (policy, each) in zip(axes.flat, runs.items(), strict=False):
         f = np.array(each.facts["truth"])
@@ -266,7 +260,7 @@ def _band_arms(title: str, runs: dict[str, Finished], style: dict[str, Look]) ->
 # -- what the policies did ---------------------------------------------------------------------------------------------
 
 
-def active(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> Figure | None:
+def active(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -> Figure | None:
     """What a phased policy has left, episode by episode: where, in one dimension, and how much."""
     found = [
         (epsilon, policy, runs)
@@ -293,7 +287,7 @@ def active(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> 
     return _finished(figure, f"{problem}: what is still active after each episode{note}", axes, legend=False)
 
 
-def _active_map(ax: Any, runs: list[Finished], look: Look) -> None:
+def _active_map(ax: Any, runs: list[Finished], look: Stroke) -> None:
     each = runs[0]
     x, f = np.array(each.facts["points"])[:, 0], np.array(each.facts["truth"])
     for episode, alive in alive_after(each).items():
@@ -303,7 +297,7 @@ def _active_map(ax: Any, runs: list[Finished], look: Look) -> None:
     ax.grid(visible=False)
 
 
-def _active_share(ax: Any, runs: list[Finished], look: Look) -> None:
+def _active_share(ax: Any, runs: list[Finished], look: Stroke) -> None:
     for each in runs:
         after = [1.0, *(left / each.facts["candidates"] for _, _, left in each.facts["episodes"])]
         ax.step(np.arange(len(after)), after, where="post", color=look.colour, alpha=0.5)
@@ -319,7 +313,7 @@ def alive_after(each: Finished) -> dict[int, Any]:
     return found
 
 
-def bases(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> Figure | None:
+def bases(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -> Figure | None:
     """Which base of a balancing policy played when (first seed), and when the rewards refuted it (×, every seed)."""
     found = {
         (policy, epsilon): runs
@@ -351,7 +345,7 @@ def bases(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> F
     )
 
 
-def coverage(problem: str, groups: dict[float, Group], style: dict[str, Look]) -> Figure:
+def coverage(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -> Figure:
     """How much of f* lies in the band, by round."""
     figure, axes = _grid(1, len(groups), sharey="row", height=3.2)
     for column, (epsilon, group) in enumerate(groups.items()):
@@ -375,7 +369,7 @@ def _grid(rows: int, columns: int, *, width: float | None = None, height: float 
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
-def _line(ax: Any, x: Array, y: Array, look: Look, **options: Any) -> None:
+def _line(ax: Any, x: Array, y: Array, look: Stroke, **options: Any) -> None:
     ax.plot(x, y, color=look.colour, linestyle=DASH[look.dash], **options)
 
 

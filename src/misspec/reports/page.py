@@ -17,7 +17,7 @@ from misspec.experiments.store import Finished, Results
 from misspec.reports import tables
 from misspec.reports.bounds import bound
 from misspec.reports.figures import MOST_ARMS, as_grid
-from misspec.reports.style import MEMBER, TRUTH, TUBE, Look, looks
+from misspec.reports.style import MEMBER, TRUTH, TUBE, Stroke, strokes
 
 MOST_CURVE = 300  # candidates of a one-dimensional domain that are drawn
 MOST_MARKED = 80  # most often played candidates of a two-dimensional one that are marked
@@ -29,7 +29,7 @@ def page(results: Results) -> str:
     """The page as HTML."""
     from plotly.offline import get_plotlyjs
 
-    style, groups, summary = looks(results.experiment), results.groups(), tables.summary(results)
+    style, groups, summary = strokes(results.experiment), results.groups(), tables.summary(results)
     problems = list(dict.fromkeys(problem for problem, _ in groups))
     index: list[Json] = [{"name": problem, "epsilons": []} for problem in problems]
     scripts = []
@@ -93,7 +93,7 @@ def tinted(colour: str, alpha: float) -> str:
 # -- a problem at an ε -------------------------------------------------------------------------------------------------
 
 
-def _group(group: Group, style: dict[str, Look], summary: pl.DataFrame, by_epsilon: Json | None) -> Json:
+def _group(group: Group, style: dict[str, Stroke], summary: pl.DataFrame, by_epsilon: Json | None) -> Json:
     regret, bounds = _regret(group, style)
     cards = _cards(group, style)
     return {
@@ -137,7 +137,7 @@ def _figure(traces: list[Json], **layout: Any) -> Json:
     return {"data": found["data"], "layout": found["layout"]}
 
 
-def _curve(curve: tables.Curve, policy: str, look: Look, **options: Any) -> list[Json]:
+def _curve(curve: tables.Curve, policy: str, look: Stroke, **options: Any) -> list[Json]:
     """Mean and spread; a click on the legend hides both."""
     name = plain(policy)
     shared: Json = {"type": "scatter", "legendgroup": name, "name": name, "hoverinfo": "skip", "showlegend": False}
@@ -166,12 +166,12 @@ def _curve(curve: tables.Curve, policy: str, look: Look, **options: Any) -> list
     ]
 
 
-def _regret(group: Group, style: dict[str, Look]) -> tuple[Json, list[int]]:
+def _regret(group: Group, style: dict[str, Stroke]) -> tuple[Json, list[int]]:
     """The figure, and the numbers of the traces that are bounds."""
     traces = [t for policy, runs in group.items() for t in _curve(tables.regret_curve(runs), policy, style[policy])]
     first = len(traces)
     for policy, runs in group.items():
-        line = bound(runs[0])
+        line = bound(runs)
         if line is not None:
             x, y = line
             traces.append(
@@ -198,11 +198,12 @@ def _regret(group: Group, style: dict[str, Look]) -> tuple[Json, list[int]]:
     return figure, list(range(first, len(traces)))
 
 
-def _epsilon(results: Results, problem: str, style: dict[str, Look]) -> Json:
+def _epsilon(results: Results, problem: str, style: dict[str, Stroke]) -> Json:
     traces = [
         trace
         for policy, look in style.items()
-        for trace in _curve(tables.epsilon_curve(results, problem, policy), policy, look, mode="lines+markers")
+        if (curve := tables.epsilon_curve(results, problem, policy)) is not None
+        for trace in _curve(curve, policy, look, mode="lines+markers")
     ]
     return _figure(
         traces,
@@ -212,7 +213,7 @@ def _epsilon(results: Results, problem: str, style: dict[str, Look]) -> Json:
     )
 
 
-def _coverage(group: Group, style: dict[str, Look]) -> Json:
+def _coverage(group: Group, style: dict[str, Stroke]) -> Json:
     traces = [
         trace
         for policy, runs in group.items()
@@ -230,7 +231,7 @@ def _coverage(group: Group, style: dict[str, Look]) -> Json:
 # -- bands, round by round ---------------------------------------------------------------------------------------------
 
 
-def _cards(group: Group, style: dict[str, Look]) -> list[Json]:
+def _cards(group: Group, style: dict[str, Stroke]) -> list[Json]:
     found = []
     for each in _pictured(group):
         make = _card_maker(each)
@@ -240,7 +241,7 @@ def _cards(group: Group, style: dict[str, Look]) -> list[Json]:
     return found
 
 
-def _card_maker(each: Finished) -> Callable[[Finished, Look], tuple[Json, list[Json]]] | None:
+def _card_maker(each: Finished) -> Callable[[Finished, Stroke], tuple[Json, list[Json]]] | None:
     if each.facts["dimension"] == 1:
         return _card_1d
     if each.facts["dimension"] == 2:
@@ -275,7 +276,7 @@ def _frames(attribute: str, changes: dict[int, Array]) -> Json:
     return {"attribute": attribute, "traces": list(changes), "packed": [packed(v, rows=True) for v in changes.values()]}
 
 
-def _card_1d(each: Finished, look: Look) -> tuple[Json, list[Json]]:
+def _card_1d(each: Finished, look: Stroke) -> tuple[Json, list[Json]]:
     x = np.array(each.facts["points"])[:, 0]
     order = np.argsort(x)[:: max(1, len(x) // MOST_CURVE)]
     x = x[order]
@@ -350,7 +351,7 @@ def _card_1d(each: Finished, look: Look) -> tuple[Json, list[Json]]:
     return figure, frames
 
 
-def _card_2d(each: Finished, look: Look) -> tuple[Json, list[Json]]:
+def _card_2d(each: Finished, look: Stroke) -> tuple[Json, list[Json]]:
     points = np.array(each.facts["points"])
     lower, upper, _ = _bands(each)
     width, counts, alive = upper - lower, _counts(each), _alive(each)
@@ -410,7 +411,7 @@ def _xy(points: Array) -> Json:
     return {"x": packed(points[:, 0]), "y": packed(points[:, 1])}
 
 
-def _card_arms(each: Finished, look: Look) -> tuple[Json, list[Json]]:
+def _card_arms(each: Finished, look: Stroke) -> tuple[Json, list[Json]]:
     f = np.array(each.facts["truth"])
     order = np.argsort(-f, kind="stable")
     place = np.arange(1, len(f) + 1)
@@ -449,7 +450,7 @@ def _card_arms(each: Finished, look: Look) -> tuple[Json, list[Json]]:
 # -- what the policies did ---------------------------------------------------------------------------------------------
 
 
-def _active(group: Group, style: dict[str, Look]) -> Json | None:
+def _active(group: Group, style: dict[str, Stroke]) -> Json | None:
     traces: list[Json] = []
     for policy, runs in group.items():
         if not any(each.facts["episodes"] for each in runs):
@@ -464,7 +465,7 @@ def _active(group: Group, style: dict[str, Look]) -> Json | None:
     return _figure(traces, height=360, hovermode="x", xaxis=xaxis, yaxis=yaxis)
 
 
-def _bases(group: Group, style: dict[str, Look]) -> Json | None:
+def _bases(group: Group, style: dict[str, Stroke]) -> Json | None:
     """One row of marks per base and policy, first seed; × where a base was eliminated."""
     traces: list[Json] = []
     labels: list[str] = []
@@ -531,7 +532,7 @@ def _some_of_each(played: Array, most: int = 400) -> Array:
 # -- HTML --------------------------------------------------------------------------------------------------------------
 
 
-def _table(summary: pl.DataFrame, style: dict[str, Look]) -> str:
+def _table(summary: pl.DataFrame, style: dict[str, Stroke]) -> str:
     head = "".join(
         f'<th title="{html.escape(about)}">{name}</th>'
         for name, about in (

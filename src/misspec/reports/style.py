@@ -13,24 +13,24 @@ TRUTH, MEMBER, TUBE = "#111111", "#8c510a", "#e5d5b5"
 
 
 @dataclasses.dataclass(frozen=True)
-class Look:
+class Stroke:
     """A colour, and a dash as Plotly calls it."""
 
     colour: str
     dash: str
 
 
-def looks(experiment: Experiment) -> dict[str, Look]:
+def strokes(experiment: Experiment) -> dict[str, Stroke]:
     """By the policy's name."""
     kinds = list(dict.fromkeys(policy.kind for policy in experiment.policies))
-    found: dict[str, Look] = {}
+    found: dict[str, Stroke] = {}
     variants: dict[str, int] = {}
     for policy in experiment.policies:
         colour = COLOURS[kinds.index(policy.kind) % len(COLOURS)]
         if policy.as_in_paper:
-            found[policy.name] = Look(colour, "dash")
+            found[policy.name] = Stroke(colour, "dash")
         else:
-            found[policy.name] = Look(colour, DASHES[variants.get(policy.kind, 0) % len(DASHES)])
+            found[policy.name] = Stroke(colour, DASHES[variants.get(policy.kind, 0) % len(DASHES)])
             variants[policy.kind] = variants.get(policy.kind, 0) + 1
     return found
 

@@ -101,13 +101,15 @@ def coverage_curve(runs: list[Finished]) -> Curve:
     return over_seeds(x, np.array([each.looks["covered"].to_numpy() for each in runs]))
 
 
-def epsilon_curve(results: Results, problem: str, policy: str) -> Curve:
-    """True regret a round against ε."""
+def epsilon_curve(results: Results, problem: str, policy: str) -> Curve | None:
+    """True regret a round against ε; None if no run of the policy is finished."""
     found = sorted(
         (epsilon, [each.column("regret").mean() for each in by_policy[policy]])
         for (name, epsilon), by_policy in results.groups().items()
         if name == problem and policy in by_policy
     )
+    if not found:
+        return None
     parts = [over_seeds(np.array([epsilon]), np.array(values)[:, None]) for epsilon, values in found]
     return Curve(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in dataclasses.fields(Curve)))
 
