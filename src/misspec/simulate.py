@@ -17,6 +17,7 @@ from misspec.problems import Problem
 
 Progress = Callable[[int, int], None]
 _ENDS = ("multiplier", "enlargement", "upper")  # what a query knows of the end that it was chosen by
+STREAMS = (101, 102)  # of noise and action sets: others than those that problems of the same seed are drawn from
 FAILURES = 10  # of a user's function in a row, after which on_error="drop" gives up
 
 
@@ -107,7 +108,7 @@ def simulate(
     _check_horizon(policy, T)
     if batch > 1 and problem.offers is not None:
         raise InvalidInput("a contextual problem is played round by round; leave batch at 1")
-    noise_rng, offer_rng = (np.random.default_rng([whole("seed", seed), part]) for part in (1, 2))
+    noise_rng, offer_rng = (np.random.default_rng([whole("seed", seed), part]) for part in STREAMS)
     draws = problem.noise.draw(noise_rng, T)
     offers = None if problem.offers is None else problem.offers.draw(offer_rng, T)
     values, noise = problem.values, problem.noise

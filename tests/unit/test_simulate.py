@@ -27,7 +27,7 @@ def test_a_trace_is_the_plain_loop(name):
     """Noise is drawn from the world's generator; the rest is ask, evaluate, tell."""
     trace = play(MAKE[name](), PROBLEM, 100, seed=7)
     policy = MAKE[name]()
-    noise = 0.1 * np.random.default_rng([7, 1]).standard_normal(100)
+    noise = 0.1 * np.random.default_rng([7, 101]).standard_normal(100)
     for t in range(100):
         query = policy.ask()
         assert trace.index[t] == query.index
@@ -245,3 +245,20 @@ def test_the_adversary_keeps_within_epsilon_and_reports_fresh_worlds():
         ms.adversary.worst_misfit(
             lambda p: ms.GPUCB(p.domain, p.model), ms.problems.misspecified(DOMAIN, MODEL, misfit="none"), 50
         )
+
+
+def test_a_problem_and_its_noise_of_the_same_seed_share_no_chance():
+    """The coefficients of the member and the signs of the misfit are not found again in noise and action sets."""
+    from numpy.random import default_rng
+
+    from misspec.problems.synthetic import CENTRES
+    from misspec.simulate import STREAMS
+
+    for seed in range(4):
+        rng = default_rng([seed, 1])
+        rng.choice(200, CENTRES, replace=False)
+        coefficients = rng.standard_normal(CENTRES)
+        problem = ms.problems.misspecified(ms.Box([(0, 1)]).grid(200), ms.Model(RBF(0.2), 2.0, 1.0), 0.1, seed=seed)
+        noise = problem.noise.draw(default_rng([seed, STREAMS[0]]), 5000)
+        assert not np.isin(coefficients, noise).any()
+        assert len(set(STREAMS) | {1, 2, 3, 4, 5, 6}) == 8  # the streams of problems and of the adversary
