@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -33,9 +34,9 @@ INTERRUPTED = 130
 
 Cores = Annotated[int | None, typer.Option(help="Processes to use; all cores by default.", min=1)]
 Into = Annotated[Path | None, typer.Option(help="Folder for the results; by default FILE-results beside the file.")]
-Kernel = Annotated[str, typer.Option(help="A kernel of scikit-learn: RBF, Matern, DotProduct, …")]
-Scale = Annotated[float, typer.Option(help="Its length scale, where it has one.")]
-Nu = Annotated[float, typer.Option(help="The smoothness of a Matern kernel.")]
+Kernel = Annotated[str | None, typer.Option(help="RBF (the default), Matern, DotProduct, … of scikit-learn.")]
+Scale = Annotated[float | None, typer.Option(help="The kernel's length scale, 0.2 by default.")]
+Nu = Annotated[float | None, typer.Option(help="The smoothness of a Matern kernel, 2.5 by default.")]
 
 
 def main() -> None:
@@ -61,6 +62,8 @@ def _clean(command: Callable[..., None]) -> Callable[..., None]:
             _fail(f"this command needs {error.name}: pip install 'misspec[{extra}]'")
         except KeyboardInterrupt:
             _fail("stopped", INTERRUPTED)
+        except MemoryError:
+            _fail("not enough memory; take a shorter horizon or fewer candidates")
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # who read the output has gone
             raise typer.Exit(1) from None
@@ -75,7 +78,8 @@ def _fail(message: str, code: int = 1) -> NoReturn:
     if os.environ.get("MISSPEC_DEBUG"):
         traceback.print_exc()
     line = " ".join(message.split())
-    Console(stderr=True, soft_wrap=True).print(Text.assemble(("misspec: ", "bold red"), line), highlight=False)
+    console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+    console.print(Text.assemble(("misspec: ", "bold red"), line))
     raise typer.Exit(code)
 
 
@@ -87,7 +91,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Gaussian-process bandits that keep working when the model is wrong."""
 
@@ -107,8 +113,10 @@ def demo(
     experiment = experiments.parse(experiments.demo(), "demo.toml")
     console = _console()
     console.print(Text(experiment.title, style="bold"))
-    _go(experiments.demo(), into, "demo.toml", cores, None, "misspec demo")
+    command = ["misspec", "demo", "--into", str(into)] if into != Path("misspec-demo") else ["misspec", "demo"]
+    failed = _go(experiments.demo(), into, "demo.toml", cores, None, command)
     _report(into)
+    _tell_failed(failed)
 
 
 @app.command()
@@ -121,20 +129,27 @@ def run(
 ) -> None:
     """Do the runs of an experiment that are not done yet. The same command goes on after any interruption."""
     from misspec import experiments
+    from misspec.reports import tables
 
     content = experiments.content_of(file)
     folder = into if into is not None else file.with_name(f"{file.stem}-results")
-    failed = _go(content, folder, str(file), cores, dask, f"misspec run {file}")
+    options = {"--into": into, "--cores": cores, "--dask": dask}
+    given = [part for name, value in options.items() if value is not None for part in (name, str(value))]
+    failed = _go(content, folder, str(file), cores, dask, ["misspec", "run", str(file), *given])
     results = experiments.results(folder)
     if results.runs:
-        _show(results)
+        _show(tables.summary(results))
     console = _console()
-    console.print(f"results: {folder}", soft_wrap=True, highlight=False)
-    console.print(f"pictures: misspec report {folder}", soft_wrap=True, highlight=False)
+    console.print(f"results: {folder}", soft_wrap=True)
+    console.print(f"pictures: {shlex.join(['misspec', 'report', str(folder)])}", soft_wrap=True)
+    _tell_failed(failed)
+
+
+def _tell_failed(failed: dict[Any, str]) -> None:
     if failed:
         first, reason = next(iter(failed.items()))
         more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-        _fail(f"{len(failed)} of {results.of} runs failed: {first}: {reason}{more}")
+        _fail(f"{len(failed)} runs failed: {first}: {reason}{more}")
 
 
 @app.command()
@@ -144,7 +159,9 @@ def report(folder: Annotated[Path, typer.Argument(help="A folder that `misspec r
     _report(folder)
 
 
-def _go(content: bytes, folder: Path, name: str, cores: int | None, dask: str | None, command: str) -> dict[Any, str]:
+def _go(
+    content: bytes, folder: Path, name: str, cores: int | None, dask: str | None, command: list[str]
+) -> dict[Any, str]:
     """Do the runs with progress bars; what failed, and why."""
     from misspec import experiments
 
@@ -157,23 +174,24 @@ def _go(content: bytes, folder: Path, name: str, cores: int | None, dask: str | 
             def show(progress: experiments.Progress) -> None:
                 nonlocal latest
                 if latest is None:
-                    for line in progress.damaged:
+                    for line in progress.news:
                         console.print(Text(line, style="yellow"), soft_wrap=True)
                     if progress.before:
                         said = f"{progress.before} of {progress.before + progress.of} runs were done before"
-                        console.print(said, highlight=False)
+                        console.print(said)
                     if progress.of and len(progress.todo) <= MOST_BARS:
                         for policy, runs in progress.todo.items():
-                            tasks[policy] = bars.add_task(Text(policy).markup, total=runs, note="")
+                            tasks[policy] = bars.add_task(policy, total=runs, note="")
                     if progress.of:
                         tasks[""] = bars.add_task("all rounds", total=progress.rounds_of, note="starting")
                 latest = progress
                 for policy, task in tasks.items():
                     if policy:
-                        done = progress.done.get(policy, 0)
-                        bars.update(task, completed=done, note=f"{done}/{progress.todo[policy]} runs")
+                        done, failed = progress.done.get(policy, 0), sum(r.policy == policy for r in progress.failed)
+                        note = f"{done}/{progress.todo[policy]} runs" + (f", {failed} failed" if failed else "")
+                        bars.update(task, completed=done, note=note)
                     else:
-                        bars.update(task, completed=progress.rounds)
+                        bars.update(task, completed=progress.rounds, total=progress.rounds_of)
                         bars.update(task, note=_pace(bars.tasks[task]))
 
             experiments.go(content, folder, name=name, cores=cores, dask=dask, show=show)
@@ -181,7 +199,8 @@ def _go(content: bytes, folder: Path, name: str, cores: int | None, dask: str | 
         if latest is None:
             _fail("stopped before anything ran", INTERRUPTED)
         done = f"{latest.before + latest.runs} of {latest.before + latest.of}"
-        _fail(f"stopped; {done} runs are finished and kept in {folder}; go on with: {command}", INTERRUPTED)
+        said = f"stopped; {done} runs are finished and kept in {folder}; go on with: {shlex.join(command)}"
+        _fail(said, INTERRUPTED)
     return dict(latest.failed)
 
 
@@ -197,7 +216,8 @@ def _pace(task: Task) -> str:
 
 @contextmanager
 def _bars(console: Console) -> Iterator[Progress]:
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=20), TextColumn("{task.fields[note]}"))
+    texts = [TextColumn(each, markup=False) for each in ("{task.description}", "{task.fields[note]}")]
+    columns = (texts[0], BarColumn(bar_width=20), texts[1])
     with Progress(*columns, console=console) as bars:
         yield bars
 
@@ -208,28 +228,28 @@ def _report(folder: Path) -> None:
     console = _console()
     with console.status("drawing") as status:
         made = reports.write(folder, lambda name: status.update(f"drawing {name}"))
-    _show(made.results)
+    _show(made.summary)
     if len(made.results.runs) < made.results.of:
         missing = made.results.of - len(made.results.runs)
         console.print(Text(f"{missing} of {made.results.of} runs are not done yet", style="yellow"))
-    console.print(f"figures: {len(made.figures)} in {made.folder}", soft_wrap=True, highlight=False)
-    console.print(f"page: {made.page.resolve()}", soft_wrap=True, highlight=False)
+    if made.results.experiment.notes:
+        console.print(made.results.experiment.notes.strip() + "\n")
+    console.print(f"figures: {len(made.figures)} in {made.folder}", soft_wrap=True)
+    console.print(f"page: {made.page.resolve()}", soft_wrap=True)
 
 
-def _show(results: Any) -> None:
+def _show(summary: Any) -> None:
     """The table of regret."""
-    from misspec.reports import tables
-
-    summary = tables.summary(results)
     caption = (
         "regret: true, a round, mean over the seeds ± standard error; late: over the last tenth of the rounds; "
-        "recom.: of what is recommended at the end; held: share of the runs whose band held all of f*"
+        "recom.: of what is recommended at the end; held f*: share of the runs whose band held all of it (– where none "
+        "is promised)"
     )
     table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=caption, caption_justify="left")
     problems = summary["problem"].n_unique() > 1
     for name in [*(["problem"] if problems else []), "ε", "policy"]:
         table.add_column(name, overflow="fold")
-    for name in ("regret", "±", "late", "recom.", "held"):
+    for name in ("regret", "±", "late", "recom.", "held f*"):
         table.add_column(name, justify="right", no_wrap=True)
     before: Any = None
     for row in summary.iter_rows(named=True):
@@ -243,8 +263,8 @@ def _show(results: Any) -> None:
             f"{row['regret']:.4f}",
             "" if row["error"] is None else f"{row['error']:.4f}",
             f"{row['late']:.4f}",
-            f"{row['recommended']:.4f}",
-            f"{100 * row['covered']:.0f} %",
+            f"{row['recommended_regret']:.4f}",
+            f"{100 * row['covered']:.0f} %" if row["claims"] else "–",
         ]
         table.add_row(*(Text(cell) for cell in cells))
         before = here
@@ -257,43 +277,47 @@ def _show(results: Any) -> None:
 @app.command()
 @_clean
 def gain(
-    file: Annotated[Path | None, typer.Argument(help="Take domain, model and horizon from an experiment.")] = None,
-    kernel: Kernel = "RBF",
-    length_scale: Scale = 0.2,
-    nu: Nu = 2.5,
-    noise: Annotated[float, typer.Option(help="σ; the ridge λ is σ² unless given.")] = 0.1,
-    regularization: Annotated[float | None, typer.Option(help="λ.")] = None,
-    dimension: Annotated[int, typer.Option(help="Of the unit cube.", min=1)] = 1,
+    file: Annotated[Path | None, typer.Argument(help="An experiment whose domain, model and horizon to take.")] = None,
+    kernel: Kernel = None,
+    length_scale: Scale = None,
+    nu: Nu = None,
+    noise: Annotated[float | None, typer.Option(help="Noise level σ, 0.1 by default.")] = None,
+    regularization: Annotated[float | None, typer.Option(help="The ridge λ, σ² by default.")] = None,
+    dimension: Annotated[int | None, typer.Option(help="Of the unit cube, 1 by default.", min=1)] = None,
     grid: Annotated[int | None, typer.Option(help="Points per dimension; without, the whole cube.", min=2)] = None,
-    horizon: Annotated[int, typer.Option(help="T.", min=1)] = 1000,
+    horizon: Annotated[int | None, typer.Option(help="Number of rounds T, 1000 by default.", min=1)] = None,
 ) -> None:
     """The maximum information gain γ_T of a kernel on a domain, from below and from above."""
-    from misspec import Box, Model, information_gain
+    from misspec import Box, InvalidInput, Model, information_gain
 
     console = _console()
-    domain: Any = Box([(0, 1)] * dimension)
+    domain: Any
     if file is not None:
         from misspec import experiments
 
+        if any(each is not None for each in (kernel, length_scale, nu, noise, regularization, dimension, grid)):
+            raise InvalidInput(f"{file} says what the model and the domain are; leave those options out, or the file")
         experiment = experiments.read(file)
         domain, model = experiment.world()
-        horizon = experiment.horizon
+        T = experiment.horizon if horizon is None else horizon
     else:
-        model = Model(_kernel(kernel, length_scale, nu), 1.0, noise, regularization)  # type: ignore[arg-type]
-        domain = domain if grid is None else domain.grid(grid)
+        sigma = 0.1 if noise is None else noise
+        model = Model(_kernel(kernel, length_scale, nu), 1.0, sigma, regularization)  # type: ignore[arg-type]
+        cube = Box([(0, 1)] * (dimension or 1))
+        domain, T = cube if grid is None else cube.grid(grid), horizon or 1000
     with console.status("computing"):
-        found = information_gain(domain, model, horizon)
-    console.print(f"{model.kernel} on {domain!r}, λ = {model.regularization:.4g}", highlight=False, markup=False)
+        found = information_gain(domain, model, T)
+    console.print(f"{model.kernel} on {domain!r}, λ = {model.regularization:.4g}")
     table = Table()
     for name in ("rounds T", "γ_T at least", "at most"):
         table.add_column(name, justify="right")
-    for t in [*(10**k for k in range(1, 12) if 10**k < horizon), horizon]:
+    for t in [*(10**k for k in range(1, 12) if 10**k < T), T]:
         table.add_row(f"{t:,}", f"{found.values[t]:.4f}", f"{found.up_to(t):.4f}")
     console.print(table)
     best = min(found.bounds, key=lambda name: found.bounds[name])
-    console.print(f"grows as {found.rate}; the upper end at T is the {best} bound", highlight=False)
+    console.print(f"grows as {found.rate}; the upper end at T is the {best} bound")
     if found.approximate:
-        console.print(f"on a box {found.approximate}", highlight=False)
+        console.print(found.approximate.replace("`upper`", "the upper end"))
 
 
 @app.command()
@@ -304,83 +328,82 @@ def diagnose(
     columns: Annotated[
         str | None, typer.Option(help="Columns of the points, as in a,b; all others by default.")
     ] = None,
-    norm_bound: Annotated[float | None, typer.Option(help="B; without, several are tried.")] = None,
-    noise: Annotated[float | None, typer.Option(help="σ; without, estimated from repeated points.")] = None,
-    offset: Annotated[float | None, typer.Option(help="The prior mean; the target's average by default.")] = None,
-    kernel: Kernel = "RBF",
-    length_scale: Scale = 0.2,
-    nu: Nu = 2.5,
-    delta: Annotated[float, typer.Option(help="δ.")] = 0.1,
+    norm_bound: Annotated[
+        float | None, typer.Option(help="B: how large a function you believe in, at least its largest deviation.")
+    ] = None,
+    noise: Annotated[
+        float | None, typer.Option(help="Standard deviation of the noise; without, estimated from repeated points.")
+    ] = None,
+    offset: Annotated[
+        float | None, typer.Option(help="What you expect far from all data; the target's average by default.")
+    ] = None,
+    kernel: Kernel = None,
+    length_scale: Scale = None,
+    nu: Nu = None,
+    delta: Annotated[float, typer.Option(help="The probability of error that you accept.")] = 0.1,
     raw: Annotated[
         bool, typer.Option("--raw", help="Length scale in the columns' units, not in their ranges.")
     ] = False,
     fixed_design: Annotated[
         bool, typer.Option("--fixed-design", help="The points were fixed before any result was seen.")
     ] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Leave out rows with missing or unreadable cells.")] = False,
 ) -> None:
     """How wrong a model is at least, from a table of observations: the certificate and a sentence."""
-    import numpy as np
-
-    from misspec import Box, InvalidInput, Model, noise_from_repeats
-    from misspec import diagnose as certify
+    from misspec import InvalidInput
     from misspec.integrations import table as tables
 
     console = _console()
-    chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    data = tables.read(file, target, chosen)
-    X, y = data.points, data.observations
-    console.print(f"{len(y)} observations of {data.target} at {', '.join(data.names)}", highlight=False)
-    if noise is None:
-        try:
-            noise = noise_from_repeats(X, y)
-        except InvalidInput as error:
-            raise InvalidInput(f"{error} (--noise)") from None
-        console.print(f"noise σ = {noise:.4g}, estimated from repeated points (--noise sets it)", highlight=False)
-    if offset is None:
-        offset = float(y.mean())
-        console.print(f"offset {offset:.4g}, the average of {data.target} (--offset sets it)", highlight=False)
-    if np.ptp(X, axis=0).min() <= 0 and not raw:
-        constant = data.names[int(np.ptp(X, axis=0).argmin())]
-        raise InvalidInput(f"column {constant!r} never changes; leave it out with --columns, or use --raw")
-    cube = None if raw else Box(list(zip(X.min(axis=0).tolist(), X.max(axis=0).tolist(), strict=True)))
     shape = _kernel(kernel, length_scale, nu)
-    spread = float(f"{max(float(np.abs(y - offset).max()), 1e-12):.1g}")
-    tried = [norm_bound] if norm_bound is not None else [spread * 2**k for k in range(-1, 5)]
-    found = {}
-    with console.status("certifying"):
-        for B in tried:
-            model = Model(shape, B, noise, delta=delta, offset=offset)
-            found[B] = certify(X, y, model, domain=cube, fixed_design=fixed_design)
-    if norm_bound is None:
-        table = Table(caption=f"each holds with probability {1 - delta:g}, for its norm bound", caption_justify="left")
-        table.add_column("norm bound B", justify="right")
-        table.add_column("wrong by at least ε", justify="right")
-        for B, each in found.items():
-            table.add_row(f"{B:g}", f"{each.epsilon_lower:.4g}")
-        console.print(table)
-        console.print("choose the norm bound that you believe in with --norm-bound", highlight=False)
-    else:
-        console.print(f"ε ≥ {found[norm_bound].epsilon_lower:.6g}", style="bold", highlight=False)
-        console.print(str(found[norm_bound]), soft_wrap=True, highlight=False)
+    chosen = None if columns is None else [name.strip() for name in columns.split(",")]
+    data = tables.read(file, target, chosen, skip=skip)
+    options: dict[str, Any] = {"noise": noise, "offset": offset, "delta": delta, "raw": raw}
+    try:
+        with console.status("certifying"):
+            made = tables.certify(data, shape, norm_bound=norm_bound, fixed_design=fixed_design, **options)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error} (--noise)" if "the noise" in str(error) and noise is None else error) from None
+    n = len(data.observations)
+    skipped = f" ({data.skipped} rows left out)" if data.skipped else ""
+    console.print(f"{n} observation{'s' * (n > 1)} of {data.target} at {', '.join(data.names)}{skipped}")
+    if noise is None:
+        console.print(f"noise σ = {made.noise:.4g}, estimated from repeated points (--noise sets it)")
+    if offset is None:
+        console.print(f"offset {made.offset:.4g}, the average of {data.target} (--offset sets it)")
+    if norm_bound is not None:
+        certificate = made.found[norm_bound]
+        console.print(f"ε ≥ {certificate.epsilon_lower:.6g}", style="bold")
+        console.print(str(certificate), soft_wrap=True)
+        return
+    table = Table()
+    table.add_column("norm bound B", justify="right")
+    table.add_column("wrong by at least ε", justify="right")
+    for B, each in made.found.items():
+        table.add_row(f"{B:g}", f"{each.epsilon_lower:.4g}")
+    console.print(table)
+    console.print(f"each line holds with probability {1 - delta:g} if the noise is at most {made.noise:.4g}")
+    console.print("choose the norm bound that you believe in with --norm-bound")
 
 
-def _kernel(name: str, length_scale: float, nu: float) -> Any:
+def _kernel(name: str | None, length_scale: float | None, nu: float | None) -> Any:
     from misspec.errors import InvalidInput, nearest
     from misspec.policies.encoding import KERNELS
 
     simple = [each for each in KERNELS if each not in ("Sum", "Product", "Exponentiation", "ConstantKernel")]
-    if name not in simple:
-        raise InvalidInput(f"unknown kernel {name!r}{nearest(name, simple)}")
+    chosen, scale, smooth = name or "RBF", 0.2 if length_scale is None else length_scale, 2.5 if nu is None else nu
+    if chosen not in simple:
+        raise InvalidInput(f"unknown kernel {chosen!r}{nearest(chosen, simple)}")
+    if not scale > 0 or not smooth > 0:
+        raise InvalidInput(f"--length-scale and --nu must be above 0, got {scale:g} and {smooth:g}")
     from sklearn.gaussian_process import kernels
 
-    if not length_scale > 0:
-        raise InvalidInput(f"--length-scale must be above 0, got {length_scale}")
-    options = {"Matern": {"length_scale": length_scale, "nu": nu}, "DotProduct": {"sigma_0": 0.0}}
-    return getattr(kernels, name)(**options.get(name, {"length_scale": length_scale}))
+    options = {"Matern": {"length_scale": scale, "nu": smooth}, "DotProduct": {"sigma_0": 0.0}}
+    return getattr(kernels, chosen)(**options.get(chosen, {"length_scale": scale}))
 
 
 def _console() -> Console:
-    return Console()
+    """Names are printed as they are."""
+    return Console(markup=False, highlight=False)
 
 
 if __name__ == "__main__":

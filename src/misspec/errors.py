@@ -40,7 +40,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """ "; did you mean 'x'?" where a known name is near, and the list of them."""
     names = sorted(known)
     lower = {each.lower(): each for each in names}
-    close = difflib.get_close_matches(str(name).lower(), lower, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(name).lower(), lower, n=1, cutoff=0.6)
     hint = f"; did you mean {lower[close[0]]!r}?" if close else ""
     return f"{hint} (known: {', '.join(names)})"
 

@@ -127,7 +127,7 @@ def rate(kernel: Any, domain: Domain) -> str:
     if name == "RBF":
         return f"O((log T)^{d + 1})"
     if name == "DotProduct":
-        return f"O({d} log T)"
+        return "O(log T)" if d == 1 else f"O({d} log T)"
     if name == "Matern" and math.isfinite(kernel.nu):
         nu = float(kernel.nu)
         return f"O(T^{d / (2 * nu + d):.3g} (log T)^{2 * nu / (2 * nu + d):.3g})"

@@ -45,9 +45,20 @@ def replace(path: str | os.PathLike[str], content: bytes) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(target)
+        _flush_folder(target.parent)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise StorageError(f"cannot write {target}: {error.strerror}") from error
+
+
+def _flush_folder(folder: Path) -> None:
+    """The new name survives a power cut too, where the system can be asked for that."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def write(

@@ -6,9 +6,11 @@ import shutil
 import pytest
 
 from misspec import experiments as ex
+from misspec.reports import tables
+from misspec.reports.bounds import all_bounds
 from misspec.reports.page import page as page_of
 
-NASTY = "<img src=x onerror=alert(1)> & <b>bold</b>"
+NASTY = "<img src=x onerror=alert(1)> & <b>bold</b> %{x}"
 TOML = f"""
 title = "{NASTY}"
 horizon = 200
@@ -59,7 +61,8 @@ def address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     ex.go(TOML.encode(), folder, cores=1)
     path = folder / "index.html"
-    path.write_text(page_of(ex.results(folder)), encoding="utf-8")
+    found = ex.results(folder)
+    path.write_text(page_of(found, tables.summary(found), all_bounds(found)), encoding="utf-8")
     return path.resolve().as_uri()
 
 
@@ -138,7 +141,7 @@ def test_the_slider_changes_the_picture(page):
         pictures.append(card.screenshot())
     assert widths[0] > 2 * max(widths[1:]) > 0  # the band shrinks
     assert len(set(pictures)) == 3
-    active = "document.querySelectorAll('.card .js-plotly-plot')[2].data[8].y.filter(v => !Number.isNaN(v)).length"
+    active = "document.querySelectorAll('.card .js-plotly-plot')[2].data[9].y.filter(v => !Number.isNaN(v)).length"
     at_the_end = page.evaluate(active)
     page.locator("#slider").evaluate("(e) => { e.value = 0; e.dispatchEvent(new Event('input')); }")
     assert page.locator("#round").inner_text() == "round 1"
@@ -164,10 +167,32 @@ def test_a_click_in_the_legend_hides_a_line(page):
     assert shown() == before - 3  # the line and both edges of its spread
 
 
+def test_hovering_tells_the_value(page):
+    place = page.locator("#regret .nsewdrag").first.bounding_box()
+    page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+    page.locator("#regret .hovertext").first.wait_for(timeout=10_000)
+    shown = page.locator("#regret .hoverlayer").text_content().replace("\u200b", "")
+    assert NASTY in shown
+    assert "ECGPUCB" in shown
+
+
+def test_another_epsilon_keeps_the_round_and_the_hidden_lines(page):
+    page.locator("#regret .legendtoggle").nth(1).click()
+    page.wait_for_function("document.getElementById('regret').data.some(t => t.visible === 'legendonly')")
+    page.locator("#slider").evaluate("(e) => { e.value = 5; e.dispatchEvent(new Event('input')); }")
+    before = page.locator("#round").inner_text()
+    page.select_option("#choice", label="ε = 0")
+    page.wait_for_selector("body[data-drawn='0']", timeout=60_000)
+    assert page.locator("#round").inner_text() == before
+    hidden = "document.getElementById('regret').data.filter(t => t.visible === 'legendonly').map(t => t.legendgroup)"
+    assert set(page.evaluate(hidden)) == {"ECGPUCB"}
+
+
 def test_axes_and_bounds_can_be_switched(page):
     page.locator("#bounds").click()
     page.wait_for_function("document.getElementById('regret').layout.xaxis.type === 'log'", timeout=10_000)
     assert page.evaluate("document.getElementById('regret').data.filter(t => t.visible === true).length") >= 1
+    assert "Theorem 1 for ECGPUCB" in page.locator("#regret .legend").text_content()
     page.locator("#scale").click()
     page.wait_for_function("document.getElementById('regret').layout.xaxis.type === 'linear'", timeout=10_000)
 

@@ -89,12 +89,14 @@ def test_run_then_report(misspec_command, tmp_path):
     assert (tmp_path / "small-results" / "report" / "index.html").exists()
 
 
-def test_a_failed_run_is_told_at_the_end(misspec_command, tmp_path):
-    unlucky = SMALL.replace("[[problems]]", '[[problems]]\nmisfit = "ripple"\nwidth = 0.0909090909090909')
-    (tmp_path / "small.toml").write_text(unlucky)
+def test_a_failed_run_is_told_at_the_end(misspec_command, tmp_path, monkeypatch):
+    def unlucky(*_, **__):
+        raise misspec.InvalidInput("no luck")
+
+    monkeypatch.setattr("misspec.experiments.runner.play", unlucky)
+    (tmp_path / "small.toml").write_text(SMALL)
     err = misspec_command("run", "small.toml", "--cores", 1, code=1)
-    assert "4 of 4 runs failed: [red]base[/red] on misspecified" in err
-    assert "falls between the candidates" in err
+    assert "4 runs failed: [red]base[/red] on misspecified, ε = 0.2, seed 0: no luck (and 3 more)" in err
 
 
 def test_errors_of_run_and_report_are_one_line(misspec_command, tmp_path):
@@ -147,8 +149,9 @@ def test_gain(misspec_command, tmp_path):
     assert rows[-1][1:] == [pytest.approx(found.greedy, abs=1e-4), pytest.approx(found.upper, abs=1e-4)]
     (tmp_path / "small.toml").write_text(SMALL)
     assert "Finite(12 points in 1 dimension)" in misspec_command("gain", "small.toml")
+    assert "leave those options out" in misspec_command("gain", "small.toml", "--length-scale", 0.3, code=1)
     assert "did you mean 'Matern'?" in misspec_command("gain", "--kernel", "Maten", code=1)
-    assert "--length-scale must be above 0" in misspec_command("gain", "--length-scale", 0, code=1)
+    assert "--length-scale and --nu must be above 0" in misspec_command("gain", "--length-scale", 0, code=1)
 
 
 def test_diagnose(misspec_command, tmp_path):
@@ -161,6 +164,10 @@ def test_diagnose(misspec_command, tmp_path):
     assert float(out.split("noise σ = ")[1].split(",")[0]) == pytest.approx(0.1, rel=0.1)
     assert "estimated from repeated points" in out
     assert "--norm-bound" in out
+    assert "if the noise is at most" in out
+    rows = "".join(f"{i % 4};{i % 4 + i % 3}\n" for i in range(40))
+    (tmp_path / "gap.csv").write_text(f"[/b]; y\n{rows}3;\n;4\n")
+    assert "40 observations of y at [/b] (2 rows left out)" in misspec_command("diagnose", "gap.csv", "--skip")
     table(tmp_path / "right.csv", misfit=0.0)
     out = misspec_command("diagnose", "right.csv", "--norm-bound", 4, "--noise", 0.1, "--fixed-design")
     assert "ε ≥ 0\n" in out
@@ -177,6 +184,11 @@ def test_errors_of_diagnose_are_one_line(misspec_command, tmp_path):
     assert "must start with a line of column names" in misspec_command("diagnose", "head.csv", code=1)
     (tmp_path / "few.csv").write_text("x,y\n1,2\n3,4\n")
     assert "(--noise)" in misspec_command("diagnose", "few.csv", code=1)
+    (tmp_path / "twofold.csv").write_text("x,y\n" + "1,2\n3,4\n5,5\n" * 4)
+    assert "the noise would be 0 (rows exported twice?)" in misspec_command("diagnose", "twofold.csv", code=1)
+    assert "delta" in misspec_command("diagnose", "few.csv", "--noise", 1, "--delta", 2, code=1)
+    (tmp_path / "none.csv").write_text("x,y\n1,\n3,\n")
+    assert "no row of numbers" in misspec_command("diagnose", "none.csv", "--skip", code=1)
     (tmp_path / "flat.csv").write_text("x,z,y\n1,1,2\n1,3,4\n")
     assert "column 'x' never changes" in misspec_command("diagnose", "flat.csv", "--noise", 1, code=1)
     (tmp_path / "twice.csv").write_text("x,x\n1,1\n")

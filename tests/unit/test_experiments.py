@@ -1,5 +1,7 @@
 """Experiments: the same numbers wherever they run, nothing lost, nothing done twice, errors that say what to do."""
 
+import io
+import json
 import os
 import random
 import signal
@@ -17,6 +19,7 @@ from sklearn.gaussian_process.kernels import RBF
 import misspec as ms
 from misspec import experiments as ex
 from misspec.errors import InvalidInput, StorageError
+from misspec.experiments.play import play
 from misspec.experiments.runner import execute
 
 HEAD = """
@@ -107,7 +110,7 @@ def test_names_do_not_change_what_a_run_is():
         ("horizon = 40", "horizon = 41"),
         ("noise = 0.1", "noise = 0.11"),
         ("grid = 21", "grid = 22"),
-        ('"random"', '"ripple"'),
+        ('"random"', '"bump"'),
     ],
 )
 def test_what_decides_the_result_changes_every_key(old, new):
@@ -134,8 +137,12 @@ def test_a_run_is_what_simulate_gives_by_hand(tmp_path):
         problem = ms.problems.misspecified(domain, model, run.epsilon, "random", seed=run.seed)
         policy = makers[run.policy](problem, run.seed)
         trace = ms.simulate(policy, problem, 40, seed=run.seed)
-        np.testing.assert_array_equal(each.column("regret"), trace.regret)
-        np.testing.assert_array_equal(each.column("y"), trace.y)
+        np.testing.assert_array_equal(each.regret, trace.regret)
+        np.testing.assert_array_equal(each.in_class_regret, trace.in_class_regret)
+        table = each.table
+        for name in ("index", "y", "regret", "mean", "std"):
+            np.testing.assert_array_equal(table[name], getattr(trace, name))
+        np.testing.assert_array_equal(table["x1"], trace.x[:, 0])
         assert each.facts["recommended_regret"] == trace.recommended_regret
         band = policy.band()
         last = each.looks.row(-1, named=True)
@@ -143,11 +150,11 @@ def test_a_run_is_what_simulate_gives_by_hand(tmp_path):
         inside = (band.lower <= problem.values) & (problem.values <= band.upper)
         assert last["covered"] == inside.mean()
         if run.seed == 0:
-            np.testing.assert_array_equal(last["lower"], band.lower)
-            np.testing.assert_array_equal(last["upper"], band.upper)
+            np.testing.assert_array_equal(last["band_lower"], band.lower)
+            np.testing.assert_array_equal(last["band_upper"], band.upper)
             np.testing.assert_array_equal(each.facts["truth"], problem.values)
         else:
-            assert last["lower"] is None
+            assert last["band_lower"] is None
             assert not each.pictured
 
 
@@ -160,6 +167,8 @@ def test_a_run_is_what_simulate_gives_by_hand(tmp_path):
         'kind = "nonstationary"',
         'kind = "needle"\nheight = 0.4',
         'kind = "trap"',
+        'kind = "svm_digits"',
+        'kind = "digits_bandit"\nimages = 20',
         "actions = 5",
         'misfit = "bump"\ndomain = { points = [[0.1, 0.2], [0.4, 0.5], [0.9, 0.1]] }',
     ],
@@ -216,6 +225,48 @@ if __name__ == "__main__":
     assert_same(frames(tmp_path / "one"), frames(tmp_path / "dask"))
 
 
+def test_a_dask_cluster_that_fails(tmp_path):
+    """A run that kills its worker is a failed run; a scheduler that goes away is a message, and what is done stays."""
+    script = """
+import os
+from pathlib import Path
+from distributed import LocalCluster
+from misspec import experiments as ex
+from misspec.errors import InvalidInput
+from misspec.experiments import runner
+
+def deadly(run):
+    from misspec.experiments import runner
+    if run.policy == "GPUCB":
+        os._exit(1)
+    return runner.execute(run)
+
+if __name__ == "__main__":
+    content = Path("small.toml").read_bytes()
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=60) as cluster:
+        whole, runner.execute = runner.execute, deadly
+        progress = ex.go(content, "killed", dask=cluster.scheduler_address)
+        runner.execute = whole
+        assert progress.failed, progress
+        assert all("killed again and again" in reason for reason in progress.failed.values()), progress.failed
+        assert any(run.policy == "GPUCB" for run in progress.failed), progress.failed
+        try:
+            ex.go(content, "stopped", dask=cluster.scheduler_address, show=lambda p: p.runs == 2 and cluster.close())
+        except InvalidInput as error:
+            assert "the Dask cluster failed" in str(error), error
+            assert "finished runs are kept" in str(error), error
+        else:
+            raise AssertionError("the cluster was closed, and nothing was said")
+        assert len(ex.results("stopped").runs) >= 2
+"""
+    (tmp_path / "small.toml").write_text(TOML.replace("seeds = 2", "seeds = 1"))
+    (tmp_path / "script.py").write_text(script)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
 def test_no_dask_scheduler_is_a_clear_message(tmp_path, monkeypatch):
     monkeypatch.setattr("misspec.integrations.dask.PATIENCE", "1s")
     with pytest.raises(InvalidInput, match=r"cannot reach a Dask scheduler at 'nowhere:1'.*--dask local"):
@@ -231,7 +282,8 @@ def test_only_what_is_missing_is_done(tmp_path):
     progress = ex.go(TOML.encode(), tmp_path, cores=1)
     assert (progress.before, progress.of, progress.runs) == (15, 1, 1)
     assert_same(before, frames(tmp_path))
-    assert {path for path in times if path.stat().st_mtime_ns != times[path]} == {gone}
+    now = {path: path.stat().st_mtime_ns for path in finished(tmp_path)}
+    assert {path for path in times if now.get(path) != times[path]} == {gone}
 
 
 def test_an_edited_experiment_keeps_what_is_still_valid(tmp_path):
@@ -242,52 +294,104 @@ def test_an_edited_experiment_keeps_what_is_still_valid(tmp_path):
     assert len(ex.results(tmp_path).runs) == 24
 
 
-def test_a_run_that_fails_stops_nothing_and_says_why(tmp_path):
-    text = TOML + '\n[[problems]]\nname = "unlucky"\nmisfit = "ripple"\nwidth = 0.05\n'  # one wave per candidate
-    progress = ex.go(text.encode(), tmp_path, cores=2)
-    assert progress.runs == 32
-    assert {run.problem for run in progress.failed} == {"unlucky"}
-    assert all("falls between the candidates" in reason for reason in progress.failed.values())
-    assert len(ex.results(tmp_path).runs) == 32 - len(progress.failed)
+def failing(settings, progress=None):
+    """Stands in for `play`: some runs have no luck."""
+    if settings["seed"] == 1 and settings["policy"]["kind"] == "GPUCB":
+        raise InvalidInput("no luck")
+    if settings["seed"] == 1 and settings["policy"]["kind"] == "ECGPUCB":
+        raise KeyError("a defect")
+    return play(settings, progress)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "emptied", "not parquet"])
+def test_a_run_that_fails_stops_nothing_and_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr("misspec.experiments.runner.play", failing)
+    progress = ex.go(TOML.encode(), tmp_path, cores=1)
+    assert (progress.of, progress.runs) == (16, 16)
+    reasons = {(run.policy, run.seed): reason for run, reason in progress.failed.items()}
+    assert reasons == {("GPUCB", 1): "no luck", ("ECGPUCB", 1): "unexpected KeyError: 'a defect'"}
+    assert len(ex.results(tmp_path).runs) == 16 - 4
+    monkeypatch.undo()
+    assert ex.go(TOML.encode(), tmp_path, cores=1).runs == 4
+
+
+def flipped(content, rng):
+    """One bit of it the other way round."""
+    place = rng.randrange(len(content))
+    return content[:place] + bytes([content[place] ^ (1 << rng.randrange(8))]) + content[place + 1 :]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "not parquet", "a bit", "another bit", "a third bit"])
 def test_a_damaged_file_is_named_by_the_report_and_done_again_by_a_run(tmp_path, damage):
     ex.go(TOML.encode(), tmp_path, cores=1)
     before = frames(tmp_path)
     victim = finished(tmp_path)[5]
     content = victim.read_bytes()
-    victim.write_bytes({"truncated": content[: len(content) // 2], "emptied": b"", "not parquet": b"x" * 999}[damage])
-    with pytest.raises(StorageError, match=f"{victim.name} is damaged .*misspec run .* sets it aside"):
+    changed = {"truncated": content[: len(content) // 2], "emptied": b"", "not parquet": b"x" * 999}
+    victim.write_bytes(changed[damage] if damage in changed else flipped(content, random.Random(damage)))
+    with pytest.raises(StorageError, match=rf"{victim.name} is damaged .*misspec run .* sets it aside"):
         ex.results(tmp_path)
     progress = ex.go(TOML.encode(), tmp_path, cores=1)
     assert progress.of == 1
-    assert len(progress.damaged) == 1
-    assert victim.name in progress.damaged[0]
-    assert "doing it again" in progress.damaged[0]
+    assert len(progress.news) == 1
+    assert victim.name in progress.news[0]
+    assert "doing it again" in progress.news[0]
     assert victim.with_suffix(".damaged").exists()
     assert_same(before, frames(tmp_path))
 
 
-def test_a_file_of_another_run_or_of_a_newer_format_is_refused(tmp_path):
+def rewritten(folder, run, change):
+    """The file of a run with other facts, and a checksum to match."""
+    path = folder.files()[run.key]
+    facts = change(json.loads(pl.read_parquet_metadata(path)["misspec"]))
+    buffer = io.BytesIO()
+    pl.read_parquet(path).write_parquet(buffer, metadata={"misspec": json.dumps(facts)})
+    folder.write(run, buffer.getvalue())
+
+
+def test_a_file_of_another_run_or_of_a_newer_format_is_refused_and_kept(tmp_path):
     ex.go(TOML.encode(), tmp_path, cores=1)
-    one, other = finished(tmp_path)[:2]
-    kept = one.read_bytes()
-    one.write_bytes(other.read_bytes())
+    folder, run = ex.Folder(tmp_path), experiment().runs()[0]
+    rewritten(folder, run, lambda facts: facts | {"format": 99})
+    for call in (lambda: ex.results(tmp_path), lambda: ex.go(TOML.encode(), tmp_path, cores=1)):
+        with pytest.raises(StorageError, match="format 99, newer than 1; update misspec"):
+            call()
+    rewritten(folder, run, lambda facts: facts | {"format": 1, "settings": {}})
     with pytest.raises(StorageError, match="holds another run than its name says"):
         ex.results(tmp_path)
-    one.write_bytes(kept)
-    facts = pl.read_parquet_metadata(one)["misspec"]
-    pl.read_parquet(one).write_parquet(one, metadata={"misspec": facts.replace('"format": 1,', '"format": 99,', 1)})
-    with pytest.raises(StorageError, match="format 99, newer than 1; update misspec"):
-        ex.results(tmp_path)
+    assert len(finished(tmp_path)) == 16
+
+
+def test_results_of_another_version_are_read_but_done_again(tmp_path):
+    ex.go(TOML.encode(), tmp_path, cores=1)
+    before = frames(tmp_path)
+    rewritten(ex.Folder(tmp_path), experiment().runs()[0], lambda facts: facts | {"misspec": "0.0.1"})
+    assert len(ex.results(tmp_path).runs) == 16
+    progress = ex.go(TOML.encode(), tmp_path, cores=1)
+    assert progress.runs == 1
+    assert "1 runs were made by another misspec than" in progress.news[0]
+    assert_same(before, frames(tmp_path))
+    assert len(finished(tmp_path)) == 16
 
 
 def test_two_runners_do_not_share_a_folder(tmp_path):
-    with ex.Folder(tmp_path).locked(), pytest.raises(StorageError, match="another `misspec run` works in"):
+    other = TOML.replace("seeds = 2", "seeds = 1").encode()
+    folder = ex.Folder(tmp_path)
+    with folder.locked(TOML.encode(), "mine.toml"), pytest.raises(StorageError, match="another `misspec run` works in"):
+        ex.go(other, tmp_path, cores=1, name="mine.toml")
+    assert (tmp_path / "experiment.toml").read_bytes() == TOML.encode()  # a runner that is refused changes nothing
+    assert ex.go(TOML.encode(), tmp_path, cores=1, name="mine.toml").runs == 16
+
+
+def test_two_experiments_do_not_share_a_folder(tmp_path):
+    ex.go(TOML.encode(), tmp_path / "there", cores=1, name="mine.toml")
+    with pytest.raises(StorageError, match=r"holds the results of mine.toml; choose another folder for demo.toml"):
+        ex.go(ex.demo(), tmp_path / "there", cores=1, name="demo.toml")
+    assert (tmp_path / "there" / "experiment.toml").read_bytes() == TOML.encode()
+    assert ex.go(TOML.encode(), tmp_path / "there", cores=1, name="there/experiment.toml").of == 0
+    (tmp_path / "experiment.toml").write_text("precious")
+    with pytest.raises(StorageError, match=r"has an experiment.toml that no run has put there"):
         ex.go(TOML.encode(), tmp_path, cores=1)
-    assert not (tmp_path / "experiment.toml").exists()  # a runner that is refused changes nothing
-    assert ex.go(TOML.encode(), tmp_path, cores=1).runs == 16
+    assert (tmp_path / "experiment.toml").read_text() == "precious"
 
 
 LONG = (
@@ -356,12 +460,12 @@ def in_group(group):
     return found
 
 
-def test_ctrl_c_ends_cleanly_and_says_how_to_continue(tmp_path):
+def test_ctrl_c_ends_at_once_and_says_how_to_continue(tmp_path):
     file = tmp_path / "long.toml"
     file.write_text(LONG)
-    process = command("run", file, "--cores", 2, start_new_session=True, cwd=tmp_path)
+    process = command("run", file, "--cores", 2, "--into", "my results", start_new_session=True, cwd=tmp_path)
     deadline = time.monotonic() + 60
-    while not finished(tmp_path / "long-results"):
+    while not finished(tmp_path / "my results"):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
@@ -369,8 +473,22 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_continue(tmp_path):
     assert process.returncode == 130
     assert "Traceback" not in err
     assert len(err.splitlines()) == 1
-    assert "of 40 runs are finished and kept in" in err
-    assert f"go on with: misspec run {file}" in err
+    assert "of 40 runs are finished and kept in my results" in err
+    assert f"go on with: misspec run {file} --into 'my results' --cores 2" in err
+
+
+def test_ctrl_c_does_not_wait_for_long_runs(tmp_path):
+    (tmp_path / "slow.toml").write_text(LONG.replace("horizon = 400", "horizon = 1000000"))  # minutes each
+    process = command("run", "slow.toml", "--cores", 2, start_new_session=True, cwd=tmp_path)
+    deadline = time.monotonic() + 60
+    while len(in_group(process.pid)) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(4)  # the workers have begun
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "0 of 40 runs are finished" in err
 
 
 # -- errors name the file, the key and the remedy ----------------------------------------------------------------------
@@ -403,6 +521,28 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_continue(tmp_path):
         (TOML.replace('"random"', '"random"\nactions = 3'), r"the phased policy plays no contextual problem"),
         (TOML.replace("seeds = 2", "seeds = [1, 1]"), r"seeds: give a number, or a list of different seeds"),
         (HEAD + PROBLEM, r"policies: is missing"),
+        (TOML.replace("horizon = 40", "horizn = 40"), r"test.toml: horizn: .*did you mean 'horizon'\?.*and 1 more"),
+        (TOML.replace("grid = 21", "gird = 21"), r"domain.gird: .*'grid'\? \(known: box, cover, grid, points\)"),
+        (TOML.replace("seeds = 2", "seeds = 0"), r"seeds: give a number from 1 on, or a list of seeds, got 0"),
+        (TOML.replace("seeds = 2", 'seeds = "3"'), r"seeds: give a number from 1 on, or a list of seeds, got '3'"),
+        (TOML.replace("noise = 0.1", 'noise = "0.1"'), r"model.noise: input should be a valid number"),
+        (TOML.replace("epsilons = [0.0, 0.2]", "epsilons = [true]"), r"epsilons\[0\]: input should be a valid number"),
+        (TOML.replace("[[0, 2]]", "[0, 2]"), r"domain.box: .*as in \[\[0, 1\]\]; got \[0, 2\]"),
+        (TOML.replace("grid = 21", 'grid = "x"'), r"domain.grid: input should be"),
+        (TOML.replace('{ name = "RBF", length_scale = 0.2 }', '"RBF"'), r"model: a kernel is a table with a name"),
+        (TOML.replace("= 0.2 }", "= [0.2, 0.3] }"), r"problems\[0\] .*: .*dimension"),
+        (TOML.replace("= 0.2 }", "= -1 }"), r"model: kernel RBF: length_scale must be a number above 0"),
+        (TOML.replace("= 0.2 }", '= "abc" }'), r"model: kernel RBF: length_scale must be a number above 0"),
+        (HEAD + PROBLEM + '[policies]\nkind = "GPUCB"', r"policies: write two brackets, as in \[\[policies\]\]"),
+        (TOML.replace('"random"', '"signs"'), r"problems\[0\] .*: misfit must be one of none, random, ripple"),
+        (TOML.replace('"random"', '"ripple"\nwidth = 0.05'), r"problems\[0\] .* falls between the candidates"),
+        (TOML.replace('"random"', '"random"\nwidth = "a"'), r"problems\[0\] .*: width must be a finite number"),
+        (TOML.replace('misfit = "random"', 'kind = "needle"\nheight = 0'), r"problems\[0\] .*height must be"),
+        (TOML.replace('misfit = "random"', 'kind = "trap"\ndomain = { points = [[1.0]] }'), "brings its own domain"),
+        (HEAD + PROBLEM + 'actions = 500\n[[policies]]\nkind = "GPUCB"', r"actions must be at most the 21 candidates"),
+        (HEAD + '[[problems]]\nkind = "needle"\nactions = 99\n[[policies]]\nkind = "GPUCB"', "at most the 21"),
+        (TOML.replace('kind = "GPUCB"', 'kind = "GPUCB"\nhorizon = 9'), r"GPUCB has no argument 'horizon'"),
+        ("x = " + "[" * 5000, r"test.toml"),
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_one_clear_line(text, says):

@@ -1,5 +1,6 @@
 """Reports: numbers against a plain computation, figures that exist, a page that needs nothing and escapes names."""
 
+import base64
 import json
 import re
 
@@ -96,7 +97,9 @@ def test_the_summary_is_what_a_plain_computation_gives(report):
     assert row["late"][0] == pytest.approx(regrets[:, -6:].mean())
     by_run = pl.read_csv(report.folder / "runs.csv")
     assert by_run.height == len(report.results.runs) == 7 * 5 * 3
-    assert by_run["regret"].sum() == pytest.approx(sum(each.table["regret"].sum() for each in report.results.runs))
+    assert by_run["cumulative_regret"].sum() == pytest.approx(
+        sum(each.table["regret"].sum() for each in report.results.runs)
+    )
     assert all((report.folder.parent / file).exists() for file in by_run["file"])
 
 
@@ -118,15 +121,16 @@ def test_bounds_are_those_of_the_theory_and_only_where_it_speaks(report):
     domain, model = ms.Box([(0, 1)]).grid(15), ms.Model(ms_rbf(0.2), 2.0, 0.1)
     gain = ms.information_gain(domain, model, 60)
     wrong, right = groups[(NASTY, 0.2)], groups[(NASTY, 0.0)]
-    x, y = bounds.bound(wrong["ECGPUCB"])
+    ((_, x, y),) = bounds.bounds(wrong["ECGPUCB"])
     np.testing.assert_allclose(y, ms.theory.ec_gp_ucb_bound(model, x.astype(int), gain, 0.2, grounded_points=15))
-    x, y = bounds.bound(wrong["PhasedUncertaintySampling(as_in_paper=True)"])
-    np.testing.assert_allclose(y, ms.theory.phased_bound(model, x.astype(int), gain, 0.2))
-    x, y = bounds.bound(wrong["RegretBalancing(as_in_paper=True)"])
+    (_, x, tight), (_, _, loose) = bounds.bounds(wrong["PhasedUncertaintySampling(as_in_paper=True)"])
+    np.testing.assert_allclose(tight, ms.theory.phased_bound(model, x.astype(int), gain, 0.2))
+    np.testing.assert_allclose(loose, ms.theory.phased_bound(model, x.astype(int), gain, 0.2, constants="paper"))
+    ((_, x, y),) = bounds.bounds(wrong["RegretBalancing(as_in_paper=True)"])
     assert (x.tolist(), y.tolist()) == ([60], [ms.theory.balancing_bound(model, 60, gain, 0.2)])
-    assert bounds.bound(right[NASTY]) is not None
+    assert bounds.bounds(right[NASTY])
     for policy in (NASTY, "told too little", "PhasedUncertaintySampling", "UniformSampling"):
-        assert bounds.bound(wrong[policy]) is None
+        assert not bounds.bounds(wrong[policy])
 
 
 def test_figures_exist_as_png_and_pdf(report):
@@ -158,13 +162,8 @@ def test_the_page_needs_no_network_and_escapes_names(report):
 
 
 def test_numbers_survive_the_packing():
-    import base64
-
     values = np.arange(6.0).reshape(2, 3) / 7
-    found = page.packed(values, rows=True)
-    assert found["shape"] == "2, 3"
-    unpacked = np.frombuffer(base64.b64decode(found["bdata"]), dtype="<f4").reshape(2, 3)
-    np.testing.assert_allclose(unpacked, values, rtol=1e-6)
+    np.testing.assert_allclose(unpacked(page.packed(values, rows=True)), values, rtol=1e-6)
 
 
 def test_strokes_tell_policies_apart(report):
@@ -185,7 +184,7 @@ def test_a_report_of_part_of_the_runs_says_what_is_missing(tmp_path):
     ex.go(small.encode(), tmp_path, cores=1)
     for each in ex.results(tmp_path).runs:  # a policy of which nothing is finished
         if each.run.policy == "ECGPUCB":
-            (tmp_path / "runs" / f"{each.run.key}.parquet").unlink()
+            each.path.unlink()
     assert len(reports.write(tmp_path).results.runs) == 30
     paths = sorted((tmp_path / "runs").glob("*.parquet"))
     for path in paths[1:]:
@@ -210,3 +209,42 @@ def ms_rbf(length_scale):
     from sklearn.gaussian_process.kernels import RBF
 
     return RBF(length_scale)
+
+
+def test_figures_of_problems_that_have_gone_go_too(tmp_path):
+    small = TOML.replace("seeds = 3", "seeds = 1").replace("horizon = 60", "horizon = 7")
+    small = small[: small.index('[[problems]]\nname = "in two')] + small[small.index("[[policies]]") :]
+    ex.go(small.encode(), tmp_path, cores=1)
+    reports.write(tmp_path)
+    (tmp_path / "report" / "notes.txt").write_text("mine")
+    ex.go(small.replace(f'name = "{NASTY}"\nmisfit', 'name = "renamed"\nmisfit').encode(), tmp_path, cores=1)
+    made = reports.write(tmp_path)
+    assert {path.name for path in made.folder.iterdir()} == {path.name for path in made.figures} | {
+        "index.html",
+        "summary.csv",
+        "runs.csv",
+        "notes.txt",
+    }
+    assert any("renamed" in path.name for path in made.figures)
+
+
+def test_epsilons_are_told_apart():
+    assert style.labels([0.0, 0.1, 0.25]) == {0.0: "0", 0.1: "0.1", 0.25: "0.25"}
+    assert style.labels([0.1001, 0.1002]) == {0.1001: "0.1001", 0.1002: "0.1002"}
+
+
+def test_many_candidates_lose_no_play(tmp_path):
+    many = TOML.replace("grid = 15", "grid = 700").replace("seeds = 3", "seeds = 1")
+    many = many[: many.index('[[problems]]\nname = "in two')] + '[[policies]]\nkind = "PhasedUncertaintySampling"'
+    ex.go(many.encode(), tmp_path, cores=1)
+    each = ex.results(tmp_path).runs[-1]
+    figure, frames = page._card_1d(each, style.Stroke("#000000", "solid"))
+    counts = unpacked(frames[1]["packed"][0])
+    assert counts.shape[1] <= page.MOST_CURVE
+    np.testing.assert_array_equal(counts.sum(axis=1), each.looks["round"].to_numpy())
+    assert len(figure["data"]) == 10
+
+
+def unpacked(spec):
+    shape = [int(each) for each in spec["shape"].split(",")]
+    return np.frombuffer(base64.b64decode(spec["bdata"]), dtype="<f4").reshape(shape)

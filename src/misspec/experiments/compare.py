@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterable, Mapping
 
 import polars as pl
 
-from misspec.errors import InvalidInput, whole
+from misspec.errors import Array, InvalidInput, whole
 from misspec.policies import Policy
 from misspec.problems import Problem
 from misspec.simulate import simulate
+
+
+def late(regret: Array) -> float:
+    """Regret a round over the last tenth of the rounds."""
+    return float(regret[-max(1, len(regret) // 10) :].mean())
 
 
 def compare(
@@ -39,7 +44,13 @@ def compare(
     for problem in chosen:
         for name, make in policies.items():
             for seed in worlds:
-                trace = simulate(make(problem), problem, horizon, seed)
+                try:
+                    policy = make(problem)
+                except TypeError as error:
+                    raise InvalidInput(
+                        f"policies[{name!r}] must make a policy from a problem alone: {error}"
+                    ) from error
+                trace = simulate(policy, problem, horizon, seed)
                 rows.append(
                     {
                         "problem": problem.name,
@@ -48,7 +59,7 @@ def compare(
                         "seed": seed,
                         "regret": float(trace.regret.mean()),
                         "in_class_regret": float(trace.in_class_regret.mean()),
-                        "late": float(trace.regret[-max(1, len(trace) // 10) :].mean()),
+                        "late": late(trace.regret),
                         "recommended_regret": trace.recommended_regret,
                     }
                 )

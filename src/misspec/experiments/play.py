@@ -45,6 +45,7 @@ class Played:
     trace: Trace
     looks: list[Look]
     problem: Problem
+    claims: bool  # whether the policy's bands are meant to hold
     seconds: float
 
 
@@ -54,7 +55,7 @@ def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None
 
     start = time.perf_counter()
     with threadpool_limits(1):  # for the same bits whatever the machine is busy with
-        problem = _problem(json.dumps({k: settings[k] for k in ("problem", "domain", "model", "epsilon", "seed")}))
+        problem = _problem(json.dumps(_of_problem(settings)))
         horizon = settings["horizon"]
         policy = spec.make_policy(_with_gain(settings["policy"], problem, horizon), problem, horizon, settings["seed"])
         keep = settings["pictured"] and len(problem.domain) <= MOST_PICTURED
@@ -69,7 +70,7 @@ def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None
                 last = done
 
         trace = simulate(policy, problem, horizon, settings["seed"], progress=after)
-    return Played(trace, looks, problem, time.perf_counter() - start)
+    return Played(trace, looks, problem, policy.guaranteed, time.perf_counter() - start)
 
 
 def look_rounds(horizon: int) -> list[int]:
@@ -85,6 +86,12 @@ def _look(policy: Policy, problem: Problem, t: int, keep: bool) -> Look:
     active = policy.active.copy() if isinstance(policy, PhasedUncertaintySampling) else None
     mean: Any = policy.posterior.mean  # type: ignore[attr-defined]  # the domain is Finite
     return Look(t, covered, band.lower, band.upper, np.array(mean), active)
+
+
+def _of_problem(settings: dict[str, Any]) -> dict[str, Any]:
+    """The part of the settings that the problem depends on."""
+    own = {name: settings[name] for name in ("problem", "domain", "model", "epsilon", "seed")}
+    return own if spec.takes_seed(settings["problem"]["kind"]) else own | {"seed": 0}
 
 
 @functools.lru_cache(maxsize=4)  # neighbouring runs share their problem
@@ -103,10 +110,12 @@ def _with_gain(policy: dict[str, Any], problem: Problem, horizon: int) -> dict[s
 def gain_of(domain: Finite, model: Model, horizon: int) -> InformationGain:
     """γ_T, kept for the next run on the same domain."""
     key = (domain.encoded.tobytes(), json.dumps(encode_model(model), sort_keys=True), horizon)
-    if key not in _GAINS:
+    found = _GAINS.get(key)
+    if found is None:
+        found = information_gain(domain, model, horizon)
         _GAINS.clear()
-        _GAINS[key] = information_gain(domain, model, horizon)
-    return _GAINS[key]
+        _GAINS[key] = found
+    return found
 
 
 _GAINS: dict[tuple[bytes, str, int], InformationGain] = {}

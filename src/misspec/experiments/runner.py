@@ -6,21 +6,22 @@ Workers compute, one process writes: a run is durable as soon as it is back, and
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import contextlib
 import dataclasses
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from misspec.errors import InvalidInput, MisspecError, StorageError, whole
+from misspec.errors import InvalidInput, MisspecError, whole
 from misspec.experiments import store
 from misspec.experiments.play import play
 from misspec.experiments.spec import Experiment, Run, parse
-from misspec.experiments.store import Folder, Results
+from misspec.experiments.store import Damaged, Folder, Results
 
 Outcome = bytes | str  # a Parquet file, or why there is none
 Outcomes = Iterator[tuple[Run, Outcome] | None]  # None: nothing new, but time to show progress
@@ -39,7 +40,7 @@ class Progress:
     rounds: int = 0
     done: dict[str, int] = dataclasses.field(default_factory=dict)  # runs done, by policy
     failed: dict[Run, str] = dataclasses.field(default_factory=dict)
-    damaged: list[str] = dataclasses.field(default_factory=list)
+    news: list[str] = dataclasses.field(default_factory=list)  # files set aside, and the like
 
 
 Show = Callable[[Progress], None]
@@ -57,19 +58,19 @@ def go(
     """Do what is left of the experiment that TOML text describes.
 
     cores   processes; all that there are by default, 1 for this process alone
-    dask    address of a scheduler, or "local" for a cluster of this machine's cores
+    dask    address of a scheduler, or "local" for a cluster of so many processes on this machine
+    name    of the file, in errors; a folder keeps the results of one
     show    called with the progress, several times a second
 
     A run that fails stops nothing: the reasons are in `failed`. Whatever ends this, finished runs stay.
     """
     experiment = parse(content, name)
     target = Folder(folder)
-    with target.locked():
-        target.note(content)
+    with target.locked(content, Path(name).name):
         todo, progress = _todo(experiment, target)
         shown = show or _silent
-        shown(progress)
         with contextlib.closing(_outcomes(todo, progress, cores, dask, shown)) as outcomes:
+            shown(progress)
             for outcome in outcomes:
                 if outcome is not None:
                     run, content_or_reason = outcome
@@ -77,6 +78,7 @@ def go(
                         target.write(run, content_or_reason)
                     else:
                         progress.failed[run] = content_or_reason
+                        progress.rounds_of -= run.horizon
                     progress.runs += 1
                     progress.done[run.policy] = progress.done.get(run.policy, 0) + 1
                 shown(progress)
@@ -93,18 +95,27 @@ def results(folder: str | os.PathLike[str]) -> Results:
 
 
 def _todo(experiment: Experiment, target: Folder) -> tuple[list[Run], Progress]:
-    todo, damaged = [], []
+    todo: list[Run] = []
+    news: list[str] = []
+    older = 0
     runs = {run.key: run for run in experiment.runs()}  # the same settings under two names are one run
+    files = target.files()
     for run in runs.values():
         try:
-            if target.read(run) is None:
-                todo.append(run)
-        except StorageError as error:
-            damaged.append(f"{error.args[0].split(';')[0]}: set aside as {target.set_aside(run).name}, doing it again")
+            found = target.read(run, files[run.key]) if run.key in files else None
+        except Damaged as error:
+            aside = target.set_aside(files[run.key])
+            news.append(f"{str(error).partition(';')[0]}: set aside as {aside.name}, doing it again")
+            found = None
+        if found is not None and found.facts["misspec"] != store.version():
+            older, found = older + 1, None
+        if found is None:
             todo.append(run)
+    if older:
+        news.append(f"{older} runs were made by another misspec than {store.version()}: doing them again")
     by_policy = dict(collections.Counter(run.policy for run in todo))
     rounds = sum(run.horizon for run in todo)
-    return todo, Progress(len(runs) - len(todo), len(todo), rounds, by_policy, damaged=damaged)
+    return todo, Progress(len(runs) - len(todo), len(todo), rounds, by_policy, news=news)
 
 
 def _outcomes(todo: list[Run], progress: Progress, cores: int | None, dask: str | None, show: Show) -> Any:
@@ -113,7 +124,7 @@ def _outcomes(todo: list[Run], progress: Progress, cores: int | None, dask: str 
     if dask is not None:
         from misspec.integrations.dask import outcomes
 
-        return outcomes(execute, todo, dask, progress)
+        return outcomes(execute, todo, dask, cores, progress)
     if processes == 1 or len(todo) <= 1:
         return _here(todo, progress, show)
     return _on_cores(todo, progress, min(processes, len(todo)))
@@ -122,11 +133,16 @@ def _outcomes(todo: list[Run], progress: Progress, cores: int | None, dask: str 
 def execute(run: Run, tick: Callable[[int], None] | None = None) -> Outcome:
     """A run's Parquet file, or one line on why there is none."""
     try:
-        return store.encode(run, play(run.settings, tick))
+        with _ALONE:
+            return store.encode(run, play(run.settings, tick))
     except MisspecError as error:
         return str(error)
     except Exception as error:  # a defect in one run is no reason to lose the others
         return f"unexpected {type(error).__name__}: {error}"
+
+
+# a run sets the number of BLAS threads, which belongs to the process: a Dask worker with several threads takes turns
+_ALONE = threading.Lock()
 
 
 # -- in this process ---------------------------------------------------------------------------------------------------
@@ -144,28 +160,57 @@ def _here(todo: list[Run], progress: Progress, show: Show) -> Outcomes:
 # -- on many cores -----------------------------------------------------------------------------------------------------
 
 
+class _Worker:
+    """A process that plays one run after another; nothing of it is shared with other workers."""
+
+    def __init__(self, context: Any) -> None:
+        self.rounds = context.RawValue("q", 0)
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(theirs, self.rounds), daemon=True)
+        self.process.start()
+        theirs.close()  # so that the end of the process is the end of the file
+
+    def give(self, run: Run) -> None:
+        self.run = run
+        self.connection.send(run)
+
+    def end(self) -> None:
+        """At once, whatever it is doing."""
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
 def _on_cores(todo: list[Run], progress: Progress, processes: int) -> Outcomes:
     context = multiprocessing.get_context("spawn")  # forked copies of threaded libraries can hang
-    counter = context.Value("q", 0)
-    pool = concurrent.futures.ProcessPoolExecutor(processes, context, initializer=_start, initargs=(counter,))
+    waiting = collections.deque(todo)
+    workers: list[_Worker] = []
     try:
         with _for_workers():
-            waiting = {pool.submit(_counted, run): run for run in todo}
-        while waiting:
-            done, _ = concurrent.futures.wait(waiting, timeout=POLL, return_when=concurrent.futures.FIRST_COMPLETED)
-            progress.rounds = counter.value
+            workers.extend(_Worker(context) for _ in range(processes))
+        busy = {}
+        for worker in workers:
+            worker.give(waiting.popleft())
+            busy[worker.connection] = worker
+        while busy:
+            ready = multiprocessing.connection.wait(list(busy), timeout=POLL)
+            progress.rounds = sum(worker.rounds.value for worker in workers)
             yield None
-            for future in done:
-                yield waiting.pop(future), future.result()
-    except concurrent.futures.process.BrokenProcessPool:
+            for connection in ready:
+                worker = busy.pop(connection)
+                run, outcome = worker.run, worker.connection.recv()
+                if waiting:
+                    worker.give(waiting.popleft())
+                    busy[worker.connection] = worker
+                yield run, outcome
+    except (EOFError, ConnectionError):
         raise InvalidInput(
-            "a worker process ended unexpectedly (out of memory?); finished runs are kept, and the same command goes "
-            "on from them: try --cores 1"
+            "a worker process ended unexpectedly (out of memory? a script without `if __name__ == '__main__':`?); "
+            "finished runs are kept, and the same command goes on from them: try --cores 1"
         ) from None
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        for worker in list((pool._processes or {}).values()):  # no public way to stop what is running
-            worker.terminate()
+        for worker in workers:
+            worker.end()
 
 
 @contextlib.contextmanager
@@ -188,13 +233,8 @@ def _for_workers() -> Iterator[None]:
                 os.environ[name] = value
 
 
-_counter: Any = None
-
-
-def _start(counter: Any) -> None:
-    """In a worker: end with the parent, even if that is killed."""
-    global _counter
-    _counter = counter
+def _work(connection: Any, rounds: Any) -> None:
+    """In a worker: play what comes, and end with the parent, even if that is killed."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:
@@ -202,12 +242,10 @@ def _start(counter: Any) -> None:
             parent.join()
             os._exit(1)
 
+    def tick(more: int) -> None:
+        rounds.value += more
+
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _counted(run: Run) -> Outcome:
-    def tick(rounds: int) -> None:
-        with _counter.get_lock():
-            _counter.value += rounds
-
-    return execute(run, tick)
+    with contextlib.suppress(EOFError):
+        while True:
+            connection.send(execute(connection.recv(), tick))

@@ -32,10 +32,11 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Iterable
-from importlib import metadata, resources
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, cast
 
+import numpy as np
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -48,6 +49,7 @@ from misspec.policies.encoding import KERNELS
 from misspec.problems import Problem
 
 FORMAT = 1  # of what a run's settings mean; a new one does all runs anew
+FEW = 12  # candidates on which a problem is tried whose truth has to be solved for
 KNOWN = "known"  # an ε, or the corruption εT, that the policy is told
 
 POLICIES = {
@@ -83,16 +85,25 @@ CONTEXTUAL = ("digits_bandit",)  # problems that are contextual by themselves
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
 
 class DomainSpec(_Part):
     """A grid or a cover of a box, or points."""
 
-    box: list[tuple[float, float]] | None = None
+    box: list[list[float]] | None = None
     grid: int | list[int] | None = None
     cover: int | None = None
     points: list[list[float]] | None = None
+
+    @pydantic.field_validator("box", mode="before")
+    @classmethod
+    def _pairs(cls, value: Any) -> Any:
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(each, list) and len(each) == 2 for each in value):
+            raise ValueError(f"a box is a list of [low, high] pairs, as in [[0, 1]]; got {value!r}")
+        return value
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> DomainSpec:
@@ -115,7 +126,7 @@ class DomainSpec(_Part):
 class ModelSpec(_Part):
     """The arguments of misspec.Model; the kernel is a table with its name and parameters."""
 
-    kernel: dict[str, Any]
+    kernel: Any
     norm_bound: float
     noise: float
     regularization: float | None = None
@@ -135,7 +146,7 @@ class ModelSpec(_Part):
 class ProblemSpec(BaseModel):
     """A function of misspec.problems with its arguments; `domain`, `model` and `epsilons` replace the file's."""
 
-    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False, strict=True)
     kind: str = "misspecified"
     name: str = ""
     domain: DomainSpec | None = None
@@ -153,6 +164,9 @@ class ProblemSpec(BaseModel):
             raise ValueError("wrong_kernel needs the truth's kernel, as in kernel = { name = 'Matern', nu = 0.5 }")
         if "kernel" in self.settings:
             make_kernel(self.settings["kernel"])
+        for part in ("domain", "model"):
+            if getattr(self, part) is not None and part not in self._takes():
+                raise ValueError(f"{self.kind} brings its own {part}; leave it out")
         if self.actions is not None and self.kind in CONTEXTUAL:
             raise ValueError(f"{self.kind} is contextual by itself; leave actions out")
         if self.epsilons is not None and not self.takes_epsilon:
@@ -183,7 +197,7 @@ class ProblemSpec(BaseModel):
 class PolicySpec(BaseModel):
     """A policy of misspec with its arguments; seed, and horizon where it has one, are filled in."""
 
-    model_config = ConfigDict(extra="allow", allow_inf_nan=False)
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False, strict=True)
     kind: str
     name: str = ""
     as_in_paper: bool = False
@@ -197,7 +211,7 @@ class PolicySpec(BaseModel):
         takes = set(inspect.signature(maker(self.kind, self.as_in_paper)).parameters)
         if "options" in takes:  # RegretBalancing.as_in_paper
             takes |= {"reward_range", "gain"}
-        takes -= {"domain", "model", "options", "bases"}
+        takes -= {"domain", "model", "options", "bases", "horizon"}  # the horizon is the experiment's
         _check_names(self.kind, self.settings, takes, also=PolicySpec.model_fields)
         self.name = self.name or _label(
             self.kind, ({"as_in_paper": True} if self.as_in_paper else {}) | self.settings, skip=("epsilon",)
@@ -216,10 +230,26 @@ class Experiment(_Part):
     seeds: Annotated[int, Field(ge=1)] | list[Annotated[int, Field(ge=0)]] = 5
     epsilons: list[Annotated[float, Field(ge=0)]] = []
     title: str = ""
+    notes: str = ""  # how to read the results, for the page and the terminal
     domain: DomainSpec | None = None
     model: ModelSpec | None = None
     problems: Annotated[list[ProblemSpec], Field(min_length=1)]
     policies: Annotated[list[PolicySpec], Field(min_length=1)]
+
+    @pydantic.field_validator("seeds", mode="before")
+    @classmethod
+    def _some_seeds(cls, value: Any) -> Any:
+        several = isinstance(value, list) and value and all(type(each) is int and each >= 0 for each in value)
+        if not several and not (type(value) is int and value >= 1):
+            raise ValueError(f"give a number from 1 on, or a list of seeds, got {value!r}")
+        return value
+
+    @pydantic.field_validator("problems", "policies", mode="before")
+    @classmethod
+    def _tables(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            raise ValueError("write two brackets, as in [[policies]]: there can be several")
+        return value
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> Experiment:
@@ -230,7 +260,7 @@ class Experiment(_Part):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise ValueError(f"{what}: two are called {twice[0]!r}; give each a name of its own")
-        if not self.all_seeds or len(set(self.all_seeds)) < len(self.all_seeds):
+        if len(set(self.all_seeds)) < len(self.all_seeds):
             raise ValueError("seeds: give a number, or a list of different seeds")
         for i, problem in enumerate(self.problems):
             place = f"problems[{i}] ({problem.name})"
@@ -239,6 +269,10 @@ class Experiment(_Part):
                     raise ValueError(f"{place}: {problem.kind} needs a {part}; add a table [{part}] to the file")
             if problem.takes_epsilon and not self.epsilons_of(problem):
                 raise ValueError(f"{place}: {problem.kind} needs epsilons; add epsilons = [0.0, 0.1] to the file")
+            try:
+                self._try(problem)
+            except (InvalidInput, TypeError) as error:
+                raise ValueError(f"{place}: {error}") from None
         for i, policy in enumerate(self.policies):
             if policy.kind == "PhasedUncertaintySampling" and any(p.contextual for p in self.problems):
                 raise ValueError(
@@ -250,6 +284,24 @@ class Experiment(_Part):
             except (InvalidInput, TypeError) as error:
                 raise ValueError(f"policies[{i}] ({policy.name}): {error}") from None
         return self
+
+    def _try(self, problem: ProblemSpec) -> None:
+        """Make the problem once, on few candidates where that takes long: its own checks are made now."""
+        settings = self._run(self.policies[0], problem, self.epsilons_of(problem)[0], self.all_seeds[0]).settings
+        if problem.kind == "svm_digits":  # takes seconds, and has nothing to check but a model
+            return
+        if problem.kind == "digits_bandit":
+            PROBLEMS[problem.kind](**{**problem.settings, "solve": False})
+            return
+        few = None
+        if settings["domain"] is not None and problem.kind != "misspecified":
+            domain, model = make_world(settings)
+            model.check(domain)
+            if problem.actions is not None and problem.actions > len(domain):
+                raise InvalidInput(f"actions must be at most the {len(domain)} candidates, got {problem.actions}")
+            some = domain.points[np.unique(np.linspace(0, len(domain) - 1, FEW).astype(int))]
+            few = Finite(some, box=domain.box)
+        make_problem(settings | ({"problem": {**settings["problem"], "actions": None}} if few else {}), few)
 
     @property
     def all_seeds(self) -> list[int]:
@@ -281,7 +333,6 @@ class Experiment(_Part):
         # the names are for people: to change them is to change nothing
         settings = {
             "format": FORMAT,
-            "misspec": metadata.version("misspec"),
             "policy": policy.model_dump(mode="json", exclude={"name"}),
             "problem": problem.model_dump(mode="json", exclude={"name", "domain", "model", "epsilons"}),
             "domain": domain.model_dump(mode="json") if domain is not None and own else None,
@@ -343,12 +394,14 @@ def parse(content: bytes, name: str) -> Experiment:
         table = tomllib.loads(content.decode())
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{name} is not text in UTF-8 ({error}); is it a TOML file?") from None
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidInput(f"{name} is not valid TOML: {error}; repair that line") from None
     try:
         return Experiment.model_validate(table)
     except pydantic.ValidationError as error:
-        raise InvalidInput(f"{name}: {_first(error)}") from None
+        raise InvalidInput(f"{name}: {_first(error, table)}") from None
+    except RecursionError:
+        raise InvalidInput(f"{name} nests tables too deeply; an experiment needs three levels") from None
 
 
 def demo() -> bytes:
@@ -356,12 +409,15 @@ def demo() -> bytes:
     return resources.files("misspec.experiments").joinpath("demo.toml").read_bytes()
 
 
-def _first(error: pydantic.ValidationError) -> str:
+def _first(error: pydantic.ValidationError, table: Any) -> str:
     """The first complaint in one line: key, what was expected, what came."""
-    found = error.errors(include_url=False)
+    # a key that is not known comes before one that is missing: it is often the same, misspelt
+    found = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
     first = found[0]
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
-    fields = {name for part in (Experiment, DomainSpec, ModelSpec) for name in part.model_fields}
+    key = _key(first["loc"], table, missing=first["type"] == "missing")
+    tables: dict[Any, type[BaseModel]] = {"domain": DomainSpec, "model": ModelSpec}
+    parents = [part for part in first["loc"][:-1] if part in tables]
+    fields = (tables[parents[-1]] if parents else Experiment).model_fields
     if first["type"] == "missing":
         says = "is missing; add it"
     elif first["type"] == "extra_forbidden":
@@ -372,6 +428,17 @@ def _first(error: pydantic.ValidationError) -> str:
         says = f"{first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r}"
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return f"{key}: {says}{more}" if key else f"{says}{more}"
+
+
+def _key(loc: tuple[int | str, ...], table: Any, *, missing: bool) -> str:
+    """The place in the file: what pydantic says beside it (which kind of a union it tried) is left out."""
+    key = ""
+    for i, part in enumerate(loc):
+        inside = part in table if isinstance(table, dict) else isinstance(table, list) and isinstance(part, int)
+        if inside or (missing and i == len(loc) - 1):
+            key += f"[{part}]" if isinstance(part, int) else f".{part}"
+            table = table[part] if inside else None
+    return key.lstrip(".")
 
 
 def _check_names(kind: str, given: dict[str, Any], known: set[str], also: Iterable[str] = ()) -> None:
@@ -403,11 +470,21 @@ def make_kernel(table: Any) -> Any:
     cls = getattr(kernels, name)
     given = {key: value for key, value in table.items() if key != "name"}
     _check_names(name, given, {p for p in inspect.signature(cls).parameters if not p.endswith("_bounds")})
-    parts = {key: make_kernel(value) if isinstance(value, dict) else value for key, value in given.items()}
+    for key, value in given.items():
+        if key in ("k1", "k2", "kernel"):
+            given[key] = make_kernel(value)
+        elif not _is_positive(value, zero=key == "sigma_0"):
+            raise ValueError(f"kernel {name}: {key} must be a number above 0, or a list of them, got {value!r}")
     try:
-        return cls(**parts)
+        return cls(**given)
     except TypeError as error:
         raise ValueError(f"kernel {name}: {error}") from None
+
+
+def _is_positive(value: Any, *, zero: bool) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(_is_positive(each, zero=zero) for each in value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and (value > 0 or (zero and value == 0))
 
 
 def maker(kind: str, as_in_paper: bool) -> Callable[..., Policy]:
@@ -430,22 +507,26 @@ def make_policy(table: dict[str, Any], problem: Problem, horizon: int, seed: int
     return make(problem.domain, problem.model, **{**filled, **given})
 
 
-def make_problem(settings: dict[str, Any]) -> Problem:
-    """The problem of a run's settings."""
+def takes_seed(kind: str) -> bool:
+    """Whether problems of this kind differ from seed to seed."""
+    return "seed" in inspect.signature(PROBLEMS[kind]).parameters
+
+
+def make_problem(settings: dict[str, Any], domain: Finite | None = None) -> Problem:
+    """The problem of a run's settings; on another domain, to try it."""
     table = dict(settings["problem"])
-    make, actions = PROBLEMS[table.pop("kind")], table.pop("actions", None)
-    takes = inspect.signature(make).parameters
+    kind, actions = table.pop("kind"), table.pop("actions", None)
     if "kernel" in table:
         table["kernel"] = make_kernel(table["kernel"])
     if settings["model"] is not None:
         table["model"] = ModelSpec(**settings["model"]).make()
     if settings["domain"] is not None:
-        table["domain"] = DomainSpec(**settings["domain"]).make()
+        table["domain"] = DomainSpec(**settings["domain"]).make() if domain is None else domain
     if settings["epsilon"] is not None:
         table["epsilon"] = settings["epsilon"]
-    if "seed" in takes:
+    if takes_seed(kind):
         table.setdefault("seed", settings["seed"])
-    problem = make(**table)
+    problem = PROBLEMS[kind](**table)
     return problem if actions is None else problems.contextual(problem, actions)
 
 
@@ -453,8 +534,17 @@ def make_world(settings: dict[str, Any]) -> tuple[Finite, Model]:
     """The domain and the model of a run."""
     if settings["domain"] is not None:
         return DomainSpec(**settings["domain"]).make(), ModelSpec(**settings["model"]).make()
-    problem = make_problem(settings)  # which brings its own
+    problem = _bringing(json.dumps(settings["problem"]), json.dumps(settings["model"]))
     return problem.domain, problem.model
+
+
+@functools.lru_cache(maxsize=4)
+def _bringing(problem: str, model: str) -> Problem:
+    """A problem that brings its own domain; its truth need not be solved for."""
+    table = json.loads(problem)
+    table |= {"solve": False} if table["kind"] == "digits_bandit" else {}
+    rest = {"model": json.loads(model), "domain": None, "epsilon": None, "seed": 0}
+    return make_problem({"problem": table, **rest})
 
 
 @functools.cache

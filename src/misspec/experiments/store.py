@@ -1,19 +1,24 @@
 """A folder of results: one Parquet file per run, complete or absent, and the experiment that asked for them.
 
-    DIR/experiment.toml      what was asked for
-    DIR/runs/KEY.parquet     a run: a row per round; what is known of the run as a whole is in the file's metadata
+    DIR/experiment.toml               what was asked for
+    DIR/runs/KEY-CHECKSUM.parquet     a run: a row per round; what is known of the run as a whole is in its metadata
 
-A file is named by the digest of its run's settings, so that an edited experiment finds what is still valid.
+A file is named by the digest of its run's settings, so that an edited experiment finds what is still valid, and by that
+of its own content, so that damage is seen before anything is read from it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+import hashlib
 import io
 import json
 import os
+import shlex
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -28,15 +33,18 @@ from misspec.simulate import Trace
 
 FORMAT = 1
 EXPERIMENT = "experiment.toml"
-_BANDS = ("lower", "upper", "center")
+_BANDS = ("band_lower", "band_upper", "band_mean")
+MOST_COORDINATES = 10  # dimensions of a point that are columns of a table
 
 
 def rounds(trace: Trace) -> pl.DataFrame:
-    """A trace as a table, one row per round."""
+    """A trace as a table, one row per round; x1, x2, … are the point played, in up to ten dimensions."""
+    few = trace.x.shape[1] <= MOST_COORDINATES
     table = pl.DataFrame(
         {
             "round": np.arange(1, len(trace) + 1),
             "index": trace.index,
+            **({f"x{i + 1}": trace.x[:, i] for i in range(trace.x.shape[1])} if few else {}),
             "y": trace.y,
             "regret": trace.regret,
             "in_class_regret": trace.in_class_regret,
@@ -44,12 +52,18 @@ def rounds(trace: Trace) -> pl.DataFrame:
             "std": trace.std,
             "multiplier": trace.multiplier,
             "enlargement": trace.enlargement,
-            "upper_end": trace.upper,
+            "upper": trace.upper,
             "base": [None] * len(trace) if trace.base is None else trace.base,
             "episode": [None] * len(trace) if trace.episode is None else trace.episode,
         }
     )
     return table.with_columns(pl.col("base", "episode").cast(pl.Int64))
+
+
+@functools.cache
+def version() -> str:
+    """Of this misspec: another may give other numbers."""
+    return metadata.version("misspec")
 
 
 def encode(run: Run, played: Played) -> bytes:
@@ -66,6 +80,7 @@ def encode(run: Run, played: Played) -> bytes:
     recommended = story["recommendation"]
     facts: dict[str, Any] = {
         "format": FORMAT,
+        "misspec": version(),
         "settings": run.settings,
         "problem": problem.name,
         "epsilon": problem.epsilon,
@@ -74,6 +89,7 @@ def encode(run: Run, played: Played) -> bytes:
         "best": float(problem.values.max()),
         "recommended": int(recommended.index),
         "recommended_regret": trace.recommended_regret,
+        "claims": played.claims,
         "guaranteed": bool(recommended.guaranteed),
         "proved_epsilon": max((float(c.epsilon) for c in story["conflicts"]), default=0.0),
         "seconds": played.seconds,
@@ -94,7 +110,7 @@ def encode(run: Run, played: Played) -> bytes:
 
 
 def _row(look: Look) -> dict[str, Any]:
-    lists = {"lower": look.lower, "upper": look.upper, "center": look.mean, "active": look.active}
+    lists = dict(zip((*_BANDS, "active"), (look.lower, look.upper, look.mean, look.active), strict=True))
     return {"round": look.round, "covered": look.covered} | {
         name: None if values is None else values.tolist() for name, values in lists.items()
     }
@@ -102,28 +118,37 @@ def _row(look: Look) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Finished:
-    """A run and what came out: `table` has a row per round, `facts` what is known of the run as a whole."""
+    """A run and what came out.
+
+    regret, in_class_regret   a round
+    looks                     the rounds at which the band was looked at, with the bands of a run that is pictured
+    facts                     what is known of the run as a whole
+    table                     everything, a row per round; read again whenever it is asked for
+    """
 
     run: Run
-    table: pl.DataFrame
+    path: Path
     facts: dict[str, Any]
+    regret: Array
+    in_class_regret: Array
+    looks: pl.DataFrame
+
+    @property
+    def table(self) -> pl.DataFrame:
+        return pl.read_parquet(self.path)
 
     @property
     def epsilon(self) -> float:
         """The problem's, given or computed."""
         return float(self.facts["epsilon"])
 
-    def column(self, name: str) -> Array:
-        return self.table[name].to_numpy()
-
-    @property
-    def looks(self) -> pl.DataFrame:
-        """The rounds at which the band was looked at."""
-        return self.table.filter(pl.col("covered").is_not_null())
-
     @property
     def pictured(self) -> bool:
         return "truth" in self.facts
+
+
+class Damaged(StorageError):
+    """A file that is not what was written."""
 
 
 class Folder:
@@ -133,17 +158,20 @@ class Folder:
         self.path = Path(path)
         self.runs = self.path / "runs"
 
-    def note(self, content: bytes) -> None:
-        """Write down what was asked for."""
-        storage.replace(self.path / EXPERIMENT, content)
-
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Make the folder, and keep others out: one runner at a time. The lock ends with its process, however that
-        ends; what killed ones have left half-written goes."""
+    def locked(self, content: bytes, source: str) -> Iterator[None]:
+        """Make the folder, keep others out, and write down what was asked for.
+
+        One runner at a time: the lock ends with its process, however that ends, and what killed ones have left
+        half-written goes. One experiment a folder: the lock holds the name of its file, which may be edited.
+        """
+        if (self.path / EXPERIMENT).exists() and not self.runs.exists():
+            raise StorageError(
+                f"{self.path} has an {EXPERIMENT} that no run has put there; choose another folder with --into"
+            )
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
-            handle = (self.path / ".lock").open("w")
+            handle = (self.path / ".lock").open("a+", encoding="utf-8")
         except OSError as error:
             raise StorageError(
                 f"cannot write to the folder {self.path}: {error.strerror}; choose one that is writable with --into"
@@ -159,6 +187,16 @@ class Folder:
                 raise StorageError(
                     f"another `misspec run` works in {self.path}; wait for it, or choose another folder with --into"
                 ) from None
+            handle.seek(0)
+            before = handle.read()
+            if before not in ("", source) and source != EXPERIMENT:
+                raise StorageError(
+                    f"{self.path} holds the results of {before}; choose another folder for {source} with --into"
+                )
+            if not before:
+                handle.write(source)
+                handle.flush()
+            storage.replace(self.path / EXPERIMENT, content)
             for leftover in [*self.runs.glob(".*.part"), *self.path.glob(".*.part")]:
                 leftover.unlink(missing_ok=True)
             yield
@@ -174,50 +212,50 @@ class Folder:
         except OSError as error:
             raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
 
-    def file(self, run: Run) -> Path:
-        return self.runs / f"{run.key}.parquet"
+    def files(self) -> dict[str, Path]:
+        """Key of a run → its file."""
+        return {path.name.partition("-")[0]: path for path in sorted(self.runs.glob("*-*.parquet"))}
 
     def write(self, run: Run, content: bytes) -> None:
-        """Durable when this returns, whole or not at all."""
-        storage.replace(self.file(run), content)
+        """Durable when this returns, whole or not at all; takes the place of an older result of the same run."""
+        path = self.runs / f"{run.key}-{_checksum(content)}.parquet"
+        storage.replace(path, content)
+        for older in self.runs.glob(f"{run.key}-*.parquet"):
+            if older != path:
+                older.unlink(missing_ok=True)
 
-    def read(self, run: Run) -> Finished | None:
-        """What came out of a run, None if it is not done; StorageError if its file is damaged."""
-        path = self.file(run)
+    def read(self, run: Run, path: Path) -> Finished:
+        """What came out of a run; Damaged if its file is not what was written."""
         try:
             content = path.read_bytes()
-        except FileNotFoundError:
-            return None
         except OSError as error:
             raise StorageError(f"cannot read {path}: {error.strerror}") from None
-        try:
-            facts = json.loads(pl.read_parquet_metadata(io.BytesIO(content))["misspec"])
-            table = pl.read_parquet(io.BytesIO(content))
-            newest, rows = int(facts["format"]), table.height
-        except (pl.exceptions.PolarsError, OSError, KeyError, ValueError, TypeError) as error:
-            short = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise StorageError(
-                f"{path} is damaged ({short}); `misspec run {self.path / EXPERIMENT} --into {self.path}` "
-                "sets it aside and does that run again"
-            ) from None
-        if newest > FORMAT:
-            raise StorageError(f"{path} has format {newest}, newer than {FORMAT}; update misspec")
-        if facts["settings"] != run.settings or rows != run.horizon:
+        if path.stem.partition("-")[2] != _checksum(content):
+            again = shlex.join(["misspec", "run", str(self.path / EXPERIMENT), "--into", str(self.path)])
+            raise Damaged(
+                f"{path} is damaged (its content does not match the checksum in its name); `{again}` sets it aside "
+                "and does that run again"
+            )
+        facts = json.loads(pl.read_parquet_metadata(io.BytesIO(content))["misspec"])
+        if facts["format"] > FORMAT:
+            raise StorageError(f"{path} has format {facts['format']}, newer than {FORMAT}; update misspec")
+        if facts["settings"] != run.settings:
             raise StorageError(f"{path} holds another run than its name says; delete it and run again")
-        return Finished(run, table, facts)
+        table = pl.read_parquet(
+            io.BytesIO(content), columns=["round", "regret", "in_class_regret", "covered", *_BANDS, "active"]
+        )
+        looks = table.filter(pl.col("covered").is_not_null()).select("round", "covered", *_BANDS, "active")
+        return Finished(run, path, facts, table["regret"].to_numpy(), table["in_class_regret"].to_numpy(), looks)
 
-    def set_aside(self, run: Run) -> Path:
+    def set_aside(self, path: Path) -> Path:
         """Rename a damaged file, so that its run is done again."""
-        path = self.file(run)
-        aside = path.with_suffix(".damaged")
-        path.replace(aside)
-        return aside
+        return path.rename(path.with_suffix(".damaged"))
 
     def results(self) -> Results:
         """All that is finished."""
         experiment = self.experiment()
-        runs = experiment.runs()
-        found = [finished for run in runs if (finished := self.read(run)) is not None]
+        runs, files = experiment.runs(), self.files()
+        found = [self.read(run, files[run.key]) for run in runs if run.key in files]
         return Results(self.path, experiment, found, len(runs))
 
 
@@ -242,6 +280,10 @@ class Results:
 
     def __repr__(self) -> str:
         return f"Results({str(self.path)!r}, {len(self.runs)} of {self.of} runs)"
+
+
+def _checksum(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _mean_epsilon(by_policy: dict[str, list[Finished]]) -> float:

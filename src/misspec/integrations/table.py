@@ -1,4 +1,4 @@
-"""Tables from elsewhere: columns of numbers and a target, from a CSV file."""
+"""Tables from elsewhere: columns of numbers and a target, from a CSV file, and what they say about a model."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from misspec.domains import Box
 from misspec.errors import Array, InvalidInput, nearest
+from misspec.model import Model
+from misspec.truth import Diagnosis, diagnose, noise_from_repeats
 
 
 class Table(NamedTuple):
@@ -20,10 +23,65 @@ class Table(NamedTuple):
     points: Array
     target: str
     observations: Array
+    skipped: int = 0
 
 
-def read(path: str | os.PathLike[str], target: str | None = None, columns: Sequence[str] | None = None) -> Table:
-    """Read a CSV file with a header. target: the last column by default; columns: all others by default."""
+class Certificates(NamedTuple):
+    """By norm bound, what a table proves about a model; and what was taken from the table for it."""
+
+    found: dict[float, Diagnosis]
+    noise: float
+    offset: float
+
+
+def certify(
+    table: Table,
+    kernel: Any,
+    *,
+    norm_bound: float | None = None,
+    noise: float | None = None,
+    offset: float | None = None,
+    delta: float = 0.1,
+    raw: bool = False,
+    fixed_design: bool = False,
+) -> Certificates:
+    """How wrong a model is at least. Without a norm bound several are tried, from half the largest deviation on;
+    without a noise it is estimated from repeated points; without an offset it is the average. Kernels see each column
+    scaled to its range, unless raw."""
+    X, y = table.points, table.observations
+    trial = Model(kernel, norm_bound or 1.0, 1.0 if noise is None else noise, delta=delta)
+    sigma = noise_from_repeats(X, y) if noise is None else trial.noise
+    if sigma <= 0 and noise is None:
+        raise InvalidInput(
+            "repeated points have equal observations, so that the noise would be 0 (rows exported twice?); say what it "
+            "is instead"
+        )
+    centre = float(y.mean()) if offset is None else offset
+    cube = None
+    if not raw:
+        still = np.flatnonzero(np.ptp(X, axis=0) <= 0)
+        if still.size:
+            raise InvalidInput(f"column {table.names[still[0]]!r} never changes; leave it out, or take columns raw")
+        cube = Box(list(zip(X.min(axis=0).tolist(), X.max(axis=0).tolist(), strict=True)))
+    spread = float(f"{max(float(np.abs(y - centre).max()), 1e-12):.1g}")
+    tried = [spread * 2**k for k in range(-1, 5)] if norm_bound is None else [norm_bound]
+    models = {B: Model(kernel, B, sigma, delta=delta, offset=centre) for B in tried}
+    found = {B: diagnose(X, y, model, domain=cube, fixed_design=fixed_design) for B, model in models.items()}
+    return Certificates(found, sigma, centre)
+
+
+def read(
+    path: str | os.PathLike[str],
+    target: str | None = None,
+    columns: Sequence[str] | None = None,
+    *,
+    skip: bool = False,
+) -> Table:
+    """Read a CSV file with a header; commas, semicolons, tabs or blanks separate.
+
+    target: the last column by default; columns: all others by default. skip: leave out rows with a cell that is no
+    number, instead of refusing the file.
+    """
     try:
         with Path(path).open(newline="", encoding="utf-8-sig") as file:
             sample = file.read(4096)
@@ -55,21 +113,23 @@ def read(path: str | os.PathLike[str], target: str | None = None, columns: Seque
             raise InvalidInput(f"{path} has no column {name!r}{nearest(name, header)}")
     if goal in chosen or not chosen:
         raise InvalidInput(f"the target {goal!r} cannot be one of the columns of points; choose with --columns")
-    numbers = {name: _column(path, rows, header.index(name), name) for name in [*chosen, goal]}
-    return Table(chosen, np.stack([numbers[name] for name in chosen], axis=1), goal, numbers[goal])
-
-
-def _column(path: str | os.PathLike[str], rows: list[list[str]], place: int, name: str) -> Array:
-    values = np.empty(len(rows) - 1)
-    for i, row in enumerate(rows[1:]):
-        cell = row[place].strip() if place < len(row) else ""
-        if not _is_number(cell):
-            raise InvalidInput(
-                f"{path}, column {name!r}, data row {i + 1}: expected a finite number, got {cell!r}; repair it, leave "
-                "the row out, or choose other columns with --columns and --target"
-            )
-        values[i] = float(cell)
-    return values
+    places = [header.index(name) for name in [*chosen, goal]]
+    cells = [[row[i].strip() if i < len(row) else "" for i in places] for row in rows[1:]]
+    wrong = [i for i, row in enumerate(cells) if not all(_is_number(cell) for cell in row)]
+    if wrong and not skip:
+        name, cell = next(
+            (name, cell) for name, cell in zip([*chosen, goal], cells[wrong[0]], strict=True) if not _is_number(cell)
+        )
+        raise InvalidInput(
+            f"{path}, column {name!r}, data row {wrong[0] + 1}: expected a finite number, got {cell!r} ({len(wrong)} "
+            "such row(s) in all); repair it, leave such rows out with --skip, or choose other columns with --columns "
+            "and --target"
+        )
+    gone = set(wrong)
+    numbers = np.array([[float(cell) for cell in row] for i, row in enumerate(cells) if i not in gone])
+    if not len(numbers):
+        raise InvalidInput(f"{path} has no row of numbers in {', '.join([*chosen, goal])}")
+    return Table(chosen, numbers[:, :-1], goal, numbers[:, -1], len(wrong))
 
 
 def _is_number(cell: str) -> bool:

@@ -8,6 +8,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
+
 from misspec import storage
 from misspec.errors import InvalidInput, StorageError
 from misspec.experiments.runner import results as read_results
@@ -24,13 +26,14 @@ class Report:
     page: Path
     figures: list[Path]
     results: Results
+    summary: pl.DataFrame
 
 
 def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = None) -> Report:
     """Draw everything about a folder of results into its folder `report`. show: called with the name of each part."""
     from matplotlib import rc_context
 
-    from misspec.reports import figures, tables
+    from misspec.reports import bounds, figures, tables
     from misspec.reports.page import page
 
     found = read_results(folder)
@@ -43,12 +46,13 @@ def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = N
         raise StorageError(f"cannot make the folder {target}: {error.strerror}; make it writable") from None
     said = show or _silent
     said("index.html")
-    storage.replace(target / "index.html", page(found).encode())
-    storage.replace(target / "summary.csv", tables.summary(found).write_csv().encode())
+    summary, allowed = tables.summary(found), bounds.all_bounds(found)
+    storage.replace(target / "index.html", page(found, summary, allowed).encode())
+    storage.replace(target / "summary.csv", summary.write_csv().encode())
     storage.replace(target / "runs.csv", tables.by_run(found).write_csv().encode())
     written = []
     with rc_context(figures.RC):
-        for name, figure in figures.draw(found):
+        for name, figure in figures.draw(found, allowed):
             for suffix in ("png", "pdf"):
                 said(f"{name}.{suffix}")
                 buffer = io.BytesIO()
@@ -56,7 +60,9 @@ def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = N
                 figure.set_layout_engine("none")  # it was laid out for the first format, and stays so
                 storage.replace(target / f"{name}.{suffix}", buffer.getvalue())
                 written.append(target / f"{name}.{suffix}")
-    return Report(target, target / "index.html", written, found)
+    for stale in {*target.glob("*.png"), *target.glob("*.pdf")} - set(written):  # of problems that have gone
+        stale.unlink()
+    return Report(target, target / "index.html", written, found, summary)
 
 
 def _silent(_: str) -> None:

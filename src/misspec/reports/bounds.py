@@ -11,7 +11,7 @@ from misspec import theory
 from misspec.errors import Array
 from misspec.experiments import spec
 from misspec.experiments.play import gain_of
-from misspec.experiments.store import Finished
+from misspec.experiments.store import Finished, Results
 from misspec.information import InformationGain
 from misspec.model import Model
 
@@ -24,63 +24,78 @@ class _Case(NamedTuple):
     epsilon: float  # the problem's
     told: float  # what the policy knows of it
     points: int  # N
+    grounded: bool
     varying: bool  # whether action sets change from round to round
 
 
-def bound(runs: list[Finished], most: int = 60) -> tuple[Array, Array] | None:
-    """(rounds, bound on the cumulative true regret) of a policy's runs on a problem, the weakest where ε differs from
-    seed to seed; None where no theorem of `misspec.theory` covers them.
+class Bound(NamedTuple):
+    """A bound on the cumulative true regret at some rounds, and how it is called."""
+
+    name: str
+    x: Array
+    y: Array
+
+
+def all_bounds(results: Results) -> dict[tuple[str, float, str], list[Bound]]:
+    """By problem, ε and policy; only where a theorem speaks."""
+    found = {
+        (problem, epsilon, policy): bounds(runs)
+        for (problem, epsilon), group in results.groups().items()
+        for policy, runs in group.items()
+    }
+    return {key: each for key, each in found.items() if each}
+
+
+def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
+    """What theorems of `misspec.theory` say about a policy's runs on a problem; the weakest where ε differs by seed.
 
     GP-UCB: Theorem 1 with ε = 0, so only where the model is right. EC-GP-UCB: where it is told an ε that is large
-    enough. Phased: Theorem 2, ungrounded. Balancing: Proposition 1, as in the paper, at the horizon alone.
+    enough. Phased: Theorem 2, ungrounded, with tight constants and with those of the paper. Balancing: Proposition 1,
+    as in the paper, at the horizon alone.
     """
     finished = max(runs, key=lambda each: each.epsilon)
     settings = finished.run.settings
     policy, problem, T = settings["policy"], settings["problem"], settings["horizon"]
+    told = policy.get("epsilon", spec.KNOWN) if policy["kind"] == "ECGPUCB" else 0.0
+    told = finished.epsilon if told == spec.KNOWN else told
+    varying = problem.get("actions") is not None or problem["kind"] in spec.CONTEXTUAL
+    grounded = not policy["as_in_paper"] and policy.get("grounded", policy["kind"] != "GPUCB")
     theorem = _THEOREMS.get(policy["kind"])
     if theorem is None or isinstance(policy.get("width"), int | float):
-        return None  # numbers guarantee nothing
-    told = policy.get("epsilon", spec.KNOWN) if policy["kind"] == "ECGPUCB" else 0.0
+        return []  # numbers guarantee nothing
+    if theorem is _theorem1 and (told < finished.epsilon or (grounded and varying)):
+        return []  # ε too small; the model-free part is about one action set
+    if (theorem is _theorem2 and grounded) or (theorem is _proposition1 and not policy["as_in_paper"]):
+        return []
     domain, model = spec.make_world(settings)
     t = np.unique(np.geomspace(1, T, most).round().astype(np.intp))
-    values = theorem(
-        _Case(
-            policy=policy,
-            model=model,
-            t=t,
-            gain=gain_of(domain, model, T),
-            epsilon=finished.epsilon,
-            told=finished.epsilon if told == spec.KNOWN else told,
-            points=len(domain),
-            varying=problem.get("actions") is not None or problem["kind"] in spec.CONTEXTUAL,
-        )
-    )
-    return None if values is None else (t[-len(values) :].astype(np.float64), values)
+    gain = gain_of(domain, model, T)
+    return theorem(_Case(policy, model, t, gain, finished.epsilon, told, len(domain), grounded, varying))
 
 
-def _theorem1(case: _Case) -> Array | None:
-    grounded = not case.policy["as_in_paper"] and case.policy.get("grounded", case.policy["kind"] == "ECGPUCB")
-    if case.told < case.epsilon or (grounded and case.varying):  # the model-free part is about one action set
-        return None
-    points = case.points if grounded else None
-    return np.asarray(theory.ec_gp_ucb_bound(case.model, case.t, case.gain, case.told, grounded_points=points))
+def _theorem1(case: _Case) -> list[Bound]:
+    points = case.points if case.grounded else None
+    found = theory.ec_gp_ucb_bound(case.model, case.t, case.gain, case.told, grounded_points=points)
+    return [Bound("Theorem 1", case.t.astype(np.float64), found)]
 
 
-def _theorem2(case: _Case) -> Array | None:
-    if not case.policy["as_in_paper"] and case.policy.get("grounded", True):
-        return None
+def _theorem2(case: _Case) -> list[Bound]:
     width = "lemma1" if case.policy["as_in_paper"] else case.policy.get("width") or "nonadaptive"
-    found = theory.phased_bound(case.model, case.t, case.gain, case.epsilon, width=width, points=case.points)
-    return np.asarray(found)
+    options: dict[str, Any] = {"width": width, "points": case.points}
+    return [
+        Bound(name, case.t.astype(np.float64), found)
+        for name, constants in (("Theorem 2", "tight"), ("Theorem 2, constants of the paper", "paper"))
+        for found in [theory.phased_bound(case.model, case.t, case.gain, case.epsilon, constants=constants, **options)]
+    ]
 
 
-def _proposition1(case: _Case) -> Array | None:
-    if not case.policy["as_in_paper"]:
-        return None
+def _proposition1(case: _Case) -> list[Bound]:
     gain, reward_range = case.policy.get("gain", case.gain), case.policy.get("reward_range")
+    if isinstance(gain, int | float) and gain < case.gain.upper:
+        return []  # the policy was told less than what γ_T is known to be at most
     T, varying = int(case.t[-1]), case.varying
     found = theory.balancing_bound(case.model, T, gain, case.epsilon, reward_range=reward_range, varying=varying)
-    return np.array([found])
+    return [Bound("Proposition 1", np.array([float(T)]), np.array([found]))]
 
 
 _THEOREMS = {

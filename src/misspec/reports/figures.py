@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from misspec.errors import Array
 from misspec.experiments.store import Finished, Results
 from misspec.reports import tables
-from misspec.reports.bounds import bound
-from misspec.reports.style import MEMBER, TRUTH, TUBE, Stroke, slug, strokes
+from misspec.reports.bounds import Bound
+from misspec.reports.style import MEMBER, MISSED, TRUTH, TUBE, Stroke, labels, slug, strokes
 
 RC: Any = {
     "font.size": 9,
@@ -22,33 +22,48 @@ RC: Any = {
     "axes.spines.right": False,
     "axes.titlesize": 9,
     "legend.frameon": False,
+    "legend.handlelength": 3.2,  # a dash must be seen as one
     "axes.grid": True,
     "grid.alpha": 0.25,
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.4,
     "pdf.fonttype": 42,  # text in a PDF stays text
-    "svg.fonttype": "none",
 }
-DASH = {"solid": "-", "dash": (0, (5, 2)), "dot": ":", "dashdot": "-.", "longdash": (0, (8, 3))}
+DASH = {
+    "solid": "-",
+    "dash": (0, (5, 2)),
+    "dot": ":",
+    "dashdot": "-.",
+    "longdash": (0, (8, 3)),
+    "longdashdot": (0, (8, 2, 2, 2)),
+}
 MOST_ARMS = 60  # candidates of more than two dimensions that are still drawn one by one
 Group = dict[str, list[Finished]]
+Allowed = dict[tuple[str, float, str], list[Bound]]  # by problem, ε and policy
 
 
-def draw(results: Results) -> Iterator[tuple[str, Figure]]:
+def draw(results: Results, allowed: Allowed) -> Iterator[tuple[str, Figure]]:
     """All figures with the names of their files, as they are made; to be drawn and saved under RC."""
     taken: set[str] = set()
     groups = results.groups()
-    style = strokes(results.experiment)
     for problem in dict.fromkeys(name for name, _ in groups):
         mine = {epsilon: group for (name, epsilon), group in groups.items() if name == problem}
         stem = slug(problem, taken)
-        kinds = {"regret": regret, "bound": bounds, "active": active, "bases": bases, "coverage": coverage}
-        found = {f"{kind}-{stem}": make(problem, mine, style) for kind, make in kinds.items()}
-        if len(mine) > 1:
-            found[f"epsilon-{stem}"] = against_epsilon(problem, results, style)
-        for epsilon, group in mine.items():
-            found[f"band-{stem}-{epsilon:.3g}"] = band(problem, epsilon, group, style)
-        yield from ((name, figure) for name, figure in found.items() if figure is not None)
+        yield from ((f"{kind}-{stem}", made) for kind, made in _of_problem(problem, mine, results, allowed) if made)
+
+
+def _of_problem(
+    problem: str, groups: dict[float, Group], results: Results, allowed: Allowed
+) -> Iterator[tuple[str, Figure | None]]:
+    style, label = strokes(results.experiment), labels(groups)
+    yield "regret", regret(problem, groups, style)
+    yield "bound", bounds(problem, groups, style, allowed)
+    yield "epsilon", against_epsilon(problem, results, style) if len(groups) > 1 else None
+    yield "active", active(problem, groups, style)
+    yield "bases", bases(problem, groups, style)
+    yield "coverage", coverage(problem, groups, style)
+    for epsilon, group in groups.items():
+        yield f"band-{label[epsilon]}", band(problem, label[epsilon], group, style)
 
 
 # -- regret ------------------------------------------------------------------------------------------------------------
@@ -57,18 +72,20 @@ def draw(results: Results) -> Iterator[tuple[str, Figure]]:
 def regret(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -> Figure:
     """Cumulative regret by round, mean and spread over the seeds; linear axes above, logarithmic below."""
     figure, axes = _grid(2, len(groups), sharey="row")
+    label = labels(groups)
     for column, (epsilon, group) in enumerate(groups.items()):
         for policy, runs in group.items():
             curve = tables.regret_curve(runs)
             for ax in axes[:, column]:
                 _line(ax, curve.x, curve.mean, style[policy], label=plain(policy))
                 ax.fill_between(curve.x, curve.low, curve.high, color=style[policy].colour, alpha=0.12, linewidth=0)
-        axes[0, column].set_title(f"ε = {epsilon:.3g}")
+        axes[0, column].set_title(f"ε = {label[epsilon]}")
         axes[1, column].set(xscale="log", yscale="log", xlabel="round")
     for ax, scale in zip(axes[:, 0], ("linear", "log"), strict=True):
         ax.set_ylabel(f"cumulative regret ({scale})")
-    seeds = max(len(runs) for group in groups.values() for runs in group.values())
-    note = f"{problem}: mean over {seeds} seeds, shaded: central 80 %" if seeds > 1 else f"{problem}: one seed"
+    seeds = {len(runs) for group in groups.values() for runs in group.values()}
+    many = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
+    note = f"{problem}: mean over {many} seeds, shaded: central 80 %" if seeds != {1} else f"{problem}: one seed"
     return _finished(figure, note, axes)
 
 
@@ -87,57 +104,47 @@ def against_epsilon(problem: str, results: Results, style: dict[str, Stroke]) ->
     return _finished(figure, f"{problem}: mean over seeds, bars: central 80 %", axes)
 
 
-def bounds(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -> Figure | None:
+def bounds(problem: str, groups: dict[float, Group], style: dict[str, Stroke], allowed: Allowed) -> Figure | None:
     """What the theorems allow beside what was measured, logarithmic axes."""
-    found = {
-        (epsilon, policy): line
-        for epsilon, group in groups.items()
-        for policy, runs in group.items()
-        if (line := bound(runs)) is not None
-    }
-    if not found:
+    if not any(name == problem for name, _, _ in allowed):
         return None
     figure, axes = _grid(1, len(groups), sharey="row", height=3.4)
+    label = labels(groups)
     for column, (epsilon, group) in enumerate(groups.items()):
         ax = axes[0, column]
         for policy, runs in group.items():
-            if (epsilon, policy) not in found:
+            found, stroke = allowed.get((problem, epsilon, policy), []), style[policy]
+            if not found:
                 continue
-            look, (x, y) = style[policy], found[epsilon, policy]
             curve = tables.regret_curve(runs)
-            _line(ax, curve.x, curve.mean, look, label=plain(policy))
-            ax.plot(
-                x,
-                y,
-                color=look.colour,
-                linestyle=DASH[look.dash],
-                linewidth=2.4,
-                alpha=0.35,
-                marker="D" * (len(x) == 1),
-            )
-            ax.annotate(
-                "",
-                (x[-1], y[-1]),
-                (x[-1], curve.mean[-1]),
-                arrowprops={"arrowstyle": "-", "color": look.colour, "alpha": 0.25},
-            )
-        ax.set(xscale="log", yscale="log", xlabel="round", title=f"ε = {epsilon:.3g}")
+            _line(ax, curve.x, curve.mean, stroke, label=plain(policy))
+            for each, alpha in zip(found, (0.4, 0.2), strict=False):
+                point = {"marker": "D"} if len(each.x) == 1 else {}
+                ax.plot(
+                    each.x,
+                    each.y,
+                    color=stroke.colour,
+                    linestyle=DASH[stroke.dash],
+                    linewidth=2.4,
+                    alpha=alpha,
+                    **point,
+                )
+        ax.set(xscale="log", yscale="log", xlabel="round", title=f"ε = {label[epsilon]}")
     axes[0, 0].set_ylabel("cumulative regret")
-    return _finished(
-        figure, f"{problem}: measured (thin) and what the theorem allows (thick, or a diamond at the end)", axes
-    )
+    note = "thin: measured, thick (diamond): allowed by a theorem, where one covers the policy; never above 2(B + ε)t"
+    return _finished(figure, f"{problem}: {note}", axes)
 
 
 # -- bands -------------------------------------------------------------------------------------------------------------
 
 
-def band(problem: str, epsilon: float, group: Group, style: dict[str, Stroke]) -> Figure | None:
+def band(problem: str, epsilon: str, group: Group, style: dict[str, Stroke]) -> Figure | None:
     """The band at the end of the first seed's run beside the truth: curves in one dimension, heat maps in two."""
     runs = {policy: found[0] for policy, found in group.items() if found[0].pictured}
     if not runs:
         return None
     first = next(iter(runs.values())).facts
-    title = f"{problem}, ε = {epsilon:.3g}, seed {next(iter(runs.values())).run.seed}: after the last round"
+    title = f"{problem}, ε = {epsilon}, seed {next(iter(runs.values())).run.seed}: after the last round"
     if first["dimension"] == 1:
         return _band_1d(title, runs, style)
     if first["dimension"] == 2:
@@ -152,7 +159,7 @@ def _band_1d(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) ->
         x = np.array(each.facts["points"])[:, 0]
         order = np.argsort(x)
         x, f, member = x[order], np.array(each.facts["truth"])[order], np.array(each.facts["in_class"])[order]
-        low, high, mean = (_last(each, name)[order] for name in ("lower", "upper", "center"))
+        low, high, mean = (_last(each, name)[order] for name in ("band_lower", "band_upper", "band_mean"))
         colour = style[policy].colour
         ax.fill_between(
             x, member - each.epsilon, member + each.epsilon, color=TUBE, alpha=0.7, linewidth=0, label="f̃ ± ε"
@@ -161,6 +168,8 @@ def _band_1d(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) ->
         ax.plot(x, member, color=MEMBER, linewidth=1, label="f̃, best in class")
         ax.plot(x, f, color=TRUTH, linewidth=0.8, label="f*, the truth")
         ax.plot(x, mean, color=colour, linewidth=1.2, linestyle="--", label="posterior mean")
+        out = (f < low) | (f > high)
+        ax.plot(x[out], f[out], ".", color=MISSED, markersize=4, label="f* outside the band")
         ax.set_title(plain(policy), loc="left")
         _played(ax, each, x=np.array(each.facts["points"])[:, 0], colour=colour)
         _frame(ax, f)
@@ -171,7 +180,7 @@ def _band_1d(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) ->
 
 def _played(ax: Any, each: Finished, *, x: Array, colour: str) -> None:
     """How often each candidate was played, as ticks at the bottom; on a square root scale."""
-    counts = np.bincount(each.column("index"), minlength=len(x))
+    counts = np.bincount(each.table["index"], minlength=len(x))
     seen = counts > 0
     ax.vlines(
         x[seen],
@@ -200,8 +209,8 @@ def _band_2d(title: str, runs: dict[str, Finished]) -> Figure:
         _heat(figure, ax, points, values, limits, what, colours="RdBu_r" if limits is None else "viridis")
         ax.plot(*points[f.argmax()], marker="*", color="#d62728", markersize=9, markeredgecolor="white")
     for row, (policy, each) in zip(axes[1:], runs.items(), strict=True):
-        lower, upper, mean = (_last(each, name) for name in ("lower", "upper", "center"))
-        counts = np.bincount(each.column("index"), minlength=len(points))
+        lower, upper, mean = (_last(each, name) for name in ("band_lower", "band_upper", "band_mean"))
+        counts = np.bincount(each.table["index"], minlength=len(points))
         _heat(figure, row[0], points, mean, (low, high), f"{plain(policy)}\nmean")
         _heat(figure, row[1], points, upper - lower, None, "width of the band", colours="magma")
         _heat(figure, row[2], points, np.log10(1 + counts), None, "log₁₀(1 + times played)", colours="Greys")
@@ -241,15 +250,15 @@ def _band_arms(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) 
     for ax, (policy, each) in zip(axes.flat, runs.items(), strict=False):
         f = np.array(each.facts["truth"])
         order = np.argsort(-f)
-        place = np.arange(len(f))
-        low, high = _last(each, "lower")[order], _last(each, "upper")[order]
+        place = np.arange(1, len(f) + 1)
+        low, high = _last(each, "band_lower")[order], _last(each, "band_upper")[order]
         member = np.array(each.facts["in_class"])[order]
         ax.vlines(place, low, high, color=style[policy].colour, linewidth=4, alpha=0.35, label="band for f*")
         ax.vlines(place, member - each.epsilon, member + each.epsilon, color=MEMBER, linewidth=1, label="f̃ ± ε")
         ax.plot(place, f[order], "o", color=TRUTH, markersize=3, label="f*, the truth")
-        counts = np.bincount(each.column("index"), minlength=len(f))[order]
+        counts = np.bincount(each.table["index"], minlength=len(f))[order]
         for at, n in zip(place, counts, strict=True):
-            ax.annotate(f"{n}" if n else "", (at, 0), xycoords=("data", "axes fraction"), ha="center", fontsize=6)
+            ax.annotate(f"{n}" if n else "", (at, 0.03), xycoords=("data", "axes fraction"), ha="center", fontsize=6)
         ax.set_title(plain(policy), loc="left")
         _frame(ax, f)
     for ax in axes[-1]:
@@ -272,7 +281,7 @@ def active(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -
         return None
     policies = list(dict.fromkeys(policy for _, policy, _ in found))
     figure, axes = _grid(len(policies), len(groups), sharex=True, sharey="row", height=2.6)
-    epsilons = list(groups)
+    epsilons, label = list(groups), labels(groups)
     note = ""
     for epsilon, policy, runs in found:
         ax, first = axes[policies.index(policy), epsilons.index(epsilon)], runs[0]
@@ -280,7 +289,7 @@ def active(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -
         (_active_map if flat else _active_share)(ax, runs, style[policy])
         note = " (first seed; dashed: the optimum)" if flat else ", each seed"
         ax.set_title(
-            f"{plain(policy)}\nε = {epsilon:.3g}" if epsilon == epsilons[0] else f"ε = {epsilon:.3g}", loc="left"
+            f"{plain(policy)}\nε = {label[epsilon]}" if epsilon == epsilons[0] else f"ε = {label[epsilon]}", loc="left"
         )
         ax.set_xlabel("x" if flat else "episode")
         ax.set_ylabel("episode" if flat else "share still active")
@@ -291,15 +300,17 @@ def _active_map(ax: Any, runs: list[Finished], look: Stroke) -> None:
     each = runs[0]
     x, f = np.array(each.facts["points"])[:, 0], np.array(each.facts["truth"])
     for episode, alive in alive_after(each).items():
-        ax.plot(x[alive], np.full(len(alive), episode), "|", color=look.colour, markersize=9, markeredgewidth=1.2)
+        step = float(np.diff(np.unique(x)).min()) if len(x) > 1 else 1.0
+        left = x[alive] - step / 2
+        ax.broken_barh([(at, step) for at in left], (episode - 0.35, 0.7), color=look.colour, linewidth=0.4)
     ax.axvline(x[f.argmax()], color=TRUTH, linewidth=1, linestyle="--")
-    ax.invert_yaxis()
+    ax.yaxis.set_inverted(True)  # of an axis that the row shares
     ax.grid(visible=False)
 
 
 def _active_share(ax: Any, runs: list[Finished], look: Stroke) -> None:
     for each in runs:
-        after = [1.0, *(left / each.facts["candidates"] for _, _, left in each.facts["episodes"])]
+        after = tables.shares_active(each)
         ax.step(np.arange(len(after)), after, where="post", color=look.colour, alpha=0.5)
     ax.set_ylim(0, 1.05)
 
@@ -324,10 +335,11 @@ def bases(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) ->
     if not found:
         return None
     policies, epsilons = list(dict.fromkeys(policy for policy, _ in found)), list(groups)
+    label = labels(groups)
     figure, axes = _grid(len(policies), len(groups), height=2.8, sharey="row")
     for (policy, epsilon), runs in found.items():
         ax, each = axes[policies.index(policy), epsilons.index(epsilon)], runs[0]
-        played, hats = each.column("base"), each.facts["epsilons"]
+        played, hats = each.table["base"].to_numpy(), each.facts["epsilons"]
         ax.plot(np.arange(1, len(played) + 1), played, "|", color=style[policy].colour, markersize=7, alpha=0.35)
         for run in runs:
             for base, when in run.facts["eliminated"]:
@@ -335,28 +347,32 @@ def bases(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) ->
         ax.set_yticks(range(len(hats)), [f"{hat:.2g}" for hat in hats])
         ax.set_ylim(len(hats) - 0.5, -0.5)
         ax.set_title(
-            f"{plain(policy)}\nε = {epsilon:.3g}" if epsilon == epsilons[0] else f"ε = {epsilon:.3g}", loc="left"
+            f"{plain(policy)}\nε = {label[epsilon]}" if epsilon == epsilons[0] else f"ε = {label[epsilon]}", loc="left"
         )
         ax.set_xlabel("round")
         if epsilon == epsilons[0]:
             ax.set_ylabel("ε̂ of the base")
-    return _finished(
-        figure, f"{problem}: which base played when; ×: eliminated (bold: the seed drawn)", axes, legend=False
-    )
+    gone = any(run.facts["eliminated"] for runs in found.values() for run in runs)
+    note = "; × eliminated (bold: in this seed)" if gone else "; none was eliminated"
+    return _finished(figure, f"{problem}: which base played when, first seed{note}", axes, legend=False)
 
 
 def coverage(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -> Figure:
     """How much of f* lies in the band, by round."""
     figure, axes = _grid(1, len(groups), sharey="row", height=3.2)
+    label = labels(groups)
     for column, (epsilon, group) in enumerate(groups.items()):
         ax = axes[0, column]
         for policy, runs in group.items():
             curve = tables.coverage_curve(runs)
-            _line(ax, curve.x, curve.mean, style[policy], label=plain(policy))
-        ax.set(xscale="log", xlabel="round", title=f"ε = {epsilon:.3g}")
+            width = 1.2 + 3.6 * (1 - list(group).index(policy) / len(group))  # lines that coincide are all seen
+            _line(ax, curve.x, curve.mean, style[policy], label=plain(policy), linewidth=width, solid_capstyle="butt")
+        ax.set(xscale="log", xlabel="round", title=f"ε = {label[epsilon]}")
     axes[0, 0].set_ylabel("share of f* inside the band")
     axes[0, 0].set_ylim(top=1.02)
-    return _finished(figure, f"{problem}: mean over seeds; GP-UCB and phased take the model as right, ε = 0", axes)
+    return _finished(
+        figure, f"{problem}: mean over seeds (bands of GP-UCB and phased policies take the model as right)", axes
+    )
 
 
 # -- small parts -------------------------------------------------------------------------------------------------------
@@ -374,9 +390,13 @@ def _line(ax: Any, x: Array, y: Array, look: Stroke, **options: Any) -> None:
 
 
 def _frame(ax: Any, f: Array) -> None:
+    ax.set_ylim(*vertical(f))
+
+
+def vertical(f: Array) -> tuple[float, float]:
     """Room for the truth; wide bands run out of the picture."""
     extent = float(np.ptp(f)) or 1.0
-    ax.set_ylim(f.min() - 0.8 * extent, f.max() + 0.6 * extent)
+    return float(f.min()) - 0.8 * extent, float(f.max()) + 0.6 * extent
 
 
 def _last(each: Finished, name: str) -> Array:
@@ -402,5 +422,5 @@ def _finished(figure: Figure, title: str, axes: Any, *, legend: bool = True) -> 
 
 
 def plain(name: str) -> str:
-    """A name with dollar signs is a name, not a formula."""
-    return name.replace("$", r"\$")
+    """A name with dollar signs is a name, not a formula, and one that starts with _ belongs into a legend too."""
+    return (" " if name.startswith("_") else "") + name.replace("$", r"\$")

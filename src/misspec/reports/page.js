@@ -47,6 +47,15 @@
     });
   }
 
+  const hiddenLines = () =>
+    new Set((find("regret").data || []).filter((t) => t.visible === "legendonly").map((t) => t.legendgroup));
+
+  function hideLines(groups) {
+    const traces = find("regret").data.map((t, i) => (groups.has(t.legendgroup) && t.visible !== false ? i : -1));
+    const chosen = traces.filter((i) => i >= 0);
+    if (chosen.length) Plotly.restyle("regret", { visible: "legendonly" }, chosen);
+  }
+
   function section(name, figure) {
     const place = find(name);
     place.closest("section").hidden = !figure;
@@ -60,7 +69,12 @@
     find("keys").innerHTML = mine.keys;
     press("scale", false);
     press("bounds", false);
+    find("about-bounds").hidden = true;
+    const hidden = hiddenLines(); // what was hidden stays so, and the slider where it is
+    const round = Number(find("slider").value) < Number(find("slider").max) ? Number(find("slider").value) : Infinity;
     await section("regret", mine.figures.regret);
+    if (current !== mine) return; // another one was chosen meanwhile
+    hideLines(hidden);
     find("bounds").hidden = !mine.bounds.length;
     const cards = find("cards");
     cards.replaceChildren();
@@ -77,12 +91,13 @@
     if (mine.cards.length) {
       const slider = find("slider");
       slider.max = mine.rounds.length - 1;
-      slider.value = slider.max;
+      slider.value = Math.min(round, mine.rounds.length - 1);
     }
     for (const card of mine.cards) {
-      if (current !== mine) return; // another one was chosen meanwhile
+      if (current !== mine) return;
       await draw(card.place, card.figure);
     }
+    if (current !== mine) return;
     if (mine.cards.length) move();
     for (const name of ["epsilon", "active", "bases", "coverage"]) {
       if (current !== mine) return;
@@ -95,6 +110,7 @@
     const at = Number(find("slider").value);
     find("round").textContent = `round ${current.rounds[at].toLocaleString("en")}`;
     for (const card of current.cards) {
+      if (!card.place || !card.place.data) continue; // not drawn yet
       for (const frame of card.frames) {
         const values = frame.values.map((all) => (frame.shape ? reshape(all[at], frame.shape) : all[at]));
         Plotly.restyle(card.place, { [frame.attribute]: values }, frame.traces);
@@ -149,9 +165,10 @@
   });
   find("bounds").addEventListener("click", () => {
     press("bounds", !pressed("bounds"));
+    find("about-bounds").hidden = !pressed("bounds");
     Plotly.restyle("regret", { visible: pressed("bounds") }, current.bounds);
     if (pressed("bounds") && !pressed("scale")) find("scale").click(); // a bound would flatten everything else
   });
-  const last = index[0].epsilons[index[0].epsilons.length - 1];
-  epsilons(last[1]); // the most misspecified first
+  const worst = index[0].epsilons.reduce((a, b) => (b[2] > a[2] ? b : a));
+  epsilons(worst[1]); // the most misspecified first
 })();

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 from collections.abc import Callable
 from importlib import metadata, resources
 from typing import Any
@@ -15,30 +16,32 @@ import polars as pl
 from misspec.errors import Array
 from misspec.experiments.store import Finished, Results
 from misspec.reports import tables
-from misspec.reports.bounds import bound
-from misspec.reports.figures import MOST_ARMS, as_grid
-from misspec.reports.style import MEMBER, TRUTH, TUBE, Stroke, strokes
+from misspec.reports.bounds import Bound
+from misspec.reports.figures import MOST_ARMS, Allowed, as_grid, vertical
+from misspec.reports.style import MEMBER, MISSED, TRUTH, TUBE, Stroke, labels, strokes
 
 MOST_CURVE = 300  # candidates of a one-dimensional domain that are drawn
-MOST_MARKED = 80  # most often played candidates of a two-dimensional one that are marked
+MOST_MARKED = 400  # most often played candidates of a two-dimensional one that are marked
 Group = dict[str, list[Finished]]
 Json = dict[str, Any]
 
 
-def page(results: Results) -> str:
-    """The page as HTML."""
+def page(results: Results, summary: pl.DataFrame, allowed: Allowed) -> str:
+    """The page as HTML; summary and allowed are what `tables.summary` and `bounds.all_bounds` find."""
     from plotly.offline import get_plotlyjs
 
-    style, groups, summary = strokes(results.experiment), results.groups(), tables.summary(results)
+    style, groups = strokes(results.experiment), results.groups()
     problems = list(dict.fromkeys(problem for problem, _ in groups))
     index: list[Json] = [{"name": problem, "epsilons": []} for problem in problems]
     scripts = []
     for number, ((problem, epsilon), group) in enumerate(groups.items()):
-        index[problems.index(problem)]["epsilons"].append((f"ε = {epsilon:.3g}", number))
+        label = labels(each for name, each in groups if name == problem)
+        index[problems.index(problem)]["epsilons"].append((f"ε = {label[epsilon]}", number, epsilon))
         mine = summary.filter((pl.col("problem") == problem) & (pl.col("epsilon") == epsilon))
         several = sum(name == problem for name, _ in groups) > 1
         by_epsilon = _epsilon(results, problem, style) if several else None
-        scripts.append((f"group-{number}", _group(group, style, mine, by_epsilon)))
+        here = {policy: allowed.get((problem, epsilon, policy), []) for policy in group}
+        scripts.append((f"group-{number}", _group(group, style, mine, by_epsilon, here)))
     title = results.experiment.title or results.path.resolve().name
     seeds = len(results.experiment.all_seeds)
     done = (
@@ -55,6 +58,7 @@ def page(results: Results) -> str:
     return _PAGE.format(
         title=html.escape(title),
         about=html.escape(about),
+        notes="".join(f"<p>{html.escape(line)}</p>" for line in results.experiment.notes.splitlines() if line.strip()),
         version=html.escape(metadata.version("misspec")),
         css=_asset("page.css"),
         plotly=get_plotlyjs().replace("</script", "<\\/script"),
@@ -78,6 +82,11 @@ def plain(name: str) -> str:
     return html.escape(name, quote=False)
 
 
+def _hover(template: str, name: str) -> str:
+    """A template with a name beside it, in which Plotly shall fill in nothing."""
+    return f"{template}<extra>{plain(name)}</extra>".replace(plain(name), plain(name).replace("%{", "%\u200b{"))
+
+
 def packed(values: Any, *, rows: bool = False) -> Json:
     """Numbers as Plotly reads them from text: base64 of 32-bit floats. rows: of a matrix, one frame a row."""
     array = np.ascontiguousarray(values, dtype="<f4")
@@ -93,8 +102,14 @@ def tinted(colour: str, alpha: float) -> str:
 # -- a problem at an ε -------------------------------------------------------------------------------------------------
 
 
-def _group(group: Group, style: dict[str, Stroke], summary: pl.DataFrame, by_epsilon: Json | None) -> Json:
-    regret, bounds = _regret(group, style)
+def _group(
+    group: Group,
+    style: dict[str, Stroke],
+    summary: pl.DataFrame,
+    by_epsilon: Json | None,
+    allowed: dict[str, list[Bound]],
+) -> Json:
+    regret, bounds = _regret(group, style, allowed)
     cards = _cards(group, style)
     return {
         "figures": {
@@ -160,32 +175,31 @@ def _curve(curve: tables.Curve, policy: str, look: Stroke, **options: Any) -> li
             "line": {"color": look.colour, "dash": look.dash, "width": 2},
             "showlegend": True,
             "hoverinfo": "all",
-            "hovertemplate": "%{y:.4g}<extra>" + name + "</extra>",
+            "hovertemplate": _hover("%{y:.4g}", policy),
         }
         | options,
     ]
 
 
-def _regret(group: Group, style: dict[str, Stroke]) -> tuple[Json, list[int]]:
+def _regret(group: Group, style: dict[str, Stroke], allowed: dict[str, list[Bound]]) -> tuple[Json, list[int]]:
     """The figure, and the numbers of the traces that are bounds."""
     traces = [t for policy, runs in group.items() for t in _curve(tables.regret_curve(runs), policy, style[policy])]
     first = len(traces)
-    for policy, runs in group.items():
-        line = bound(runs)
-        if line is not None:
-            x, y = line
+    for policy, found in allowed.items():
+        for each, alpha in zip(found, (0.4, 0.2), strict=False):
+            name = f"{each.name} for {policy}"
+            colour = tinted(style[policy].colour, alpha)
             traces.append(
                 {
                     "type": "scatter",
-                    "x": packed(x),
-                    "y": packed(y),
-                    "mode": "markers" if len(x) == 1 else "lines",
-                    "marker": {"symbol": "diamond", "size": 10, "color": tinted(style[policy].colour, 0.6)},
-                    "line": {"color": tinted(style[policy].colour, 0.4), "dash": style[policy].dash, "width": 5},
-                    "name": f"allowed: {plain(policy)}",
-                    "hovertemplate": "%{y:.4g}<extra>allowed: " + plain(policy) + "</extra>",
+                    "x": packed(each.x),
+                    "y": packed(each.y),
+                    "mode": "markers" if len(each.x) == 1 else "lines",
+                    "marker": {"symbol": "diamond", "size": 11, "color": colour},
+                    "line": {"color": colour, "dash": style[policy].dash, "width": 5},
+                    "name": plain(name),
+                    "hovertemplate": _hover("%{y:.4g}", name),
                     "legendgroup": plain(policy),
-                    "showlegend": False,
                     "visible": False,
                 }
             )
@@ -251,13 +265,13 @@ def _card_maker(each: Finished) -> Callable[[Finished, Stroke], tuple[Json, list
 
 def _counts(each: Finished) -> Array:
     """How often each candidate was played, at every look: (looks, N)."""
-    index, N = each.column("index"), each.facts["candidates"]
+    index, N = each.table["index"].to_numpy(), each.facts["candidates"]
     return np.array([np.bincount(index[:t], minlength=N) for t in each.looks["round"].to_list()], dtype=np.float64)
 
 
 def _bands(each: Finished) -> tuple[Array, Array, Array]:
     """Lower ends, upper ends and means at every look: (looks, N) each."""
-    return tuple(np.array(each.looks[name].to_list()) for name in ("lower", "upper", "center"))  # type: ignore[return-value]
+    return tuple(np.array(each.looks[name].to_list()) for name in ("band_lower", "band_upper", "band_mean"))  # type: ignore[return-value]
 
 
 def _alive(each: Finished) -> Array | None:
@@ -278,14 +292,15 @@ def _frames(attribute: str, changes: dict[int, Array]) -> Json:
 
 def _card_1d(each: Finished, look: Stroke) -> tuple[Json, list[Json]]:
     x = np.array(each.facts["points"])[:, 0]
-    order = np.argsort(x)[:: max(1, len(x) // MOST_CURVE)]
-    x = x[order]
-    f, member = (np.array(each.facts[name])[order] for name in ("truth", "in_class"))
-    lower, upper, mean = (values[:, order] for values in _bands(each))
-    counts = _counts(each)[:, order]
+    order = np.argsort(x, kind="stable")
+    parts = np.arange(0, len(x), math.ceil(len(x) / MOST_CURVE))  # of many candidates, neighbours share a place
+    chosen = order[parts]
+    x = x[chosen]
+    f, member = (np.array(each.facts[name])[chosen] for name in ("truth", "in_class"))
+    lower, upper, mean = (values[:, chosen] for values in _bands(each))
+    counts = np.add.reduceat(_counts(each)[:, order], parts, axis=1)
     alive = _alive(each)
-    extent = float(np.ptp(f)) or 1.0
-    low, high = float(f.min()) - 0.8 * extent, float(f.max()) + 0.6 * extent
+    low, high = vertical(np.array(each.facts["truth"]))
 
     def line(y: Array, name: str, width: float = 0.0, colour: str = "black", **options: Any) -> Json:
         quiet = {"hoverinfo": "skip"} if not width else {"hovertemplate": "%{y:.3f}<extra>" + name + "</extra>"}
@@ -312,12 +327,20 @@ def _card_1d(each: Finished, look: Stroke) -> tuple[Json, list[Json]]:
             "hovertemplate": "played %{customdata}×<extra></extra>",
         },
     ]
-    frames = [
-        _frames("y", {2: lower, 3: upper, 6: mean, 7: np.sqrt(counts)}),
-        _frames("customdata", {7: counts}),
-    ]
+    outside = np.where((f < lower) | (f > upper), f, np.nan)
+    traces.append(
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "x": packed(x),
+            "y": packed(outside[-1]),
+            "marker": {"size": 4, "color": MISSED},
+            "hovertemplate": "f* outside the band<extra></extra>",
+        }
+    )
+    moving = {2: lower, 3: upper, 6: mean, 7: np.sqrt(counts), 8: outside}
     if alive is not None:
-        rug = np.where(alive[:, order] > 0, low + 0.05 * extent, np.nan)
+        rug = np.where(np.maximum.reduceat(alive[:, order], parts, axis=1) > 0, low + 0.02 * (high - low), np.nan)
         traces.append(
             {
                 "type": "scatter",
@@ -328,7 +351,7 @@ def _card_1d(each: Finished, look: Stroke) -> tuple[Json, list[Json]]:
                 "hovertemplate": "still active<extra></extra>",
             }
         )
-        frames[0] = _frames("y", {2: lower, 3: upper, 6: mean, 7: np.sqrt(counts), 8: rug})
+        moving[9] = rug
     figure = _figure(
         traces,
         showlegend=False,
@@ -348,7 +371,7 @@ def _card_1d(each: Finished, look: Stroke) -> tuple[Json, list[Json]]:
             "ticks": "",
         },
     )
-    return figure, frames
+    return figure, [_frames("y", moving), _frames("customdata", {7: counts})]
 
 
 def _card_2d(each: Finished, look: Stroke) -> tuple[Json, list[Json]]:
@@ -356,7 +379,8 @@ def _card_2d(each: Finished, look: Stroke) -> tuple[Json, list[Json]]:
     lower, upper, _ = _bands(each)
     width, counts, alive = upper - lower, _counts(each), _alive(each)
     f = np.array(each.facts["truth"])
-    top = float(np.quantile(width[0], 0.95)) or 1.0
+    model = each.run.settings["model"]
+    top = 2.0 * model["norm_bound"] if model else float(np.quantile(width[0], 0.95)) or 1.0  # the same for all policies
     scale: Json = {"colorscale": "Magma", "zmin": 0.0, "zmax": top}
     bar = {"thickness": 10, "title": {"text": "width", "side": "top"}}
     grid = as_grid(points)
@@ -417,7 +441,6 @@ def _card_arms(each: Finished, look: Stroke) -> tuple[Json, list[Json]]:
     place = np.arange(1, len(f) + 1)
     lower, upper, _ = (values[:, order] for values in _bands(each))
     counts, member = _counts(each)[:, order], np.array(each.facts["in_class"])[order]
-    extent = float(np.ptp(f)) or 1.0
     traces: list[Json] = [
         {
             "type": "bar", "x": packed(place), "base": packed(lower[-1]), "y": packed((upper - lower)[-1]),
@@ -442,7 +465,7 @@ def _card_arms(each: Finished, look: Stroke) -> tuple[Json, list[Json]]:
         height=300,
         margin={"l": 38, "r": 8, "t": 6, "b": 40},
         xaxis={"title": {"text": "candidates, best first"}},
-        yaxis={"range": [float(f.min()) - 0.8 * extent, float(f.max()) + 0.6 * extent]},
+        yaxis={"range": list(vertical(f))},
     )
     return figure, frames
 
@@ -455,7 +478,7 @@ def _active(group: Group, style: dict[str, Stroke]) -> Json | None:
     for policy, runs in group.items():
         if not any(each.facts["episodes"] for each in runs):
             continue
-        shares = [[1.0, *(left / each.facts["candidates"] for _, _, left in each.facts["episodes"])] for each in runs]
+        shares = [tables.shares_active(each) for each in runs]
         curve = tables.over_seeds(np.arange(len(shares[0])), np.array(shares))
         traces += _curve(curve, policy, style[policy], mode="lines+markers")
     if not traces:
@@ -466,58 +489,44 @@ def _active(group: Group, style: dict[str, Stroke]) -> Json | None:
 
 
 def _bases(group: Group, style: dict[str, Stroke]) -> Json | None:
-    """One row of marks per base and policy, first seed; × where a base was eliminated."""
+    """A row of marks per base, under the name of its policy, first seed; × where a base was eliminated."""
     traces: list[Json] = []
-    labels: list[str] = []
+    rows: list[str] = []
+    names: list[Json] = []
     for policy, runs in group.items():
-        each, hats = runs[0], runs[0].facts["epsilons"]
+        each, hats, shared = runs[0], runs[0].facts["epsilons"], {"type": "scatter", "mode": "markers"}
         if not hats:
             continue
-        first = len(labels)
-        labels += [f"ε̂ = {hat:.2g}" for hat in hats]
-        played = first + each.column("base")
-        when = np.arange(1, len(played) + 1)
+        heading = {
+            "text": plain(policy),
+            "x": 0,
+            "xref": "paper",
+            "xanchor": "left",
+            "y": len(rows),
+            "showarrow": False,
+        }
+        names.append(heading | {"font": {"color": style[policy].colour}})
+        first = len(rows) + 1
+        rows += ["", *(f"ε̂ = {hat:.2g}" for hat in hats)]
+        played = first + each.table["base"].to_numpy()
         some = _some_of_each(played)
-        look = style[policy]
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "x": packed(when[some]),
-                "y": packed(played[some]),
-                "name": plain(policy),
-                "legendgroup": plain(policy),
-                "marker": {"symbol": "line-ns", "size": 9, "line": {"width": 1.2, "color": tinted(look.colour, 0.6)}},
-                "hovertemplate": "round %{x}<extra>" + plain(policy) + "</extra>",
-            }
-        )
+        line = {"width": 1.2, "color": tinted(style[policy].colour, 0.6)}
+        played_at = {"x": packed(np.arange(1, len(played) + 1)[some]), "y": packed(played[some])}
+        marker = {"symbol": "line-ns", "size": 9, "line": line}
+        traces.append(shared | played_at | {"marker": marker, "hovertemplate": _hover("round %{x}", policy)})
         if each.facts["eliminated"]:
-            bases, rounds = np.array(each.facts["eliminated"]).T
+            bases, when = np.array(each.facts["eliminated"]).T
+            cross = {"symbol": "x", "size": 11, "color": TRUTH}
+            hover = "eliminated in round %{x}<extra></extra>"
             traces.append(
-                {
-                    "type": "scatter",
-                    "mode": "markers",
-                    "x": packed(rounds),
-                    "y": packed(first + bases),
-                    "name": f"eliminated: {plain(policy)}",
-                    "legendgroup": plain(policy),
-                    "marker": {"symbol": "x", "size": 11, "color": TRUTH},
-                    "hovertemplate": "eliminated in round %{x}<extra></extra>",
-                }
+                shared | {"x": packed(when), "y": packed(first + bases), "marker": cross, "hovertemplate": hover}
             )
     if not traces:
         return None
-    return _figure(
-        traces,
-        height=max(260, 120 + 26 * len(labels)),
-        margin={"l": 75, "r": 15, "t": 15, "b": 45},
-        xaxis={"title": {"text": "round"}},
-        yaxis={
-            "tickvals": list(range(len(labels))),
-            "ticktext": labels,
-            "range": [len(labels) - 0.5, -0.5],
-        },
-    )
+    yaxis = {"tickvals": list(range(len(rows))), "ticktext": rows, "range": [len(rows) - 0.5, -0.5]}
+    size = {"height": max(260, 110 + 24 * len(rows)), "margin": {"l": 75, "r": 15, "t": 15, "b": 45}}
+    xaxis = {"title": {"text": "round"}}
+    return _figure(traces, showlegend=False, annotations=names, xaxis=xaxis, yaxis=yaxis, **size)
 
 
 def _some_of_each(played: Array, most: int = 400) -> Array:
@@ -553,8 +562,8 @@ def _table(summary: pl.DataFrame, style: dict[str, Stroke]) -> str:
             f'<i style="border-color:{look.colour};border-top-style:{line}"></i>{html.escape(row["policy"])}',
             f"{row['regret']:.4f}{error}",
             f"{row['late']:.4f}",
-            f"{row['recommended']:.4f}",
-            f"{100 * row['covered']:.0f} %",
+            f"{row['recommended_regret']:.4f}",
+            f"{100 * row['covered']:.0f} %" if row["claims"] else "–",
             f"{row['proved']:.3f}" if row["proved"] > 0 else "–",
         ]
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
@@ -565,18 +574,19 @@ def _keys(each: Finished) -> str:
     if each.facts["dimension"] == 2:
         said = ("colour: width of the band", "rings: points played", "star: the optimum", "faded: eliminated (phased)")
         return "".join(f"<span>{each}</span>" for each in said)
-    keys = [
-        (f"background:{TRUTH};height:2px", "f*, the truth"),
-        (f"background:{MEMBER};height:2px", "f̃, best in class"),
-        (f"background:{TUBE}", "f̃ ± ε"),
-        ("background:#ccd", "band for f*"),
-    ]
+    keys = [(f"background:{TUBE}", "f̃ ± ε"), ("background:#ccd", "band for f*")]
     if each.facts["dimension"] == 1:
-        keys += [
+        keys = [
+            (f"background:{TRUTH};height:2px", "f*, the truth"),
+            (f"background:{MISSED};width:6px;height:6px;border-radius:3px", "where it lies outside the band"),
+            (f"background:{MEMBER};height:2px", "f̃, best in class"),
+            *keys,
             ("border-top:2px dashed #557;height:0", "posterior mean"),
             ("border-bottom:3px solid #333;height:0.4rem", "still active (phased)"),
             ("background:#557;height:0.3rem", "times played, below"),
         ]
+    else:
+        keys = [(f"background:{TRUTH};width:7px;height:7px;border-radius:4px", "f*, the truth"), *keys]
     return "".join(f'<span><i style="{css}"></i>{name}</span>' for css, name in keys)
 
 
@@ -591,14 +601,21 @@ _PAGE = """<!doctype html>
 {css}</style>
 </head>
 <body>
-<header><h1>{title}</h1><p>{about}</p></header>
+<header><h1>{title}</h1><p>{about}</p>{notes}</header>
 <nav><label>problem <select id="problem"></select></label> <label>misfit <select id="choice"></select></label></nav>
 <section><h2>Regret by round</h2>
 <p>Mean over the seeds; shaded: the central 80 % of them. A click on a name hides its line.</p>
 <div class="controls"><button id="scale" aria-pressed="false">logarithmic axes</button>
 <button id="bounds" aria-pressed="false">what the theorems allow</button></div>
+<p class="small" id="about-bounds" hidden>Thick lines (a diamond at the end for balancing): bounds of the theorems that
+cover a policy here, never above the 2(B + ε) a round that any policy pays at most.</p>
 <div id="regret"></div></section>
-<section><div id="table" class="scroll"></div></section>
+<section><div id="table" class="scroll"></div>
+<p class="small">At the end: over the last tenth of the rounds. Recommended: regret of what is recommended after the
+last round. Band held f*: share of the runs whose band held all of f* whenever it was looked at (– for bands that
+promise nothing). Proved ε: how wrong the model must be at least, by what a run observed; the largest over the
+seeds.</p>
+</section>
 <section id="bands"><h2>The band, round by round</h2>
 <div id="keys" class="keys"></div>
 <div class="slider"><button id="play">▶ play</button>
@@ -606,9 +623,9 @@ _PAGE = """<!doctype html>
 <div id="cards" class="cards"></div></section>
 <section><h2>Against how wrong the model is</h2><div id="epsilon"></div></section>
 <section><h2>What is still active, episode by episode</h2><div id="active"></div></section>
-<section><h2>Which base played when</h2><p>First seed; × marks an elimination.</p><div id="bases"></div></section>
+<section><h2>Which base played when</h2><p>First seed; a × marks an elimination.</p><div id="bases"></div></section>
 <section><h2>Coverage</h2>
-<p>GP-UCB and the phased policies take the model as right: with a misfit their bands need not hold f*.</p>
+<p>Bands of GP-UCB and of phased policies take the model as right: with a misfit they need not hold f*.</p>
 <div id="coverage"></div></section>
 <footer>Made by misspec {version}; works without a network.</footer>
 <script>{plotly}</script>

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable
 
 from misspec.experiments.spec import Experiment
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#8a4fbf", "#c79a00", "#56b4e9", "#7f7f7f", "#cc5599")  # told apart by most
 DASHES = ("solid", "dot", "dashdot", "longdash")
-TRUTH, MEMBER, TUBE = "#111111", "#8c510a", "#e5d5b5"
+IN_PAPER = ("dash", "longdashdot")  # the dashes of policies as in the paper
+TRUTH, MEMBER, TUBE, MISSED = "#111111", "#8c510a", "#e5d5b5", "#e31a1c"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,17 +23,25 @@ class Stroke:
 
 
 def strokes(experiment: Experiment) -> dict[str, Stroke]:
-    """By the policy's name."""
+    """By the policy's name, all different as long as there are enough of them."""
     kinds = list(dict.fromkeys(policy.kind for policy in experiment.policies))
     found: dict[str, Stroke] = {}
-    variants: dict[str, int] = {}
     for policy in experiment.policies:
-        colour = COLOURS[kinds.index(policy.kind) % len(COLOURS)]
-        if policy.as_in_paper:
-            found[policy.name] = Stroke(colour, "dash")
-        else:
-            found[policy.name] = Stroke(colour, DASHES[variants.get(policy.kind, 0) % len(DASHES)])
-            variants[policy.kind] = variants.get(policy.kind, 0) + 1
+        first, dashes = kinds.index(policy.kind), IN_PAPER if policy.as_in_paper else DASHES
+        choices = [
+            Stroke(COLOURS[(first + step) % len(COLOURS)], dash) for step in range(len(COLOURS)) for dash in dashes
+        ]
+        found[policy.name] = next((each for each in choices if each not in found.values()), choices[0])
+    return found
+
+
+def labels(epsilons: Iterable[float]) -> dict[float, str]:
+    """ε in as few digits as tell them apart."""
+    values = list(dict.fromkeys(epsilons))
+    for digits in range(3, 18):
+        found = {value: f"{value:.{digits}g}" for value in values}
+        if len(set(found.values())) == len(values):
+            break
     return found
 
 

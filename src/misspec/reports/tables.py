@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from misspec.errors import Array
+from misspec.experiments.compare import late
 from misspec.experiments.store import Finished, Results
 
 CENTRAL = (0.1, 0.9)  # quantiles over the seeds that are drawn as the spread
@@ -31,16 +32,17 @@ def summary(results: Results) -> pl.DataFrame:
     regret             true regret a round
     error              its standard error over the seeds
     late               true regret a round over the last tenth
-    recommended        regret of what is recommended at the end
+    recommended_regret regret of what is recommended at the end
     covered            share of the runs whose band held all of f* at every look
+    claims             whether that is what they are meant to do
     proved             the largest ε that a run's conflicts prove
     seconds            of a run
     """
     rows = []
     for (problem, epsilon), by_policy in results.groups().items():
         for policy, runs in by_policy.items():
-            regret = np.array([each.column("regret").mean() for each in runs])
-            late = [each.column("regret")[-max(1, each.table.height // 10) :].mean() for each in runs]
+            regret = np.array([each.regret.mean() for each in runs])
+            lately = [late(each.regret) for each in runs]
             rows.append(
                 {
                     "problem": problem,
@@ -49,9 +51,10 @@ def summary(results: Results) -> pl.DataFrame:
                     "seeds": len(runs),
                     "regret": float(regret.mean()),
                     "error": float(regret.std(ddof=1) / np.sqrt(len(runs))) if len(runs) > 1 else None,
-                    "late": float(np.mean(late)),
-                    "recommended": float(np.mean([each.facts["recommended_regret"] for each in runs])),
+                    "late": float(np.mean(lately)),
+                    "recommended_regret": float(np.mean([each.facts["recommended_regret"] for each in runs])),
                     "covered": float(np.mean([each.looks["covered"].min() == 1.0 for each in runs])),
+                    "claims": all(each.facts["claims"] for each in runs),
                     "proved": max(each.facts["proved_epsilon"] for each in runs),
                     "seconds": float(np.mean([each.facts["seconds"] for each in runs])),
                 }
@@ -68,17 +71,22 @@ def by_run(results: Results) -> pl.DataFrame:
                 "epsilon": each.epsilon,
                 "policy": each.run.policy,
                 "seed": each.run.seed,
-                "rounds": each.table.height,
-                "regret": float(each.column("regret").sum()),
-                "in_class_regret": float(each.column("in_class_regret").sum()),
+                "rounds": len(each.regret),
+                "cumulative_regret": float(each.regret.sum()),
+                "cumulative_in_class_regret": float(each.in_class_regret.sum()),
                 "recommended_regret": each.facts["recommended_regret"],
                 "seconds": each.facts["seconds"],
-                "file": f"runs/{each.run.key}.parquet",
+                "file": f"runs/{each.path.name}",
             }
             for each in results.runs
         ],
         infer_schema_length=None,
     )
+
+
+def shares_active(each: Finished) -> list[float]:
+    """What a phased policy has left, before the first episode and after each."""
+    return [1.0, *(left / each.facts["candidates"] for _, _, left in each.facts["episodes"])]
 
 
 def thinned(horizon: int, most: int = 240) -> NDArray[np.intp]:
@@ -91,8 +99,8 @@ def thinned(horizon: int, most: int = 240) -> NDArray[np.intp]:
 
 def regret_curve(runs: list[Finished]) -> Curve:
     """Cumulative true regret by round."""
-    x = thinned(min(each.table.height for each in runs))
-    return over_seeds(x, np.array([np.cumsum(each.column("regret"))[x - 1] for each in runs]))
+    x = thinned(min(len(each.regret) for each in runs))
+    return over_seeds(x, np.array([np.cumsum(each.regret)[x - 1] for each in runs]))
 
 
 def coverage_curve(runs: list[Finished]) -> Curve:
@@ -104,7 +112,7 @@ def coverage_curve(runs: list[Finished]) -> Curve:
 def epsilon_curve(results: Results, problem: str, policy: str) -> Curve | None:
     """True regret a round against ε; None if no run of the policy is finished."""
     found = sorted(
-        (epsilon, [each.column("regret").mean() for each in by_policy[policy]])
+        (epsilon, [each.regret.mean() for each in by_policy[policy]])
         for (name, epsilon), by_policy in results.groups().items()
         if name == problem and policy in by_policy
     )
