@@ -225,14 +225,24 @@ if __name__ == "__main__":
     assert_same(frames(tmp_path / "one"), frames(tmp_path / "dask"))
 
 
-def test_a_dask_cluster_that_fails(tmp_path):
-    """A run that kills its worker is a failed run; a scheduler that goes away is a message, and what is done stays."""
-    script = """
+def script(tmp_path, text):
+    """Run a script of its own beside an experiment."""
+    (tmp_path / "small.toml").write_text(TOML.replace("seeds = 2", "seeds = 1"))
+    (tmp_path / "script.py").write_text(text)
+    line = [sys.executable, "script.py"]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_a_run_that_kills_its_dask_worker_is_a_failed_run(tmp_path):
+    script(
+        tmp_path,
+        """
 import os
 from pathlib import Path
+import dask
 from distributed import LocalCluster
 from misspec import experiments as ex
-from misspec.errors import InvalidInput
 from misspec.experiments import runner
 
 def deadly(run):
@@ -242,29 +252,51 @@ def deadly(run):
     return runner.execute(run)
 
 if __name__ == "__main__":
-    content = Path("small.toml").read_bytes()
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=60) as cluster:
-        whole, runner.execute = runner.execute, deadly
-        progress = ex.go(content, "killed", dask=cluster.scheduler_address)
-        runner.execute = whole
-        assert progress.failed, progress
-        assert all("killed again and again" in reason for reason in progress.failed.values()), progress.failed
-        assert any(run.policy == "GPUCB" for run in progress.failed), progress.failed
+    dask.config.set({"distributed.scheduler.allowed-failures": 1})
+    runner.execute = deadly
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=60) as cluster:
+        progress = ex.go(Path("small.toml").read_bytes(), "killed", dask=cluster.scheduler_address)
+    assert progress.runs == 8, progress
+    assert any(run.policy == "GPUCB" for run in progress.failed), progress.failed
+    assert all("killed again and again" in reason for reason in progress.failed.values()), progress.failed
+""",
+    )
+
+
+def test_a_dask_scheduler_that_goes_away_is_a_message_and_what_is_done_stays(tmp_path):
+    script(
+        tmp_path,
+        """
+import json, subprocess, sys, time
+from pathlib import Path
+from misspec import experiments as ex
+from misspec.errors import InvalidInput
+
+if __name__ == "__main__":
+    start = [sys.executable, "-m"]
+    common = ["--scheduler-file", "s.json", "--no-dashboard"]
+    scheduler = subprocess.Popen([*start, "distributed.cli.dask_scheduler", "--port", "0", *common])
+    worker = subprocess.Popen([*start, "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny", *common])
+    try:
+        while not Path("s.json").exists():
+            time.sleep(0.1)
+        address = json.loads(Path("s.json").read_text())["address"]
         try:
-            ex.go(content, "stopped", dask=cluster.scheduler_address, show=lambda p: p.runs == 2 and cluster.close())
+            ex.go(
+                Path("small.toml").read_bytes(), "stopped", dask=address,
+                show=lambda p: p.runs == 2 and scheduler.kill(),
+            )
         except InvalidInput as error:
             assert "the Dask cluster failed" in str(error), error
             assert "finished runs are kept" in str(error), error
         else:
-            raise AssertionError("the cluster was closed, and nothing was said")
+            raise AssertionError("the scheduler was killed, and nothing was said")
         assert len(ex.results("stopped").runs) >= 2
-"""
-    (tmp_path / "small.toml").write_text(TOML.replace("seeds = 2", "seeds = 1"))
-    (tmp_path / "script.py").write_text(script)
-    done = subprocess.run(
-        [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False
+    finally:
+        scheduler.kill()
+        worker.kill()
+""",
     )
-    assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_no_dask_scheduler_is_a_clear_message(tmp_path, monkeypatch):

@@ -9,6 +9,7 @@ from typing import Any
 from misspec.errors import InvalidInput
 
 PATIENCE = "10s"  # to reach a scheduler
+GOODBYE = 5  # seconds to part from it
 
 
 def outcomes(
@@ -83,4 +84,4 @@ def _check_versions(client: Any) -> None:
 def _close(client: Any, cluster: Any) -> None:
     for each in (client, cluster):
         if each is not None:
-            each.close()
+            each.close(timeout=GOODBYE)

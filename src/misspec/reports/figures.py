@@ -22,7 +22,7 @@ RC: Any = {
     "axes.spines.right": False,
     "axes.titlesize": 9,
     "legend.frameon": False,
-    "legend.handlelength": 3.2,  # a dash must be seen as one
+    "legend.handlelength": 3.6,  # a dash must be seen as one
     "axes.grid": True,
     "grid.alpha": 0.25,
     "grid.linewidth": 0.6,
@@ -365,7 +365,7 @@ def coverage(problem: str, groups: dict[float, Group], style: dict[str, Stroke])
         ax = axes[0, column]
         for policy, runs in group.items():
             curve = tables.coverage_curve(runs)
-            width = 1.2 + 3.6 * (1 - list(group).index(policy) / len(group))  # lines that coincide are all seen
+            width = 1.2 + 2.0 * (1 - list(group).index(policy) / len(group))  # lines that coincide are all seen
             _line(ax, curve.x, curve.mean, style[policy], label=plain(policy), linewidth=width, solid_capstyle="butt")
         ax.set(xscale="log", xlabel="round", title=f"ε = {label[epsilon]}")
     axes[0, 0].set_ylabel("share of f* inside the band")

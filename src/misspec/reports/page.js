@@ -34,8 +34,8 @@
       const base = layout.height || 420;
       if (narrow()) {
         layout.legend = { ...layout.legend, orientation: "h", x: 0, y: -0.28, yanchor: "top", font: { size: 11 } };
-        layout.height = base - 45 + 21 * shown;
-        layout.margin = { ...layout.margin, b: 85 + 21 * shown };
+        layout.height = base - 60 + 19 * shown;
+        layout.margin = { ...layout.margin, b: 65 + 19 * shown };
       } else {
         layout.height = base;
       }
