@@ -205,6 +205,25 @@ def test_one_core_many_cores_and_dask_give_the_same_bits(tmp_path):
         assert_same(frames(tmp_path / "one"), frames(tmp_path / name))
 
 
+def test_runs_in_threads_of_one_process_take_turns(tmp_path):
+    """As in a Dask worker with several threads: the number of BLAS threads belongs to the process."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import threadpoolctl
+
+    def threads():
+        return [each["num_threads"] for each in threadpoolctl.threadpool_info()]
+
+    before = threads()
+    ex.go(TOML.encode(), tmp_path / "one", cores=1)
+    folder, runs = ex.Folder(tmp_path / "threads"), experiment().runs()
+    with folder.locked(TOML.encode(), "test.toml"), ThreadPoolExecutor(2) as pool:
+        for run, content in zip(runs, pool.map(execute, runs), strict=True):
+            folder.write(run, content)
+    assert_same(frames(tmp_path / "one"), frames(tmp_path / "threads"))
+    assert threads() == before
+
+
 def test_a_dask_scheduler_is_found_by_its_address(tmp_path):
     script = """
 from pathlib import Path
@@ -633,6 +652,11 @@ def test_compare_refuses_what_it_cannot_compare(policies, problems, seeds):
     problem = ms.problems.trap() if problems is None else problems
     with pytest.raises(InvalidInput, match="must be"):
         ms.experiments.compare(policies, problem, 5, seeds=seeds)
+
+
+def test_compare_says_which_policy_cannot_be_made():
+    with pytest.raises(InvalidInput, match=r"policies\['bare'\] must make a policy from a problem alone"):
+        ms.experiments.compare({"bare": ms.GPUCB}, ms.problems.trap(), 5)
 
 
 def test_the_extra_modules_load_when_they_are_used():
