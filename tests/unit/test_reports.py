@@ -13,7 +13,7 @@ import misspec as ms
 from misspec import experiments as ex
 from misspec import reports
 from misspec.errors import InvalidInput, StorageError
-from misspec.reports import bounds, page, style, tables
+from misspec.reports import bounds, cards, page, plots, style, tables
 
 NASTY = "<script>alert(1)</script> & $x$ [red] {y}"
 TOML = f"""
@@ -171,7 +171,7 @@ def test_the_page_needs_no_network_and_escapes_names(results):
 
 def test_numbers_survive_the_packing():
     values = np.arange(6.0).reshape(2, 3) / 7
-    np.testing.assert_allclose(unpacked(page.packed(values, rows=True)), values, rtol=1e-6)
+    np.testing.assert_allclose(unpacked(plots.packed(values, rows=True)), values, rtol=1e-6)
 
 
 def test_strokes_tell_policies_apart(results):
@@ -229,9 +229,9 @@ def test_many_candidates_lose_no_play(tmp_path):
     many = f'{many}[[policies]]\nkind = "PhasedUncertaintySampling"'
     ex.go(many.encode(), tmp_path, cores=1)
     each = ex.results(tmp_path).runs[-1]
-    figure, frames = page._card_1d(each, style.Stroke("#000000", "solid"))
+    figure, frames = cards._card_1d(each, style.Stroke("#000000", "solid"))
     counts = unpacked(frames[1]["packed"][0])
-    assert counts.shape[1] <= page.MOST_CURVE
+    assert counts.shape[1] <= cards.MOST_CURVE
     np.testing.assert_array_equal(counts.sum(axis=1), each.looks["round"].to_numpy())
     assert len(figure["data"]) == 10
 

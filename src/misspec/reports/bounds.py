@@ -36,8 +36,11 @@ class Bound(NamedTuple):
     y: Array
 
 
-def all_bounds(results: Results) -> dict[tuple[str, float, str], list[Bound]]:
-    """By problem, ε and policy; only where a theorem speaks."""
+Allowed = dict[tuple[str, float, str], list[Bound]]  # by problem, ε and policy
+
+
+def all_bounds(results: Results) -> Allowed:
+    """What is allowed, only where a theorem speaks."""
     found = {
         (problem, epsilon, policy): bounds(runs)
         for (problem, epsilon), group in results.groups().items()

@@ -13,8 +13,21 @@ from matplotlib.figure import Figure
 from misspec.errors import Array
 from misspec.experiments.store import Finished, Results
 from misspec.reports import tables
-from misspec.reports.bounds import Bound
-from misspec.reports.style import MEMBER, MISSED, TRUTH, TUBE, Stroke, labels, slug, strokes
+from misspec.reports.bounds import Allowed
+from misspec.reports.style import (
+    MEMBER,
+    MISSED,
+    MOST_ARMS,
+    TRUTH,
+    TUBE,
+    Stroke,
+    as_grid,
+    labels,
+    slug,
+    strokes,
+    vertical,
+)
+from misspec.reports.tables import Group
 
 RC: Any = {
     "font.size": 9,
@@ -37,9 +50,6 @@ DASH = {
     "longdash": (0, (8, 3)),
     "longdashdot": (0, (8, 2, 2, 2)),
 }
-MOST_ARMS = 60  # candidates of more than two dimensions that are still drawn one by one
-Group = dict[str, list[Finished]]
-Allowed = dict[tuple[str, float, str], list[Bound]]  # by problem, ε and policy
 
 
 def draw(results: Results, allowed: Allowed) -> Iterator[tuple[str, Figure]]:
@@ -77,7 +87,7 @@ def regret(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -
         for policy, runs in group.items():
             curve = tables.regret_curve(runs)
             for ax in axes[:, column]:
-                _line(ax, curve.x, curve.mean, style[policy], label=plain(policy))
+                _line(ax, curve.x, curve.mean, style[policy], label=unformatted(policy))
                 ax.fill_between(curve.x, curve.low, curve.high, color=style[policy].colour, alpha=0.12, linewidth=0)
         axes[0, column].set_title(f"ε = {label[epsilon]}")
         axes[1, column].set(xscale="log", yscale="log", xlabel="round")
@@ -93,12 +103,12 @@ def against_epsilon(problem: str, results: Results, style: dict[str, Stroke]) ->
     """Regret a round against ε."""
     figure, axes = _grid(1, 1, width=8.5, height=3.6)
     ax = axes[0, 0]
-    for policy, look in style.items():
+    for policy, stroke in style.items():
         curve = tables.epsilon_curve(results, problem, policy)
         if curve is None:
             continue
-        _line(ax, curve.x, curve.mean, look, label=plain(policy), marker="o", markersize=4)
-        ax.vlines(curve.x, curve.low, curve.high, color=look.colour, alpha=0.5, linewidth=1)
+        _line(ax, curve.x, curve.mean, stroke, label=unformatted(policy), marker="o", markersize=4)
+        ax.vlines(curve.x, curve.low, curve.high, color=stroke.colour, alpha=0.5, linewidth=1)
     ax.set(xlabel="ε, how wrong the model is", ylabel="regret a round")
     ax.set_ylim(bottom=0)
     return _finished(figure, f"{problem}: mean over seeds, bars: central 80 %", axes)
@@ -117,7 +127,7 @@ def bounds(problem: str, groups: dict[float, Group], style: dict[str, Stroke], a
             if not found:
                 continue
             curve = tables.regret_curve(runs)
-            _line(ax, curve.x, curve.mean, stroke, label=plain(policy))
+            _line(ax, curve.x, curve.mean, stroke, label=unformatted(policy))
             for each, alpha in zip(found, (0.4, 0.2), strict=False):
                 point = {"marker": "D"} if len(each.x) == 1 else {}
                 ax.plot(
@@ -170,7 +180,7 @@ def _band_1d(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) ->
         ax.plot(x, mean, color=colour, linewidth=1.2, linestyle="--", label="posterior mean")
         out = (f < low) | (f > high)
         ax.plot(x[out], f[out], ".", color=MISSED, markersize=4, label="f* outside the band")
-        ax.set_title(plain(policy), loc="left")
+        ax.set_title(unformatted(policy), loc="left")
         _played(ax, each, x=np.array(each.facts["points"])[:, 0], colour=colour)
         _frame(ax, f)
     for ax in axes[-1]:
@@ -211,7 +221,7 @@ def _band_2d(title: str, runs: dict[str, Finished]) -> Figure:
     for row, (policy, each) in zip(axes[1:], runs.items(), strict=True):
         lower, upper, mean = (_last(each, name) for name in ("band_lower", "band_upper", "band_mean"))
         counts = np.bincount(each.table["index"], minlength=len(points))
-        _heat(figure, row[0], points, mean, (low, high), f"{plain(policy)}\nmean")
+        _heat(figure, row[0], points, mean, (low, high), f"{unformatted(policy)}\nmean")
         _heat(figure, row[1], points, upper - lower, None, "width of the band", colours="magma")
         _heat(figure, row[2], points, np.log10(1 + counts), None, "log₁₀(1 + times played)", colours="Greys")
         for ax in row:
@@ -239,12 +249,6 @@ def _heat(
     figure.colorbar(drawn, ax=ax, fraction=0.05)
 
 
-def as_grid(points: Array) -> tuple[Array, Array, Any] | None:
-    """Both axes, and the order in which the candidates fill rows of equal y; None if they are no grid."""
-    xs, ys = (np.unique(points[:, i]) for i in (0, 1))
-    return (xs, ys, np.lexsort((points[:, 0], points[:, 1]))) if len(xs) * len(ys) == len(points) else None
-
-
 def _band_arms(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) -> Figure:
     figure, axes = _grid(math.ceil(len(runs) / 2), min(len(runs), 2), sharex=True, sharey=True, width=5.2, height=2.3)
     for ax, (policy, each) in zip(axes.flat, runs.items(), strict=False):
@@ -259,7 +263,7 @@ def _band_arms(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) 
         counts = np.bincount(each.table["index"], minlength=len(f))[order]
         for at, n in zip(place, counts, strict=True):
             ax.annotate(f"{n}" if n else "", (at, 0.03), xycoords=("data", "axes fraction"), ha="center", fontsize=6)
-        ax.set_title(plain(policy), loc="left")
+        ax.set_title(unformatted(policy), loc="left")
         _frame(ax, f)
     for ax in axes[-1]:
         ax.set_xlabel("candidates, best first; below: times played")
@@ -289,29 +293,30 @@ def active(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -
         (_active_map if flat else _active_share)(ax, runs, style[policy])
         note = " (first seed; dashed: the optimum)" if flat else ", each seed"
         ax.set_title(
-            f"{plain(policy)}\nε = {label[epsilon]}" if epsilon == epsilons[0] else f"ε = {label[epsilon]}", loc="left"
+            f"{unformatted(policy)}\nε = {label[epsilon]}" if epsilon == epsilons[0] else f"ε = {label[epsilon]}",
+            loc="left",
         )
         ax.set_xlabel("x" if flat else "episode")
         ax.set_ylabel("episode" if flat else "share still active")
     return _finished(figure, f"{problem}: what is still active after each episode{note}", axes, legend=False)
 
 
-def _active_map(ax: Any, runs: list[Finished], look: Stroke) -> None:
+def _active_map(ax: Any, runs: list[Finished], stroke: Stroke) -> None:
     each = runs[0]
     x, f = np.array(each.facts["points"])[:, 0], np.array(each.facts["truth"])
     for episode, alive in alive_after(each).items():
         step = float(np.diff(np.unique(x)).min()) if len(x) > 1 else 1.0
         left = x[alive] - step / 2
-        ax.broken_barh([(at, step) for at in left], (episode - 0.35, 0.7), color=look.colour, linewidth=0.4)
+        ax.broken_barh([(at, step) for at in left], (episode - 0.35, 0.7), color=stroke.colour, linewidth=0.4)
     ax.axvline(x[f.argmax()], color=TRUTH, linewidth=1, linestyle="--")
     ax.yaxis.set_inverted(True)  # of an axis that the row shares
     ax.grid(visible=False)
 
 
-def _active_share(ax: Any, runs: list[Finished], look: Stroke) -> None:
+def _active_share(ax: Any, runs: list[Finished], stroke: Stroke) -> None:
     for each in runs:
         after = tables.shares_active(each)
-        ax.step(np.arange(len(after)), after, where="post", color=look.colour, alpha=0.5)
+        ax.step(np.arange(len(after)), after, where="post", color=stroke.colour, alpha=0.5)
     ax.set_ylim(0, 1.05)
 
 
@@ -347,7 +352,8 @@ def bases(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) ->
         ax.set_yticks(range(len(hats)), [f"{hat:.2g}" for hat in hats])
         ax.set_ylim(len(hats) - 0.5, -0.5)
         ax.set_title(
-            f"{plain(policy)}\nε = {label[epsilon]}" if epsilon == epsilons[0] else f"ε = {label[epsilon]}", loc="left"
+            f"{unformatted(policy)}\nε = {label[epsilon]}" if epsilon == epsilons[0] else f"ε = {label[epsilon]}",
+            loc="left",
         )
         ax.set_xlabel("round")
         if epsilon == epsilons[0]:
@@ -366,7 +372,15 @@ def coverage(problem: str, groups: dict[float, Group], style: dict[str, Stroke])
         for policy, runs in group.items():
             curve = tables.coverage_curve(runs)
             width = 1.2 + 2.0 * (1 - list(group).index(policy) / len(group))  # lines that coincide are all seen
-            _line(ax, curve.x, curve.mean, style[policy], label=plain(policy), linewidth=width, solid_capstyle="butt")
+            _line(
+                ax,
+                curve.x,
+                curve.mean,
+                style[policy],
+                label=unformatted(policy),
+                linewidth=width,
+                solid_capstyle="butt",
+            )
         ax.set(xscale="log", xlabel="round", title=f"ε = {label[epsilon]}")
     axes[0, 0].set_ylabel("share of f* inside the band")
     axes[0, 0].set_ylim(top=1.02)
@@ -385,18 +399,12 @@ def _grid(rows: int, columns: int, *, width: float | None = None, height: float 
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
 
 
-def _line(ax: Any, x: Array, y: Array, look: Stroke, **options: Any) -> None:
-    ax.plot(x, y, color=look.colour, linestyle=DASH[look.dash], **options)
+def _line(ax: Any, x: Array, y: Array, stroke: Stroke, **options: Any) -> None:
+    ax.plot(x, y, color=stroke.colour, linestyle=DASH[stroke.dash], **options)
 
 
 def _frame(ax: Any, f: Array) -> None:
     ax.set_ylim(*vertical(f))
-
-
-def vertical(f: Array) -> tuple[float, float]:
-    """Room for the truth; wide bands run out of the picture."""
-    extent = float(np.ptp(f)) or 1.0
-    return float(f.min()) - 0.8 * extent, float(f.max()) + 0.6 * extent
 
 
 def _last(each: Finished, name: str) -> Array:
@@ -404,7 +412,7 @@ def _last(each: Finished, name: str) -> Array:
 
 
 def _finished(figure: Figure, title: str, axes: Any, *, legend: bool = True) -> Figure:
-    figure.suptitle(plain(title), fontsize=10)
+    figure.suptitle(unformatted(title), fontsize=10)
     for ax in axes.flat:
         if not ax.has_data():
             ax.set_visible(False)
@@ -421,6 +429,6 @@ def _finished(figure: Figure, title: str, axes: Any, *, legend: bool = True) -> 
     return figure
 
 
-def plain(name: str) -> str:
+def unformatted(name: str) -> str:
     """A name with dollar signs is a name, not a formula, and one that starts with _ belongs into a legend too."""
     return (" " if name.startswith("_") else "") + name.replace("$", r"\$")

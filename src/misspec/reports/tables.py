@@ -13,6 +13,7 @@ from misspec.errors import Array
 from misspec.experiments.compare import late
 from misspec.experiments.store import Finished, Results
 
+Group = dict[str, list[Finished]]  # a problem at an ε: the runs of each policy, seeds in order
 CENTRAL = (0.1, 0.9)  # quantiles over the seeds that are drawn as the spread
 
 
