@@ -101,7 +101,7 @@ def regret(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -
 
 def against_epsilon(problem: str, results: Results, style: dict[str, Stroke]) -> Figure:
     """Regret a round against ε."""
-    figure, axes = _grid(1, 1, width=8.5, height=3.6)
+    figure, axes = _grid(1, 1, height=3.6)
     ax = axes[0, 0]
     for policy, stroke in style.items():
         curve = tables.epsilon_curve(results, problem, policy)
@@ -393,7 +393,8 @@ def coverage(problem: str, groups: dict[float, Group], style: dict[str, Stroke])
 
 
 def _grid(rows: int, columns: int, *, width: float | None = None, height: float = 2.8, **shared: Any) -> Any:
-    wide = width or max(3.2, min(5.5, 13.0 / columns))
+    alone = rows == columns == 1  # needs room for the legend beside it
+    wide = width or (9.0 if alone else max(3.2, min(5.5, 13.0 / columns)))
     figure = Figure(figsize=(wide * columns, height * rows), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(rows, columns, squeeze=False, **shared)
@@ -412,7 +413,8 @@ def _last(each: Finished, name: str) -> Array:
 
 
 def _finished(figure: Figure, title: str, axes: Any, *, legend: bool = True) -> Figure:
-    figure.suptitle(unformatted(title), fontsize=10)
+    aside = legend and axes.size == 1  # one picture has its legend beside it, and its title at the left of that
+    figure.suptitle(unformatted(title), fontsize=10, **({"x": 0.01, "ha": "left"} if aside else {}))
     for ax in axes.flat:
         if not ax.has_data():
             ax.set_visible(False)
@@ -421,10 +423,9 @@ def _finished(figure: Figure, title: str, axes: Any, *, legend: bool = True) -> 
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     if legend and entries:
-        aside = axes.size == 1
         widest = max(len(label) for label in entries)
         per_row = 1 if aside else max(1, int(figure.get_figwidth() * 13 / (widest + 6)))
-        place: Any = "outside right upper" if aside else "outside lower center"
+        place: Any = "outside right center" if aside else "outside lower center"
         figure.legend(list(entries.values()), list(entries), loc=place, ncols=min(per_row, len(entries)))
     return figure
 
