@@ -25,10 +25,9 @@ from misspec.policies import (
     load,
     restore,
 )
-from misspec.posterior import Posterior
+from misspec.posterior import Posterior, Tracked
 from misspec.problems import Problem
 from misspec.simulate import Evaluations, Trace, optimize, simulate
-from misspec.tracked import Tracked
 from misspec.truth import BestInClass, Diagnosis, best_in_class, diagnose, misspecification_profile, noise_from_repeats
 
 __version__ = "0.1.0"

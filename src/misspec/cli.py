@@ -34,6 +34,10 @@ INTERRUPTED = 130
 
 Cores = Annotated[int | None, typer.Option(help="Processes to use; all cores by default.", min=1)]
 Into = Annotated[Path | None, typer.Option(help="Folder for the results; by default FILE-results beside the file.")]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(help="A package whose policies and problems (module:Class) the file may import; can be repeated."),
+]
 Kernel = Annotated[str | None, typer.Option(help="RBF (the default), Matern, DotProduct, … of scikit-learn.")]
 Scale = Annotated[float | None, typer.Option(help="The kernel's length scale, 0.2 by default.")]
 Nu = Annotated[float | None, typer.Option(help="The smoothness of a Matern kernel, 2.5 by default.")]
@@ -126,22 +130,26 @@ def run(
     into: Into = None,
     cores: Cores = None,
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, or `local`.")] = None,
+    allow: Allow = None,
 ) -> None:
     """Do the runs of an experiment that are not done yet. The same command goes on after any interruption."""
     from misspec import experiments
     from misspec.reports import tables
 
+    experiments.allow(allow or ())
     content = experiments.content_of(file)
     folder = into if into is not None else file.with_name(f"{file.stem}-results")
     options = {"--into": into, "--cores": cores, "--dask": dask}
     given = [part for name, value in options.items() if value is not None for part in (name, str(value))]
+    permitted = [part for package in allow or () for part in ("--allow", package)]
+    given += permitted
     failed = _go(content, folder, str(file), cores, dask, ["misspec", "run", str(file), *given])
     results = experiments.results(folder)
     if results.runs:
         _show(tables.summary(results))
     console = _console()
     console.print(f"results: {folder}", soft_wrap=True)
-    console.print(f"pictures: {shlex.join(['misspec', 'report', str(folder)])}", soft_wrap=True)
+    console.print(f"pictures: {shlex.join(['misspec', 'report', str(folder), *permitted])}", soft_wrap=True)
     _tell_failed(failed)
 
 
@@ -154,8 +162,14 @@ def _tell_failed(failed: dict[Any, str]) -> None:
 
 @app.command()
 @_clean
-def report(folder: Annotated[Path, typer.Argument(help="A folder that `misspec run` or `misspec demo` made.")]) -> None:
+def report(
+    folder: Annotated[Path, typer.Argument(help="A folder that `misspec run` or `misspec demo` made.")],
+    allow: Allow = None,
+) -> None:
     """Draw figures (PNG and PDF), one interactive page (HTML) and tables (CSV) of what is finished."""
+    from misspec import experiments
+
+    experiments.allow(allow or ())
     _report(folder)
 
 
@@ -386,8 +400,8 @@ def diagnose(
 
 
 def _kernel(name: str | None, length_scale: float | None, nu: float | None) -> Any:
+    from misspec.encoding import KERNELS, make_kernel
     from misspec.errors import InvalidInput, nearest
-    from misspec.policies.encoding import KERNELS
 
     simple = [each for each in KERNELS if each not in ("Sum", "Product", "Exponentiation", "ConstantKernel")]
     chosen, scale, smooth = name or "RBF", 0.2 if length_scale is None else length_scale, 2.5 if nu is None else nu
@@ -395,10 +409,8 @@ def _kernel(name: str | None, length_scale: float | None, nu: float | None) -> A
         raise InvalidInput(f"unknown kernel {chosen!r}{nearest(chosen, simple)}")
     if not scale > 0 or not smooth > 0:
         raise InvalidInput(f"--length-scale and --nu must be above 0, got {scale:g} and {smooth:g}")
-    from sklearn.gaussian_process import kernels
-
     options = {"Matern": {"length_scale": scale, "nu": smooth}, "DotProduct": {"sigma_0": 0.0}}
-    return getattr(kernels, chosen)(**options.get(chosen, {"length_scale": scale}))
+    return make_kernel(chosen, options.get(chosen, {"length_scale": scale}))
 
 
 def _console() -> Console:

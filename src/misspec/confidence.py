@@ -12,9 +12,9 @@ class; an *enlargement* makes it hold although the observations are those of f*;
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,20 +46,30 @@ def mixture(model: Model, log_det: float, delta: float) -> float:
 MULTIPLIERS = {"lemma1": lemma1, "mixture": mixture}
 
 
-def check_width(width: str | float, also: Sequence[str] = ()) -> str | float:
-    """A known name, or a positive number (a multiplier in units of `model.scale`, without guarantee)."""
+Width = str | float | Callable[[Model, float, float], float]  # a name, a number, or multiplier(model, L, δ)
+
+
+def check_width(width: Width, also: Sequence[str] = ()) -> Width:
+    """A known name, a positive number (a multiplier in units of `model.scale`, without guarantee), or a function."""
+    if callable(width):
+        return width
     if isinstance(width, str):
         names = [*MULTIPLIERS, *also]
         if width not in names:
-            raise InvalidInput(f"width must be one of {', '.join(names)} or a positive number, got {width!r}")
+            raise InvalidInput(
+                f"width must be one of {', '.join(names)}, a positive number, or a function of model, log_det and "
+                f"delta; got {width!r}"
+            )
         return width
     return number("width", width, above=0)
 
 
-def multiplier(width: str | float, model: Model, log_det: float, delta: float) -> float:
+def multiplier(width: Width, model: Model, log_det: float, delta: float) -> float:
     """The factor on σ_{t−1}(x) of the named width; a number c is c·model.scale and comes without a guarantee."""
     if isinstance(width, str):
         return MULTIPLIERS[width](model, log_det, delta)
+    if callable(width):
+        return number("what the width function returns", width(model, log_det, delta), at_least=0)
     return width * model.scale
 
 
@@ -82,13 +92,11 @@ def nonadaptive(
 
 
 def paper_slope(epsilon: float, t: int, model: Model) -> float:
-    """ε√t/√λ, the paper's enlargement as a factor on σ_{t−1}(x); t = told observations + 1."""
+    """ε√t/√λ, the paper's enlargement as a factor on σ_{t−1}(x); t = told observations + 1.
+
+    Algorithm 1, line 4; Lemma 2 needs only √(t−1).
+    """
     return epsilon * math.sqrt(t / model.regularization)
-
-
-def enlargement_paper(epsilon: float, t: int, model: Model, std: Array) -> Array:
-    """ε√t/√λ · σ_{t−1}(x), t = told observations + 1. Algorithm 1, line 4; Lemma 2 needs only √(t−1)."""
-    return paper_slope(epsilon, t, model) * std
 
 
 def enlargement_exact(epsilon: float, weights_norm1: Array) -> Array:
@@ -120,6 +128,7 @@ class OwnBands:
         self.lower: Array = np.full(whole("size", size), -np.inf)
         self.upper: Array = np.full(size, np.inf)
         self._seen: dict[int | bytes, tuple[int, float, int, float, float]] = {}  # n, sum, place, lower, upper
+        self._points: dict[int | bytes, Array] = {}
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -131,8 +140,28 @@ class OwnBands:
         """The points observed, in the order of first visits."""
         return list(self._seen)
 
-    def tell(self, key: int | bytes, y: float) -> None:
-        """Count one observation."""
+    def copy(self) -> OwnBands:
+        """As they are now."""
+        twin = copy.copy(self)
+        twin.lower, twin.upper = self.lower.copy(), self.upper.copy()
+        twin._seen, twin._points = dict(self._seen), dict(self._points)
+        return twin
+
+    def points(self) -> Array:
+        """Their coordinates in user units, as far as they were told."""
+        return np.array(list(self._points.values()))
+
+    def table(self) -> tuple[Array, Array, NDArray[np.intp], Array]:
+        """Points, averages, counts and radii, in the order of first visits."""
+        seen = self._seen.values()
+        counts = np.array([each[0] for each in seen], dtype=np.intp)
+        averages = np.array([each[1] / each[0] for each in seen])
+        return self.points(), averages, counts, np.array([0.5 * (each[4] - each[3]) for each in seen])
+
+    def tell(self, key: int | bytes, y: float, x: Array | None = None) -> None:
+        """Count one observation; x is the point's coordinates."""
+        if x is not None and key not in self._points:
+            self._points[key] = x
         n, total, place, _, _ = self._seen.get(key, (0, 0.0, len(self._seen) + 1, 0.0, 0.0))
         n, total = n + 1, total + y
         radius = own_radius(self.noise, n, place, self.delta)
@@ -148,36 +177,20 @@ class OwnBands:
         return ends[:, 0], ends[:, 1]
 
 
-class Grounded(NamedTuple):
-    """The intersection of a model's band with own bands, and where they do not meet."""
-
-    lower: Array
-    upper: Array
-    apart: NDArray[np.bool_]
-
-
 def grounded_upper(upper: Array, own_lower: Array, own_upper: Array, *, least: Array | None = None) -> Array:
     """The upper end of `ground`. `least`: where `upper` is only a bound, the least that it stands for."""
     return np.where((upper if least is None else least) < own_lower, own_upper, np.minimum(upper, own_upper))
 
 
-def ground(lower: Array, upper: Array, own_lower: Array, own_upper: Array) -> Grounded:
+def ground(lower: Array, upper: Array, own_lower: Array, own_upper: Array) -> tuple[Array, Array]:
     """Intersect a band for f* (model's ± width ± ε) with the own bands; where they do not meet, the own band alone."""
     low, high = np.maximum(lower, own_lower), np.minimum(upper, own_upper)
     apart = low > high
     if apart.any():
         low, high = np.where(apart, own_lower, low), np.where(apart, own_upper, high)
-    return Grounded(low, high, apart)
+    return low, high
 
 
 def clip(lower: Array, upper: Array, own_lower: Array, own_upper: Array) -> tuple[Array, Array]:
     """The phased policy's grounding: both ends clipped to the own band; never empty, never wider than before."""
     return np.clip(lower, own_lower, own_upper), np.clip(upper, own_lower, own_upper)
-
-
-def implied_epsilon(epsilon: float, gap: float, weights_norm1: float, own_weight: float) -> float:
-    """ε̂ + gap/(1 + ‖ζ(x)‖₁ − 2W_x(x)): how wrong the model must be where the bands do not meet.
-
-    gap: the distance of the own band from μ ± (multiplier·σ + ε̂(1 + ‖ζ‖₁ − 2W_x)), W_x the point's own weight.
-    """
-    return epsilon + gap / (1.0 + weights_norm1 - 2.0 * own_weight)

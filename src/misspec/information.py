@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from typing import Any
 
@@ -12,9 +13,10 @@ from scipy.linalg import solve_triangular
 
 from misspec import kernels, search
 from misspec.domains import Box, Domain, Finite
+from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, whole
 from misspec.model import Model
-from misspec.tracked import Tracked
+from misspec.posterior import Tracked
 
 DESIGN_STEPS = 300  # multiplicative steps of the design dual, at most
 DESIGN_WORK = 3e10  # and at most so many floating-point operations: some seconds
@@ -25,6 +27,7 @@ CHECK = 2048  # others, at which it is measured how well they do
 POLISHED = 100  # steps of the greedy design that are polished in the box, and
 STARTS = 4  # from so many of the cover's best points
 CLIMB = 30  # by so many steps of L-BFGS-B, at most
+MOST_KEPT = 4  # results that are kept for calls with the same arguments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +94,15 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
         )
     if not isinstance(domain, Finite):
         raise InvalidInput(f"domain must be a Finite or a Box, got {type(domain).__name__}")
-    return _gain(domain, model, T, 0.0)
+    key = (kernel_key(model.kernel), model.regularization, hashlib.sha256(domain.encoded.tobytes()).digest(), T)
+    if key not in _KEPT or "custom" in key[0]:
+        while len(_KEPT) >= MOST_KEPT:
+            _KEPT.pop(next(iter(_KEPT)), None)
+        _KEPT[key] = _gain(domain, model, T, 0.0)
+    return _KEPT[key]
+
+
+_KEPT: dict[tuple[str, float, bytes, int], InformationGain] = {}  # what a few calls found: runs of many seeds share it
 
 
 def _gain(domain: Finite, model: Model, T: int, unseen: float) -> InformationGain:

@@ -135,15 +135,6 @@ def diagonal_gradient(kernel: Kernel, X: Array) -> Array:
     return _differences(lambda P: diagonal(kernel, P)[:, None], X)[:, 0, :]
 
 
-def has_gradient(kernel: Kernel) -> bool:
-    """Whether `gradient` is analytic for this kernel."""
-    probe = np.zeros((1, max(1, np.size(getattr(kernel, "length_scale", 1.0)))))
-    try:
-        return _gradient(kernel, probe, probe) is not None
-    except ValueError:  # anisotropic parts deeper inside a sum or product: their dimension is not known here
-        return True
-
-
 def _differences(function: Any, X: Array, step: float = 1e-5) -> Array:
     """Central differences in one batch: function maps (n·2d, d) points to (n·2d, m) values."""
     n, d = X.shape

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from misspec.domains import Finite
 from misspec.errors import Array, AwaitingResults, InvalidInput, whole
-from misspec.policies import PhasedUncertaintySampling, Policy, Query, Recommendation
+from misspec.policies import Policy, Query, Recommendation
 from misspec.problems import Problem
 
 Progress = Callable[[int, int], None]
-_ENDS = ("multiplier", "enlargement", "upper")  # what a query knows of the end that it was chosen by
+_NUMBERS = ("mean", "std", "multiplier", "enlargement", "upper")  # what a query knows of its choice
 STREAMS = (101, 102)  # of noise and action sets: others than those that problems of the same seed are drawn from
 FAILURES = 10  # of a user's function in a row, after which on_error="drop" gives up
 
@@ -28,8 +28,8 @@ class Trace:
     index, x, y          the candidate played, its point, and what was observed
     regret               max f* − f*(x_t), the maximum over the round's action set in a contextual problem
     in_class_regret      the same for f̃; summed, the two differ by at most 2εT
-    mean, std, multiplier, enlargement, upper   what each choice was made by (see Query); NaN for the last three where
-                         variance alone decides (phased)
+    mean, std, multiplier, enlargement, upper   what each choice was made by (see Query); NaN for what did
+                         not enter the choice (phased: the last three)
     base, episode        who played (balancing) and in which episode (phased); None for other policies
     offers               the action sets, (T, k), or None
     recommended_regret   max f* minus f* at `recommend()` after the last round
@@ -198,7 +198,8 @@ def optimize(
             raise
         if progress is not None:
             progress(len(y), T)
-    index = np.array([q.index for q in asked]) if isinstance(policy.domain, Finite) else None
+    listed = [q.index for q in asked if q.index is not None]
+    index = np.array(listed, dtype=np.intp) if len(listed) == len(asked) else None
     return Evaluations(index, np.array([q.x for q in asked]), np.array(y), policy.recommend())
 
 
@@ -214,20 +215,19 @@ def _evaluate(function: Callable[[Array], float], x: Array) -> float:
 
 
 def _check_horizon(policy: Policy, rounds: int) -> None:
-    """A phased policy ends: better said before the first evaluation than after the last."""
-    if isinstance(policy, PhasedUncertaintySampling) and policy.horizon is not None:
+    """Some policies end: better said before the first evaluation than after the last."""
+    if policy.limit is not None:
         asked = policy.t + len(policy.pending)
-        if asked + rounds > policy.horizon:
+        if asked + rounds > policy.limit:
             raise InvalidInput(
-                f"the policy was made for {policy.horizon} evaluations and {asked} were asked already: {rounds} "
+                f"the policy was made for {policy.limit} evaluations and {asked} were asked already: {rounds} "
                 "more are too many; make it with a longer horizon, or with horizon=None"
             )
 
 
 def _ask(policy: Policy, n: int, actions: NDArray[np.intp] | None) -> list[Query]:
     try:
-        found: list[Query] = [policy.ask()] if n == 1 and actions is None else policy.ask(n, actions=actions)
-        return found
+        return [policy.ask()] if n == 1 and actions is None else policy.ask(n, actions=actions)
     except AwaitingResults as error:
         raise InvalidInput(f"the policy has queries pending from before; tell or drop them first: {error}") from None
 
@@ -277,10 +277,7 @@ def _trace(
     def detail(name: str) -> NDArray[np.intp] | None:
         return np.array([q.details[name] for q in asked]) if name in asked[0].details else None
 
-    names = ("history", "epsilons", "counts", "eliminated")
-    story = {name: list(getattr(policy, name)) for name in names if hasattr(policy, name)}
-    by_variance = isinstance(policy, PhasedUncertaintySampling)
-    ends = {name: np.array([np.nan if by_variance else getattr(q, name) for q in asked]) for name in _ENDS}
+    numbers = {name: np.array([getattr(q, name) for q in asked]) for name in _NUMBERS}
     return Trace(
         policy=type(policy).__name__,
         problem=problem.name,
@@ -291,12 +288,10 @@ def _trace(
         y=y,
         regret=regret(problem.values),
         in_class_regret=regret(problem.in_class),
-        mean=np.array([q.mean for q in asked]),
-        std=np.array([q.std for q in asked]),
-        **ends,
+        **numbers,
         base=detail("base"),
         episode=detail("episode"),
         offers=offers,
         recommended_regret=float(problem.values.max() - problem.values[recommended.index]),
-        story={**story, "conflicts": policy.conflicts, "recommendation": recommended},
+        story={**policy.story, "conflicts": policy.conflicts, "recommendation": recommended},
     )

@@ -16,35 +16,35 @@ import dataclasses
 import json
 import pickle
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from misspec.domains import Finite
 from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput
 from misspec.policies import Band, Policy, Query, load, restore
+
+THREADS = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
     """What is checked.
 
-    make       a fresh policy for a seed, on a Finite domain or a Box
+    make       a fresh policy for a seed, on any domain
     evaluate   the noise-free value at a point
-    actions    whether it takes actions=…, new_points whether these may be points never seen before
-    observes   whether it takes data from elsewhere
-    kernel     the custom kernel to hand in again when it is restored, if it has one
+    kernel, width   the custom kernel and the width function to hand in again when it is restored, if it has any
+
+    What it takes (actions, new points, data from elsewhere) the policy says itself.
     """
 
     make: Callable[[int], Policy]
     evaluate: Callable[[np.ndarray[Any, Any]], float]
-    actions: bool = True
-    new_points: bool = True
-    observes: bool = True
     rounds: int = 40
     kernel: Any = None
+    width: Any = None
 
     def noisy(self, query: Query) -> float:
         """A result that depends on the query alone, so that twins are told the same."""
@@ -67,9 +67,9 @@ def queries_lie_in_the_domain(subject: Subject) -> None:
     policy = subject.make(0)
     domain = policy.domain
     for query in subject.play(policy, subject.rounds):
-        assert (query.index is None) == (not isinstance(domain, Finite))
-        if isinstance(domain, Finite):
-            np.testing.assert_array_equal(query.x, domain.points[query.index])
+        assert (query.index is None) == (not listed(policy))
+        if listed(policy):
+            np.testing.assert_array_equal(query.x, probes(policy)[query.index])
         assert domain.contains(query.x[None, :]).all()
     assert policy.t >= subject.rounds
     assert not policy.pending
@@ -78,14 +78,14 @@ def queries_lie_in_the_domain(subject: Subject) -> None:
 def queries_lie_in_the_action_set(subject: Subject) -> None:
     policy = subject.make(0)
     domain, known = policy.domain, probes(policy)
-    finite = isinstance(domain, Finite)
+    finite = listed(policy)
     rng = np.random.default_rng(0)
-    if not subject.actions:
+    if not policy.takes_actions:
         expect(InvalidInput, lambda: policy.ask(actions=np.array([0, 1]) if finite else known[:2]))
         return
     for t in range(subject.rounds):
         rows = rng.choice(len(known), min(7, len(known)), replace=False)
-        points = not finite or (t % 2 == 1 and subject.new_points)
+        points = not finite or (t % 2 == 1 and policy.takes_points)
         actions = known[rows] * (1 - 0.1 * rng.random((len(rows), 1))) if points else rows
         query = policy.ask(actions=actions)
         assert query.position is not None
@@ -107,17 +107,17 @@ def same_seed_same_answers(subject: Subject) -> None:
 
 
 def continues_to_the_bit(subject: Subject) -> None:
-    """Saved at any moment (before any data, mid-episode, with queries pending), a policy goes on as if nothing was."""
+    """Saved at any moment (before any data, mid-episode, with queries pending), a policy goes on to the bit."""
     policy = subject.make(5)
     rng = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
-        for moment in range(12 if isinstance(policy.domain, Finite) else 3):
+        for moment in range(12 if listed(policy) else 3):
             twins = [
-                restore(json.loads(json.dumps(policy.state())), kernel=subject.kernel),
-                _through_file(policy, Path(folder) / f"{moment}.misspec", subject.kernel),
+                restore(json.loads(json.dumps(policy.state())), kernel=subject.kernel, width=subject.width),
+                _through_file(policy, Path(folder) / f"{moment}.misspec", subject),
                 copy.deepcopy(policy),
             ]
-            if subject.kernel is None:
+            if subject.kernel is None and subject.width is None:
                 twins.append(pickle.loads(pickle.dumps(policy)))  # in memory, as joblib does; never from disk
             for twin in twins:
                 assert twin.t == policy.t
@@ -139,14 +139,14 @@ def order_of_telling_does_not_matter(subject: Subject) -> None:
         for a, b in zip(first, second, strict=True):
             # on a box a maximiser is found to some digits, on a finite domain exactly
             apart = np.abs(one.domain.encode(a.x[None, :]) - one.domain.encode(b.x[None, :])).max()
-            assert apart <= (0.0 if isinstance(one.domain, Finite) else 1e-4)
+            assert apart <= (0.0 if listed(one) else 1e-4)
         for query in first:
             one.tell(query, subject.noisy(query))
         for query in reversed(second):
             other.tell(query.id, subject.noisy(query))
     a_mean, a_std = one.posterior.at(probes(one))
     b_mean, b_std = other.posterior.at(probes(other))
-    tolerance = 1e-9 if isinstance(one.domain, Finite) else 1e-3
+    tolerance = 1e-9 if listed(one) else 1e-3
     np.testing.assert_allclose(a_mean, b_mean, atol=tolerance)
     np.testing.assert_allclose(a_std, b_std, atol=tolerance)
 
@@ -178,7 +178,7 @@ def refused_calls_change_nothing(subject: Subject) -> None:
         lambda: policy.drop(10_000),
         lambda: policy.ask(0),
         lambda: policy.ask(-1),
-        lambda: policy.ask(1.5),  # type: ignore[arg-type]
+        lambda: policy.ask(1.5),  # type: ignore[call-overload]
         lambda: policy.observe([10_000], [0.1]),
         lambda: policy.observe([0], [float("nan")]),
         lambda: policy.observe([0, 1], [0.1]),
@@ -200,15 +200,16 @@ def failed_evaluations_can_be_dropped(subject: Subject) -> None:
     assert not policy.pending
     assert policy.t == twin.t
     again, expected = policy.ask(), twin.ask()
-    if policy._rng.bit_generator.state == twin._rng.bit_generator.state:  # policies that draw have drawn more here
-        assert again.index == expected.index  # on a box the search has moved on
+    assert policy.domain.contains(again.x[None, :]).all()
+    if listed(policy) and policy.state()["random"] == twin.state()["random"]:
+        assert again.index == expected.index  # policies that draw have drawn more here, and a search has moved on
     subject.play(policy, 10)
 
 
 def reads_leave_no_trace(subject: Subject) -> None:
     """Bands, recommendations, conflicts and states may be looked at without changing what comes next."""
     one, other = subject.make(2), subject.make(2)
-    for _ in range(20 if isinstance(one.domain, Finite) else 5):
+    for _ in range(20 if listed(one) else 5):
         band_of(one)
         one.recommend()
         _ = (one.conflicts, one.pending, one.information, repr(one), one.state())
@@ -220,10 +221,10 @@ def reads_leave_no_trace(subject: Subject) -> None:
 def data_from_elsewhere(subject: Subject) -> None:
     policy = subject.make(0)
     known = probes(policy)
-    if not subject.observes:
+    if not policy.takes_data:
         expect(InvalidInput, lambda: policy.observe(known[:1], [0.1]))
         return
-    policy.observe([0, 1, 0] if isinstance(policy.domain, Finite) else known[[0, 1, 0]], [0.1, 0.2, 0.3])
+    policy.observe([0, 1, 0] if listed(policy) else known[[0, 1, 0]], [0.1, 0.2, 0.3])
     policy.observe(known[2:4], [0.1, 0.2])
     assert policy.t == 5
     assert policy.posterior.t == 5
@@ -236,17 +237,72 @@ def recommends_the_best_lower_bound(subject: Subject) -> None:
     best, band = policy.recommend(), band_of(policy)
     assert best.gap >= best.upper - best.lower - 1e-12
     assert (band.lower <= band.upper + 1e-12).all()
-    if not isinstance(policy.domain, Finite):
+    if not listed(policy):
         assert best.index is None
         assert policy.domain.contains(best.x[None, :]).all()
         np.testing.assert_allclose(policy.band(best.x[None, :]).lower, best.lower, atol=1e-9)
-        if subject.observes:  # the phased policy recommends from its active set
+        if policy.takes_data:  # a policy that eliminates recommends from its active set
             assert best.lower >= band.lower.max() - 1e-6
             assert best.lower + best.gap >= band.upper.max() - 1e-6
         return
-    rows = np.asarray(getattr(policy, "active", range(len(band.lower)))) if not subject.observes else slice(None)
+    rows = np.asarray(getattr(policy, "active", range(len(band.lower)))) if not policy.takes_data else slice(None)
     assert best.index is not None
     assert best.lower == band.lower[best.index] == band.lower[rows].max()
+
+
+def answers_cannot_be_changed(subject: Subject) -> None:
+    """Writing into a query is refused, and the policy does not read it back."""
+    policy = subject.make(0)
+    subject.play(policy, 4)
+    query = policy.ask()
+
+    def set_number() -> None:
+        query.mean = 3.0  # type: ignore[misc]  # that is the point
+
+    def set_coordinate() -> None:
+        query.x[0] = 3.0
+
+    def set_detail() -> None:
+        query.details["base"] = 0  # type: ignore[index]  # that is the point
+
+    for write, error in ((set_number, AttributeError), (set_coordinate, ValueError), (set_detail, TypeError)):
+        expect(error, write)
+    expect(ValueError, lambda: setattr(query.x.flags, "writeable", True))
+
+
+def threads_can_share_a_policy(subject: Subject) -> None:
+    """Several threads ask, tell, drop and read: nothing is lost, told twice, or raised that one would not raise."""
+    policy = subject.make(1)
+    known, failures = probes(policy), []
+    told = [0] * THREADS
+
+    def work(number: int) -> None:
+        try:
+            for turn in range(3):
+                try:
+                    query = policy.ask()
+                except (AwaitingResults, HorizonReached):
+                    query = None
+                policy.band(known[:3] if not listed(policy) else [0, 1])
+                _ = (policy.pending, policy.information, policy.observations, repr(policy))
+                if query is not None and (number, turn) == (0, 1):
+                    policy.drop(query)
+                elif query is not None:
+                    policy.tell(query, subject.noisy(query))
+                    told[number] += 1
+        except Exception as error:  # whatever it is: it belongs into the assertion
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures
+    assert policy.t == sum(told) == len(policy.observations.y)
+    assert not policy.pending
+    twin = restore(policy.state(), kernel=subject.kernel, width=subject.width)
+    np.testing.assert_array_equal(band_of(twin).lower, band_of(policy).lower)
 
 
 CONTRACT = (
@@ -260,20 +316,27 @@ CONTRACT = (
     reads_leave_no_trace,
     data_from_elsewhere,
     recommends_the_best_lower_bound,
+    answers_cannot_be_changed,
+    threads_can_share_a_policy,
 )
 
 
+def listed(policy: Policy) -> bool:
+    """Whether its domain is a list of candidates."""
+    return policy.field.size > 0
+
+
 def probes(policy: Policy) -> Array:
-    """Points to look at: the candidates, or some of a box, in user units."""
-    domain = policy.domain
-    if isinstance(domain, Finite):
-        return domain.points
-    return domain.decode(np.random.default_rng(8).random((50, domain.dimension)))
+    """Points to look at: the candidates, or some of the domain, in user units."""
+    if listed(policy):
+        return policy.field.whole("probes").points
+    rng = np.random.default_rng(8)
+    return np.concatenate([policy.field.draw(rng).points for _ in range(50)])
 
 
 def band_of(policy: Policy) -> Band:
-    """The bands on the candidates, or on some points of a box."""
-    return policy.band() if isinstance(policy.domain, Finite) else policy.band(probes(policy))
+    """The bands on the candidates, or on some points of the domain."""
+    return policy.band() if listed(policy) else policy.band(probes(policy))
 
 
 def assert_same(a: Query, b: Query) -> None:
@@ -291,9 +354,9 @@ def expect(error: type[Exception], call: Callable[[], Any]) -> None:
     raise AssertionError(f"expected {error.__name__}")
 
 
-def _through_file(policy: Policy, path: Path, kernel: Any) -> Any:
+def _through_file(policy: Policy, path: Path, subject: Subject) -> Policy:
     policy.save(path)
-    return load(path, kernel=kernel)
+    return load(path, kernel=subject.kernel, width=subject.width)
 
 
 def _continue(subject: Subject, policy: Policy) -> list[Query]:

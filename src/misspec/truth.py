@@ -38,6 +38,7 @@ ROUNDS = 60  # of exchange, at most
 MODERATE = 10.0  # factor on the norm bound up to which a larger one is advised, rather than another kernel
 BLOCKS = 80  # parts of the domain; each brings in its worst violation
 INDEPENDENT = 1e-14  # residual above which a point of the working set is a direction of its own
+ROUNDED = 1e-9  # what rounding may do to a band, in units of the largest value
 LEAST_REPEATS = 5  # observations at points observed before, from which the noise is estimated
 
 
@@ -201,6 +202,63 @@ def diagnose(
     return dataclasses.replace(found, sentence=_sentence(found, model, float(found.residuals[worst])))
 
 
+def band_certificates(
+    encoded: Array, averages: Array, counts: NDArray[np.intp], radii: Array, model: Model, delta: float
+) -> tuple[Array, Array]:
+    """For each observed point the misspecification that its bands prove: δ for the model's, beside that of the radii.
+
+    The posterior of all observations puts f̃(x) into μ ± (multiplier·σ + ε‖ζ‖₁), whatever the order and the choice of
+    points. Where that does not meet the own band of x, or what the class allows for at all, ε is at least
+
+        dist/(1 + ‖ζ(x)‖₁ − 2W_x(x))     against the own band, W_x the point's own weight
+        dist/‖ζ(x)‖₁                     against offset ± B√k(x,x)
+
+    with the distances at ε = 0. Also returns 1 + ‖ζ‖₁ − 2W_x, which turns a misspecification into a gap.
+    """
+    from scipy.linalg import cho_factor, cho_solve
+
+    ridge, y = model.regularization / counts, averages - model.offset
+    K = kernels.cross(model.kernel, encoded, encoded)
+    factor = cho_factor(K + np.diag(ridge), lower=True)
+    log_det = 2.0 * float(np.log(np.diag(factor[0])).sum()) - float(np.log(ridge).sum())
+    W = cho_solve(factor, K)  # column j: the weights at x_j
+    mean, norm1 = y @ W, np.abs(W).sum(axis=0)
+    std = np.sqrt(np.maximum(np.diag(K) - np.einsum("ij,ij->j", K, W), 0.0))
+    half = confidence.mixture(model, log_det, delta) * std + ROUNDED * max(1.0, float(np.abs(y).max()))
+    reach = 1.0 + norm1 - 2.0 * np.diag(W)
+    own = (np.abs(y - mean) - radii - half) / np.maximum(reach, ROUNDED)
+    class_ = (np.abs(mean) - model.norm_bound * np.sqrt(np.diag(K)) - half) / np.maximum(norm1, ROUNDED)
+    return np.maximum(np.maximum(own, class_), 0.0), reach
+
+
+def contradictions(
+    encoded: Array,
+    averages: Array,
+    counts: NDArray[np.intp],
+    radii: Array,
+    model: Model,
+    *,
+    delta: float,
+    epsilon: float,
+) -> list[tuple[int, float, float]]:
+    """Where observations prove more misspecification than ε: point, gap, and what is proved. Empty if they do not.
+
+    The same two certificates as in `diagnose`: own bands against the class, and bands against each other.
+    """
+    proved, reach = band_certificates(encoded, averages, counts, radii, model, delta)
+    found = {
+        int(i): (float((proved[i] - epsilon) * reach[i]), float(proved[i])) for i in np.flatnonzero(proved > epsilon)
+    }
+    program = _Program(model.kernel, encoded, averages - model.offset, radii)
+    if not program.explained(model.norm_bound, epsilon):
+        nearest = program.nearest(model.norm_bound)
+        if nearest.proved > epsilon + GAP * program.scale:
+            worst = int((np.abs(nearest.values - program.target) - radii).argmax())
+            gap, implied = found.get(worst, (0.0, 0.0))
+            found[worst] = (max(gap, nearest.proved - epsilon), max(implied, nearest.proved))
+    return [(i, gap, implied) for i, (gap, implied) in sorted(found.items())]
+
+
 def noise_from_repeats(points: ArrayLike, observations: ArrayLike) -> float:
     """σ as the pooled standard deviation of observations at equal points (to the bit), whatever f* is there.
 
@@ -326,6 +384,23 @@ class _Program:
         distance = float(np.abs(values - self.target).max())
         none = np.empty(0, dtype=np.intp)
         return _Member(values, min(norm, norm_bound), distance, 0.0, none) if distance <= GAP * self.scale else None
+
+    def explained(self, norm_bound: float, slack: float) -> bool:
+        """Whether a ridge regression is a member within r + slack of all values: then nothing has to be solved."""
+        from scipy.linalg import LinAlgError, solve
+
+        K = kernels.cross(self.kernel, self.X, self.X)
+        for factor in (1.0, 0.1, 10.0, 0.01):
+            ridge = factor * (self.radii / norm_bound) ** 2 + 1e-9 * self.size
+            try:
+                alpha = solve(K + np.diag(ridge), self.target, assume_a="pos", check_finite=False)
+            except LinAlgError:
+                continue
+            values = K @ alpha
+            fits = bool((np.abs(values - self.target) <= self.radii + slack).all())
+            if fits and float(alpha @ values) <= norm_bound**2:
+                return True
+        return False
 
     def nearest(self, norm_bound: float) -> _Member:
         """The member of norm at most B whose largest excess over the radii is smallest."""

@@ -59,29 +59,13 @@ ON_A_BOX = {
 }
 
 
-def subject(name):
-    phased = name.startswith("phased")
-    return Subject(
-        POLICIES[name], truth, actions=not phased, observes=not phased, new_points=not name.startswith("thompson")
-    )
-
-
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("name", POLICIES)
 def test_contract(name, check):
-    check(subject(name))
+    check(Subject(POLICIES[name], truth))
 
 
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("name", ON_A_BOX)
 def test_contract_on_a_box(name, check):
-    phased = name.startswith("phased")
-    check(
-        Subject(
-            ON_A_BOX[name],
-            lambda x: 0.2 + float(np.sin(2 * x[0]) * x[1]),
-            actions=not phased,
-            observes=not phased,
-            rounds=15,
-        )
-    )
+    check(Subject(ON_A_BOX[name], lambda x: 0.2 + float(np.sin(2 * x[0]) * x[1]), rounds=15))

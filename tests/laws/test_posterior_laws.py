@@ -90,14 +90,14 @@ def test_exact_enlargement_below_the_papers(situation, epsilon):
     model, X, index, y, _ = situation
     posterior = told(model, X, index, y, weights=True)
     exact = confidence.enlargement_exact(epsilon, posterior.weights_norm1())
-    paper = confidence.enlargement_paper(epsilon, posterior.t, model, posterior.std)  # Lemma 2 needs only √(t − 1)
+    paper = confidence.paper_slope(epsilon, posterior.t, model) * posterior.std  # Lemma 2 needs only √(t − 1)
     assert (exact <= paper * (1 + 1e-7) + 1e-7).all()
     # and it is attained: some misfit within ±ε moves the mean by that much
     worst = int(posterior.weights_norm1().argmax())
     column = posterior.weights[worst] if posterior.distinct == len(posterior.counts) else None
     assert column is not None
     misfit = {place: epsilon * np.sign(column[place]) for place in range(len(column))}
-    keys = [posterior._place[row.tobytes()] for row in np.ascontiguousarray(X[index])]
+    keys = [posterior.place_of(row) for row in np.ascontiguousarray(X[index])]
     moved = told(model, X, index, y + [misfit[key] for key in keys], weights=True)
     assert abs(moved.mean[worst] - posterior.mean[worst]) == pytest.approx(exact[worst], rel=1e-6, abs=1e-7)
 
@@ -139,7 +139,7 @@ def test_hallucinations_come_and_go(situation, weights, data):
     assert posterior.pending_information == pytest.approx(gained, rel=1e-5, abs=1e-6)
     np.testing.assert_allclose(posterior.at(X, pending=True)[1] ** 2, other.variance, atol=10 * tolerance)
     # one is released, the others are told
-    posterior.release_index(int(pending[0]))
+    posterior.release(X[[pending[0]]])
     for i in pending[1:]:
         posterior.fulfil_index(int(i), float(y[0]))
     assert posterior.pending == 0
@@ -175,13 +175,14 @@ def test_intersections(seed):
     rng = np.random.default_rng(seed)
     middle, own = rng.normal(size=20), rng.normal(size=20)
     w, v = rng.random(20), np.where(rng.random(20) < 0.3, np.inf, rng.random(20))
-    band = confidence.ground(middle - w, middle + w, own - v, own + v)
-    assert (band.lower <= band.upper).all()
-    assert (band.upper - band.lower <= 2 * np.where(band.apart, v, np.minimum(w, v)) + 1e-12).all()
-    inside = ~band.apart
-    assert (band.lower[inside] >= (middle - w)[inside]).all()
-    assert (band.upper[inside] <= (middle + w)[inside]).all()
-    np.testing.assert_array_equal(band.apart, np.maximum(middle - w, own - v) > np.minimum(middle + w, own + v))
+    lower, upper = confidence.ground(middle - w, middle + w, own - v, own + v)
+    apart = np.maximum(middle - w, own - v) > np.minimum(middle + w, own + v)
+    assert (lower <= upper).all()
+    assert (upper - lower <= 2 * np.where(apart, v, np.minimum(w, v)) + 1e-12).all()
+    assert (lower[~apart] >= (middle - w)[~apart]).all()
+    assert (upper[~apart] <= (middle + w)[~apart]).all()
+    np.testing.assert_array_equal(lower[apart], (own - v)[apart])
+    np.testing.assert_array_equal(upper[apart], (own + v)[apart])
     low, high = confidence.clip(middle - w, middle + w, own - v, own + v)
     assert (low <= high).all()
     assert (high - low <= 2 * w + 1e-12).all()

@@ -337,12 +337,12 @@ def test_balancing_over_kernels():
     other = ms.Model(RBF(0.05), 3.0, NOISE, RIDGE, DELTA, offset=0.3)
     bases = [(MODEL, 0.2), (other, 0.0), (MODEL, 0.0)]
     policy = ms.RegretBalancing(ms.Finite(X), MODEL, horizon=100, bases=bases)
-    assert len(policy._feeds) == 2
+    assert len(policy.posteriors) == 2
     rng = np.random.default_rng(6)
     for _ in range(40):
         query = policy.ask()
         policy.tell(query, float(TRUTH[query.index] + NOISE * rng.standard_normal()))
-    assert all(p.t == 40 for p in policy._feeds)
+    assert all(p.t == 40 for p in policy.posteriors)
     assert sum(policy.counts) == 40
 
 
@@ -361,7 +361,8 @@ def test_posterior_samples_have_the_posterior_covariance():
     for _ in range(30):
         query = policy.ask()
         policy.tell(query, float(TRUTH[query.index] + NOISE * rng.standard_normal()))
-    samples = np.array([policy._sample() for _ in range(4000)])
+    everything = policy.field.whole("all")
+    samples = policy.posterior.mean + np.array([policy.draw().at(everything) for _ in range(4000)])
     # 4,000 samples: a standard deviation is known to 1.1 %, so 6 % is more than five of its standard errors
     np.testing.assert_allclose(samples.std(axis=0), policy.posterior.std, rtol=0.06, atol=1e-3)
     np.testing.assert_allclose(samples.mean(axis=0), policy.posterior.mean, atol=5 * policy.posterior.std.max() / 60)

@@ -163,4 +163,4 @@ def test_points_off_the_candidates(weights):
     np.testing.assert_allclose(posterior.variance, dense.variance(X), atol=1e-10)
     np.testing.assert_allclose(posterior.weights_norm1(), dense.norm1(X), atol=1e-9)
     np.testing.assert_allclose(np.abs(posterior.weights_at(X)).sum(axis=1), dense.norm1(X), atol=1e-9)
-    np.testing.assert_allclose(posterior.weights_norm2_at(X), dense.norm2(X), atol=1e-9)
+    np.testing.assert_allclose(posterior.weights_norm2(), dense.norm2(X), atol=1e-9)

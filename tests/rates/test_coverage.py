@@ -54,7 +54,7 @@ def adversarial(model, design, f, epsilon, seed):
         last = posterior
     worst = int(last.weights_norm1().argmax())
     W = np.zeros(len(X))
-    W[np.array(last._candidate_of)] = last.weights[worst]
+    W[last.candidates] = last.weights[worst]
     bias = W @ f - f[worst]  # push in the direction in which the ridge already errs
     return epsilon * np.where(W == 0, 1.0, np.sign(W)) * (1.0 if bias >= 0 else -1.0)
 
@@ -71,7 +71,7 @@ def misses(model, design, width, factor, enlargement=None, epsilon=0.0, enlarge=
             if enlargement == "exact":
                 half = half + enlarge * confidence.enlargement_exact(epsilon, p.weights_norm1())
             elif enlargement == "paper":
-                half = half + enlarge * confidence.enlargement_paper(epsilon, p.t + 1, model, p.std)
+                half = half + enlarge * confidence.paper_slope(epsilon, p.t + 1, model) * p.std
             if (np.abs(f - p.mean) > factor * half + 1e-9).any():
                 missed += 1
                 break
@@ -126,7 +126,7 @@ def nonadaptive_misses(factor, misfit):
             model, posterior.variance, posterior.weights_norm2(), points=len(X), episodes=episodes, delta=DELTA
         )
         W = np.zeros((len(X), len(X)))
-        W[:, np.array(posterior._candidate_of)] = posterior.weights
+        W[:, posterior.candidates] = posterior.weights
         designs.append((np.array(chosen), W, width + misfit * np.abs(W).sum(axis=1)))
     missed = 0
     for run in range(RUNS):

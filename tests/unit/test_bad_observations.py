@@ -56,7 +56,6 @@ def posterior(request):
         lambda p: p.hallucinate_index(20),
         lambda p: p.fulfil_index(5, np.nan),
         lambda p: p.fulfil_index(6, 1.0),
-        lambda p: p.release_index(6),
         lambda p: p.release([[0.3, 0.3]]),
         lambda p: p.at([[np.nan, 0.0]]),
         lambda p: p.at([[1.0, 2.0, 3.0]]),

@@ -46,8 +46,8 @@ def ungrounded():
 
 def dense(policy, points):
     """Algorithm 2 with dense solves, on the points that the policy asked: per episode lower and upper at `points`."""
-    width, grounded = policy._settings["width"], policy._settings["grounded"]
-    told = iter([(event[2]) for event in policy._events if event[0] == "tell"])
+    width, grounded = policy.width, policy.grounded
+    told = iter(policy.observations.y)
     E = int(math.log2(policy.horizon + 1))
     delta = MODEL.delta / (2 if grounded else 1) / E
     ridge, counts, sums, place = MODEL.regularization, {}, {}, {}
@@ -83,7 +83,7 @@ def test_level_sets_match_a_dense_transcription(name, request):
     policy = request.getfixturevalue(name)
     asked = np.concatenate([episode.points for episode in policy.history])
     points = np.unique(np.concatenate([GRID, asked]), axis=0)
-    sets, active = policy._sets, np.ones(len(points), dtype=bool)
+    sets, active = policy.active_set, np.ones(len(points), dtype=bool)
     assert len(sets.levels) == len(policy.history)
     for e, (lower, upper) in enumerate(dense(policy, points)):
         level = sets.levels[e]
@@ -102,14 +102,14 @@ def test_the_set_is_never_empty_and_its_volume_is_about_right(played):
     fine = BOX.grid(201).points
     assert played.volume == played.history[-1].active_after
     for e, episode in enumerate(played.history):
-        inner = played._sets.contains(fine, levels=e + 1).mean()
+        inner = played.active_set.contains(fine, levels=e + 1).mean()
         assert episode.active_after <= episode.active_before
         assert episode.active_after == pytest.approx(inner, rel=0.1, abs=0.005)
-        assert played._sets.contains(played._sets.levels[e].anchor[None, :], levels=e + 1)[0]
+        assert played.active_set.contains(played.active_set.levels[e].anchor[None, :], levels=e + 1)[0]
         assert episode.points.shape == (episode.length, 2)
         assert episode.widths.shape == (episode.length,)
     assert played.history[0].active_before == 1.0
-    assert played._sets.contains(played.active).all()
+    assert played.active_set.contains(played.active).all()
     assert BOX.contains(played.active).all()
 
 
@@ -122,11 +122,11 @@ def test_tiny_sets():
         queries = policy.ask(100)
         policy.tell(queries, [truth(q.x, box) for q in queries])
     members = policy.active
-    assert policy._sets.contains(members).all()
+    assert policy.active_set.contains(members).all()
     assert policy.volume < 0.02
     low, high = members.min(axis=0) - 0.02, members.max(axis=0) + 0.02
     around = ms.Box(np.stack([np.maximum(low, 0), np.minimum(high, 1)], axis=1))
-    volume = policy._sets.contains(around.grid(201).points).mean() * np.prod(around.high - around.low)
+    volume = policy.active_set.contains(around.grid(201).points).mean() * np.prod(around.high - around.low)
     assert policy.volume == pytest.approx(volume, rel=0.3)
 
 
@@ -135,7 +135,7 @@ def test_queries_are_the_most_uncertain_members(played):
     for policy, worth in ((played, 0.5), (ms.PhasedUncertaintySampling(BOX, MODEL, resolution=None, seed=2), 1.0)):
         play(policy, 31)
         for e, episode in enumerate(policy.history[:5]):
-            inside = GRID[policy._sets.contains(GRID, levels=e)]
+            inside = GRID[policy.active_set.contains(GRID, levels=e)]
             posterior = ms.Posterior(MODEL, BOX)
             for x in episode.points:
                 best = posterior.at(inside)[1].max() ** 2
@@ -149,7 +149,6 @@ def test_queries_lie_in_the_box_to_the_bit(bounds):
     policy = play(ms.PhasedUncertaintySampling(box, MODEL, horizon=31), 31, box=box)
     points = np.concatenate([episode.points for episode in policy.history])
     assert box.contains(points).all()
-    assert all(q.index is None for q in policy._slots)
     best = policy.recommend()
     assert best.index is None
     assert box.contains(best.x[None, :]).all()
@@ -242,10 +241,10 @@ def test_finds_the_optimum(played):
     assert best.guaranteed
     assert best.lower <= truth(best.x) <= best.upper
     assert optimum - truth(best.x) <= best.gap
-    inside = GRID[played._sets.contains(GRID)]
+    inside = GRID[played.active_set.contains(GRID)]
     assert best.lower >= played.band(inside).lower.max() - 1e-4
     assert best.lower + best.gap >= played.band(inside).upper.max() - 1e-3
-    assert played._sets.contains(best.x[None, :])[0]
+    assert played.active_set.contains(best.x[None, :])[0]
     band = played.band(best.x[None, :])
     np.testing.assert_allclose([best.lower, best.upper], [band.lower[0], band.upper[0]], rtol=1e-12)
 
@@ -257,7 +256,7 @@ def test_resolution_makes_points_fewer():
         policy = play(ms.PhasedUncertaintySampling(BOX, model, resolution=resolution, seed=8), 63)
         points = np.concatenate([episode.points for episode in policy.history])
         distinct.append(len(np.unique(points, axis=0)))
-        assert ms.restore(policy.state())._settings["resolution"] == resolution
+        assert ms.restore(policy.state()).settings["resolution"] == resolution
     assert distinct[0] > distinct[1] > distinct[2]
     assert distinct[2] < 0.75 * distinct[0]
 
@@ -269,7 +268,7 @@ def test_six_dimensions(kernel):
     assert not policy.guaranteed
     play(policy, 63, box=box)
     assert policy.volume < 1.0
-    assert policy._sets.contains(policy.active).all()
+    assert policy.active_set.contains(policy.active).all()
     assert box.contains(policy.recommend().x[None, :]).all()
 
 
@@ -286,10 +285,10 @@ def test_a_forgotten_offset_is_noticed():
 
 def test_arguments():
     make = ms.PhasedUncertaintySampling
-    assert make(BOX, MODEL)._settings["width"] == "mixture"
-    assert make(BOX.grid(5), MODEL)._settings["width"] == "nonadaptive"
+    assert make(BOX, MODEL).width == "mixture"
+    assert make(BOX.grid(5), MODEL).width == "nonadaptive"
     assert make(BOX.grid(5), MODEL).volume == make(BOX, MODEL).volume == 1.0
-    assert make.as_in_paper(BOX, MODEL)._settings["width"] == "lemma1"
+    assert make.as_in_paper(BOX, MODEL).width == "lemma1"
     for bad in (
         lambda: make(BOX, MODEL, width="nonadaptive"),
         lambda: make(BOX, MODEL, width="wide"),
@@ -312,7 +311,7 @@ def test_before_and_after_the_first_result():
     assert not policy.conflicts
     policy.tell(policy.ask(), 5.5)
     policy.tell(policy.ask(), 5.4)  # a truncated episode eliminates nothing
-    assert len(policy._sets.levels) == 1
+    assert len(policy.active_set.levels) == 1
     assert policy.history[1].active_before == policy.history[1].active_after
     with pytest.raises(ms.HorizonReached):
         policy.ask()

@@ -6,7 +6,8 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern, RationalQu
 
 import misspec as ms
 from misspec import kernels, search
-from misspec.policies.boxed import BoxSearch, nearest
+from misspec.policies.field import Search
+from misspec.policies.points import nearest
 
 KERNELS = {
     "rbf": RBF(0.3),
@@ -205,9 +206,8 @@ def test_widths_of_fixed_designs_at_arbitrary_points():
     X, U = rng.random((30, 2)), rng.random((7, 2))
     posterior = ms.Posterior(MODEL, ms.Box([(0, 1)] * 2))
     posterior.observe(X, np.zeros(30))
-    width = ms.confidence.nonadaptive(
-        MODEL, posterior.at(U)[1] ** 2, posterior.weights_norm2_at(U), points=7, episodes=5, delta=0.1
-    )
+    norms = np.sqrt((posterior.weights_at(U) ** 2 / posterior.counts).sum(axis=1))
+    width = ms.confidence.nonadaptive(MODEL, posterior.at(U)[1] ** 2, norms, points=7, episodes=5, delta=0.1)
     k, ridge = MODEL.kernel(X, U), MODEL.regularization
     zeta = np.linalg.solve(MODEL.kernel(X) + ridge * np.eye(30), k)
     variance, norm2 = 1 - np.einsum("ij,ij->j", k, zeta), np.linalg.norm(zeta, axis=0)
@@ -235,9 +235,16 @@ def test_resolution_is_measured_by_the_kernel():
 
 def test_offers_hold_every_observed_point():
     policy = played(ms.ECGPUCB(BOX, MODEL, epsilon=0.1), 10)
-    observed = BOX.decode(policy.posterior.points)
-    learner = policy._learner
-    offer = BoxSearch(BOX, 0).offer(learner, observed, 5, sign=1.0, pending=True, resolution=0.05)
+    observed = policy.observations.points
+
+    def slope(U):
+        return np.zeros(len(U)), np.zeros(U.shape)
+
+    own = ms.confidence.OwnBands(MODEL.noise, 0.1)
+    for x in observed:
+        own.tell(x.tobytes(), 0.0, x)
+    wanted = Search(policy.posterior, own, lambda U, points: np.zeros(len(U)), slope, turn=5)
+    offer = policy.field.offer(wanted).points
     assert all((offer == x).all(axis=1).any() for x in observed)
     assert BOX.contains(offer).all()
 

@@ -70,16 +70,16 @@ def test_samples_have_the_posterior_covariance(kernel, missed):
     """A sample is linear in z: its covariance is the sum over the unit vectors z, without chance."""
     policy, X, _, covariance = sampled(kernel)
     assert 0 <= policy.missed < missed
-    policy._rng = UnitVectors()
-    draws = np.array([policy._spread.values(SQUARE.encode(X), policy._draw()) for _ in range(len(policy._spread.Z))])
-    got = policy._learner.multiplier**2 * draws.T @ draws
+    vectors = UnitVectors()
+    draws = np.array([policy.draw(vectors).values(SQUARE.encode(X)) for _ in range(len(policy.basis.Z))])
+    got = 2.0**2 * draws.T @ draws
     assert np.abs(got - covariance).max() < 1e-6 + 2.0**2 * policy.missed
 
 
 def test_samples_over_many_draws():
     policy, X, mean, covariance = sampled(RBF(0.3))
-    draws = np.array([policy._spread.values(SQUARE.encode(X), policy._draw()) for _ in range(4000)])
-    samples = policy.posterior.at(X)[0] + policy._learner.multiplier * draws
+    draws = np.array([policy.draw().values(SQUARE.encode(X)) for _ in range(4000)])
+    samples = policy.posterior.at(X)[0] + 2.0 * draws
     std = np.sqrt(np.diag(covariance))
     # 4,000 samples: a mean is known to 1.6 % of a standard deviation, a correlation or relative variance to 2.3 %;
     # 8 % and 12 % are five standard errors
@@ -89,28 +89,26 @@ def test_samples_over_many_draws():
 
 def test_slopes_are_those_of_the_values():
     for kernel in (RBF(0.3), Matern(0.3, nu=1.5), RationalQuadratic(0.5), ConstantKernel(0.5) * DotProduct(sigma_0=0)):
-        spread = ms.ThompsonSampling(ms.Box([(0, 1)] * 2), ms.Model(kernel, 1.0, 0.1))._spread
-        a, U = np.random.default_rng(0).standard_normal(len(spread.Z)), np.random.default_rng(1).random((5, 2))
-        values, slopes = spread.values_with_slopes(U, a)
-        np.testing.assert_allclose(values, spread.values(U, a), atol=1e-10)
+        policy = ms.ThompsonSampling(ms.Box([(0, 1)] * 2), ms.Model(kernel, 1.0, 0.1))
+        sample, U = policy.draw(np.random.default_rng(0)), np.random.default_rng(1).random((5, 2))
+        values, slopes = sample.slopes(U)
+        np.testing.assert_allclose(values, sample.values(U), atol=1e-10)
         for i, h in enumerate(1e-5 * np.eye(2)):
-            differences = (spread.values(U + h, a) - spread.values(U - h, a)) / 2e-5
+            differences = (sample.values(U + h) - sample.values(U - h)) / 2e-5
             np.testing.assert_allclose(slopes[:, i], differences, atol=1e-5 * max(1.0, np.abs(slopes).max()))
 
 
 def test_the_query_maximises_its_sample():
     policy = play(ms.ThompsonSampling(SQUARE, MODEL), 5)
-    state = policy._rng.bit_generator.state
+    rng = np.random.default_rng()
+    rng.bit_generator.state = policy.state()["random"]
+    sample = policy.draw(rng)  # the one that it will draw next
     query = policy.ask()
-    policy.drop(query)
-    policy._rng.bit_generator.state = state
-    a = policy._draw()  # the same sample again
     grid = SQUARE.grid(60)
-    multiplier = policy._learner.multiplier
-    values = policy.posterior.at(grid.points)[0] + multiplier * policy._spread.values(grid.encoded, a)
+    values = policy.posterior.at(grid.points)[0] + query.multiplier * sample.values(grid.encoded)
     assert query.upper >= values.max() - 1e-9
     x = query.x[None, :]
-    own = policy.posterior.at(x)[0] + multiplier * policy._spread.values(SQUARE.encode(x), a)
+    own = policy.posterior.at(x)[0] + query.multiplier * sample.values(SQUARE.encode(x))
     assert query.upper == pytest.approx(float(own[0]), abs=1e-9)
     assert query.mean == pytest.approx(float(policy.posterior.at(x)[0][0]), abs=1e-12)
 
@@ -165,8 +163,7 @@ def test_pending_points_narrow_the_samples():
     policy = ms.ThompsonSampling(SQUARE, MODEL)
     x = np.array([[0.5, 0.0]])
     policy.ask(20, actions=x)
-    policy._prepare()
-    draws = [policy._spread.values(SQUARE.encode(x), policy._draw())[0] for _ in range(400)]
+    draws = [policy.draw().values(SQUARE.encode(x))[0] for _ in range(400)]
     assert np.std(draws) < 0.03  # √(λ/(20 + λ)) = 0.022
 
 

@@ -1,8 +1,9 @@
 """Experiments: policies × problems × ε × seeds from a TOML file, done on all cores or a cluster, kept as Parquet."""
 
 from misspec.experiments.compare import compare
+from misspec.experiments.construct import allow
 from misspec.experiments.runner import Progress, go, results
-from misspec.experiments.spec import Experiment, Run, content_of, demo, parse, read
+from misspec.experiments.schema import Experiment, Run, content_of, demo, parse, read
 from misspec.experiments.store import Finished, Folder, Results, rounds
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Progress",
     "Results",
     "Run",
+    "allow",
     "compare",
     "content_of",
     "demo",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import polars as pl
 
@@ -13,7 +15,7 @@ from misspec.simulate import simulate
 
 
 def late(regret: Array) -> float:
-    """Regret a round over the last tenth of the rounds."""
+    """Regret per round over the last tenth of the rounds."""
     return float(regret[-max(1, len(regret) // 10) :].mean())
 
 
@@ -23,16 +25,20 @@ def compare(
     horizon: int,
     seeds: int | Iterable[int] = 5,
     progress: Callable[[int, int], None] | None = None,
+    *,
+    cores: int | None = None,
 ) -> pl.DataFrame:
-    """One row per problem, policy and seed, in this process; every policy meets the same noise.
+    """One row per problem, policy and seed; every policy meets the same noise.
 
     policies   by name, a function that makes a fresh policy for a problem, as in
                {"EC": lambda p: ECGPUCB(p.domain, p.model, epsilon=p.epsilon)}
     seeds      of the worlds: a number of them, or the seeds themselves
     progress   called as progress(runs done, of) after every run
+    cores      processes; all cores by default, 1 for this process alone. The same numbers either way
 
-    Columns: problem, epsilon, policy, seed, regret and in_class_regret (a round), late (regret a round over the last
-    tenth), recommended_regret. `compare(…).group_by("policy").agg(pl.col("regret").mean())` is a table of means.
+    Columns: problem (numbered where several have the same name), epsilon, policy, seed, regret and in_class_regret (per
+    round), late (regret per round over the last tenth), recommended_regret, and curve, the regret of every round.
+    `compare(…).group_by("policy").agg(pl.col("regret").mean())` is a table of means.
     """
     chosen = [problems] if isinstance(problems, Problem) else list(problems)
     worlds = list(range(whole("seeds", seeds, at_least=1))) if isinstance(seeds, int) else list(seeds)
@@ -40,29 +46,63 @@ def compare(
         raise InvalidInput("policies must be names with functions of a problem, as in {'GP': lambda p: GPUCB(…)}")
     if not chosen or not all(isinstance(problem, Problem) for problem in chosen) or not worlds:
         raise InvalidInput("problems must be Problems, at least one, and so must be the seeds")
-    rows = []
+    T = whole("horizon", horizon, at_least=1)
     for problem in chosen:
         for name, make in policies.items():
-            for seed in worlds:
-                try:
-                    policy = make(problem)
-                except TypeError as error:
-                    raise InvalidInput(
-                        f"policies[{name!r}] must make a policy from a problem alone: {error}"
-                    ) from error
-                trace = simulate(policy, problem, horizon, seed)
-                rows.append(
-                    {
-                        "problem": problem.name,
-                        "epsilon": problem.epsilon,
-                        "policy": name,
-                        "seed": seed,
-                        "regret": float(trace.regret.mean()),
-                        "in_class_regret": float(trace.in_class_regret.mean()),
-                        "late": late(trace.regret),
-                        "recommended_regret": trace.recommended_regret,
-                    }
-                )
-                if progress is not None:
-                    progress(len(rows), len(chosen) * len(policies) * len(worlds))
-    return pl.DataFrame(rows)
+            _made(name, make, problem)  # what is wrong is said before the first run
+    todo = [
+        (label, problem, name, make, seed)
+        for label, problem in zip(_labels(chosen), chosen, strict=True)
+        for name, make in policies.items()
+        for seed in worlds
+    ]
+    rows: dict[int, dict[str, Any]] = {}
+    for i, row in _all(todo, T, -1 if cores is None else whole("cores", cores, at_least=1)):
+        rows[i] = row
+        if progress is not None:
+            progress(len(rows), len(todo))
+    return pl.DataFrame([rows[i] for i in range(len(todo))], schema_overrides={"curve": pl.List(pl.Float64)})
+
+
+def _all(todo: list[Any], T: int, cores: int) -> Iterable[tuple[int, dict[str, Any]]]:
+    """Rows as they come. joblib's workers take functions of any kind, also lambdas."""
+    if cores == 1 or len(todo) == 1:
+        return (_row(i, T, *run) for i, run in enumerate(todo))
+    from joblib import Parallel, delayed
+
+    tasks = (delayed(_row)(i, T, *run) for i, run in enumerate(todo))
+    found: Iterable[tuple[int, dict[str, Any]]] = Parallel(n_jobs=cores, return_as="generator_unordered")(tasks)
+    return found
+
+
+def _row(i: int, T: int, label: str, problem: Problem, name: str, make: Any, seed: int) -> tuple[int, dict[str, Any]]:
+    trace = simulate(_made(name, make, problem), problem, T, seed)
+    return i, {
+        "problem": label,
+        "epsilon": problem.epsilon,
+        "policy": name,
+        "seed": seed,
+        "regret": float(trace.regret.mean()),
+        "in_class_regret": float(trace.in_class_regret.mean()),
+        "late": late(trace.regret),
+        "recommended_regret": trace.recommended_regret,
+        "curve": trace.regret.tolist(),
+    }
+
+
+def _made(name: str, make: Callable[[Problem], Policy], problem: Problem) -> Policy:
+    try:
+        return make(problem)
+    except TypeError as error:
+        raise InvalidInput(f"policies[{name!r}] must make a policy from a problem alone: {error}") from error
+
+
+def _labels(problems: list[Problem]) -> list[str]:
+    """Names, numbered where several are the same."""
+    often = collections.Counter(problem.name for problem in problems)
+    seen: collections.Counter[str] = collections.Counter()
+    labels = []
+    for problem in problems:
+        seen[problem.name] += 1
+        labels.append(problem.name if often[problem.name] == 1 else f"{problem.name} #{seen[problem.name]}")
+    return labels

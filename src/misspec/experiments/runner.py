@@ -8,24 +8,30 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import multiprocessing
 import multiprocessing.connection
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from misspec.errors import InvalidInput, MisspecError, whole
-from misspec.experiments import store
+from misspec.errors import MisspecError, whole
+from misspec.experiments import construct, store
 from misspec.experiments.play import play
-from misspec.experiments.spec import Experiment, Run, parse
+from misspec.experiments.schema import Experiment, Run, parse
 from misspec.experiments.store import Damaged, Folder, Results
 
 Outcome = bytes | str  # a Parquet file, or why there is none
 Outcomes = Iterator[tuple[Run, Outcome] | None]  # None: nothing new, but time to show progress
 POLL = 0.1  # seconds between looks at the workers' progress
+DIED = "its worker process ended unexpectedly (out of memory?); the same command tries this run again"
+NO_WORKERS = (
+    "worker processes end before they have done anything (a script without `if __name__ == '__main__':`?); finished "
+    "runs are kept, and the same command goes on from them: try --cores 1"
+)
 
 
 @dataclasses.dataclass
@@ -54,8 +60,11 @@ def go(
     cores: int | None = None,
     dask: str | None = None,
     show: Show | None = None,
+    allow: Iterable[str] = (),
 ) -> Progress:
     """Do what is left of the experiment that TOML text describes.
+
+    allow   packages whose policies and problems the file may name, as module:Class
 
     cores   processes; all that there are by default, 1 for this process alone
     dask    address of a scheduler, or "local" for a cluster of so many processes on this machine
@@ -64,6 +73,7 @@ def go(
 
     A run that fails stops nothing: the reasons are in `failed`. Whatever ends this, finished runs stay.
     """
+    construct.allow(allow)
     experiment = parse(content, name)
     target = Folder(folder)
     with target.locked(content, Path(name).name):
@@ -124,15 +134,16 @@ def _outcomes(todo: list[Run], progress: Progress, cores: int | None, dask: str 
     if dask is not None:
         from misspec.integrations.dask import outcomes
 
-        return outcomes(execute, todo, dask, cores, progress)
+        return outcomes(functools.partial(execute, allow=sorted(construct.ALLOWED)), todo, dask, cores, progress)
     if processes == 1 or len(todo) <= 1:
         return _here(todo, progress, show)
     return _on_cores(todo, progress, min(processes, len(todo)))
 
 
-def execute(run: Run, tick: Callable[[int], None] | None = None) -> Outcome:
+def execute(run: Run, tick: Callable[[int], None] | None = None, allow: Iterable[str] = ()) -> Outcome:
     """A run's Parquet file, or one line on why there is none."""
     try:
+        construct.allow(allow)
         with _ALONE:
             return store.encode(run, play(run.settings, tick))
     except MisspecError as error:
@@ -163,16 +174,20 @@ def _here(todo: list[Run], progress: Progress, show: Show) -> Outcomes:
 class _Worker:
     """A process that plays one run after another; nothing of it is shared with other workers."""
 
+    used = False  # whether it has finished a run
+
     def __init__(self, context: Any) -> None:
         self.rounds = context.RawValue("q", 0)
         self.connection, theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(theirs, self.rounds), daemon=True)
+        allowed = sorted(construct.ALLOWED)
+        self.process = context.Process(target=_work, args=(theirs, self.rounds, allowed), daemon=True)
         self.process.start()
         theirs.close()  # so that the end of the process is the end of the file
 
     def give(self, run: Run) -> None:
         self.run = run
-        self.connection.send(run)
+        with contextlib.suppress(ConnectionError):  # a worker that is gone is noticed when its answer is read
+            self.connection.send(run)
 
     def end(self) -> None:
         """At once, whatever it is doing."""
@@ -185,29 +200,41 @@ def _on_cores(todo: list[Run], progress: Progress, processes: int) -> Outcomes:
     context = multiprocessing.get_context("spawn")  # forked copies of threaded libraries can hang
     waiting = collections.deque(todo)
     workers: list[_Worker] = []
-    try:
+    rounds = 0  # of workers that are gone
+    unused = 0  # workers in a row that ended before they finished anything: then it is not the run
+
+    def start() -> _Worker:
         with _for_workers():
-            workers.extend(_Worker(context) for _ in range(processes))
+            worker = _Worker(context)
+        workers.append(worker)
+        return worker
+
+    try:
         busy = {}
-        for worker in workers:
+        for worker in [start() for _ in range(processes)]:
             worker.give(waiting.popleft())
             busy[worker.connection] = worker
         while busy:
             ready = multiprocessing.connection.wait(list(busy), timeout=POLL)
-            progress.rounds = sum(worker.rounds.value for worker in workers)
+            progress.rounds = rounds + sum(worker.rounds.value for worker in workers)
             yield None
             for connection in ready:
                 worker = busy.pop(connection)
-                run, outcome = worker.run, worker.connection.recv()
+                run = worker.run
+                try:
+                    outcome, worker.used, unused = worker.connection.recv(), True, 0
+                except (EOFError, ConnectionError):
+                    outcome, unused = DIED, unused + (not worker.used)
+                    if unused > processes:
+                        raise MisspecError(NO_WORKERS) from None
+                    rounds += worker.rounds.value
+                    workers.remove(worker)
+                    worker.end()
+                    worker = start()
                 if waiting:
                     worker.give(waiting.popleft())
                     busy[worker.connection] = worker
                 yield run, outcome
-    except (EOFError, ConnectionError):
-        raise InvalidInput(
-            "a worker process ended unexpectedly (out of memory? a script without `if __name__ == '__main__':`?); "
-            "finished runs are kept, and the same command goes on from them: try --cores 1"
-        ) from None
     finally:
         for worker in workers:
             worker.end()
@@ -215,7 +242,7 @@ def _on_cores(todo: list[Run], progress: Progress, processes: int) -> Outcomes:
 
 @contextlib.contextmanager
 def _for_workers() -> Iterator[None]:
-    """What processes started meanwhile inherit: one thread for each library, and no ear for Ctrl-C."""
+    """What processes started meanwhile inherit: one thread for each library, and that Ctrl-C is ignored."""
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
     before = {name: os.environ.get(name) for name in names}
     here = threading.current_thread() is threading.main_thread()  # only it may say what a signal does
@@ -233,7 +260,7 @@ def _for_workers() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _work(connection: Any, rounds: Any) -> None:
+def _work(connection: Any, rounds: Any, allowed: list[str]) -> None:
     """In a worker: play what comes, and end with the parent, even if that is killed."""
     parent = multiprocessing.parent_process()
 
@@ -248,4 +275,4 @@ def _work(connection: Any, rounds: Any) -> None:
     threading.Thread(target=watch, daemon=True).start()
     with contextlib.suppress(EOFError):
         while True:
-            connection.send(execute(connection.recv(), tick))
+            connection.send(execute(connection.recv(), tick, allowed))

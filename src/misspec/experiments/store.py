@@ -28,7 +28,7 @@ import polars as pl
 from misspec import storage
 from misspec.errors import Array, InvalidInput, StorageError
 from misspec.experiments.play import Look, Played
-from misspec.experiments.spec import Experiment, Run, parse
+from misspec.experiments.schema import Experiment, Run, parse
 from misspec.simulate import Trace
 
 FORMAT = 1

@@ -1,22 +1,38 @@
 """Policies to ask and tell: one algorithm per file."""
 
+from misspec.policies.answers import Band, Choice, Conflict, Observations, Query, Recommendation
 from misspec.policies.balancing import Elimination, RegretBalancing
-from misspec.policies.base import Band, Conflict, Policy, Query, Recommendation, load, restore
+from misspec.policies.base import Asked, Policy
 from misspec.policies.corruption import CorruptionTolerantGPUCB
 from misspec.policies.ec_gp_ucb import ECGPUCB
 from misspec.policies.gp_ucb import GPUCB
 from misspec.policies.phased import Episode, PhasedUncertaintySampling
+from misspec.policies.state import load, restore
 from misspec.policies.thompson import ThompsonSampling
 from misspec.policies.uniform import UniformSampling
+
+PLAYABLE = (
+    "GPUCB",
+    "ECGPUCB",
+    "PhasedUncertaintySampling",
+    "RegretBalancing",
+    "CorruptionTolerantGPUCB",
+    "ThompsonSampling",
+    "UniformSampling",
+)  # by name in files
 
 __all__ = [
     "ECGPUCB",
     "GPUCB",
+    "PLAYABLE",
+    "Asked",
     "Band",
+    "Choice",
     "Conflict",
     "CorruptionTolerantGPUCB",
     "Elimination",
     "Episode",
+    "Observations",
     "PhasedUncertaintySampling",
     "Policy",
     "Query",

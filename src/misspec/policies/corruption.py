@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.errors import number
 from misspec.model import Model
-from misspec.policies.upper import UpperConfidence
+from misspec.policies.ec_gp_ucb import UpperConfidence
 
 
 class CorruptionTolerantGPUCB(UpperConfidence):
@@ -20,21 +21,9 @@ class CorruptionTolerantGPUCB(UpperConfidence):
         model: Model,
         *,
         corruption: float,
-        width: str | float = "lemma1",
+        width: Width = "lemma1",
         inflate: bool = False,
         seed: int = 0,
     ) -> None:
         total = number("corruption (C)", corruption, at_least=0)
-        super().__init__(
-            domain,
-            model,
-            epsilon=0.0,
-            enlargement="exact",
-            corruption=total,
-            width=width,
-            grounded=False,
-            inflate=inflate,
-            seed=seed,
-        )
-        self._settings |= {"corruption": total}
-        del self._settings["grounded"]
+        super().__init__(domain, model, corruption=total, width=width, inflate=inflate, seed=seed)

@@ -2,45 +2,40 @@
 
 from __future__ import annotations
 
+from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.model import Model
-from misspec.policies.boxed import RESOLUTION
-from misspec.policies.upper import UpperConfidence
+from misspec.policies.ec_gp_ucb import UpperConfidence
+from misspec.policies.field import RESOLUTION
 
 
 class GPUCB(UpperConfidence):
     """x_t maximises μ_{t−1}(x) + multiplier_t·σ_{t−1}(x).
 
-    width: "mixture", "lemma1", or a number (a multiplier in units of model.scale, without guarantee).
+    width: "mixture", "lemma1", a number (a multiplier in units of model.scale, without guarantee), or a function of
+    the model, L = log det(I + K/λ) and δ that returns the multiplier (whose guarantee is yours).
     grounded: use the intersection with the own bands of observed points. inflate: choose
     by upper ends that stay valid while queries pend (`band` always is: it counts told results only).
     resolution: on a box, queries of a grounded policy that come this near to an observed point, in units of the length
-    scale, go to the point itself; None or 0 turns that off (see `policies/boxed.py`).
+    scale, go to the point itself; None or 0 turns that off (see `policies/field.py`).
     """
+
+    theorem = "Theorem 1"
 
     def __init__(
         self,
         domain: Domain,
         model: Model,
         *,
-        width: str | float = "mixture",
+        width: Width = "mixture",
         grounded: bool = False,
         inflate: bool = False,
         resolution: float | None = RESOLUTION,
         seed: int = 0,
     ) -> None:
         super().__init__(
-            domain,
-            model,
-            epsilon=0.0,
-            enlargement="exact",
-            width=width,
-            grounded=grounded,
-            inflate=inflate,
-            resolution=resolution,
-            seed=seed,
+            domain, model, width=width, grounded=grounded, inflate=inflate, resolution=resolution, seed=seed
         )
-        self._settings |= {"resolution": resolution}
 
     @classmethod
     def as_in_paper(cls, domain: Domain, model: Model, *, seed: int = 0) -> GPUCB:

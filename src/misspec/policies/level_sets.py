@@ -15,23 +15,22 @@ time (subset simulation: Au & Beck, 2001); the product of the fractions that sur
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from misspec import confidence, search
-from misspec.confidence import OwnBands
+from misspec.confidence import OwnBands, Width
 from misspec.domains import Box, Finite
-from misspec.errors import Array
+from misspec.errors import Array, InvalidInput
 from misspec.model import Model
-from misspec.policies.base import Band
-from misspec.policies.boxed import nearest
-from misspec.posterior import Posterior
-from misspec.tracked import Tracked
+from misspec.policies.active import Bands, Spending
+from misspec.policies.answers import Band, frozen
+from misspec.policies.points import Actions, Place, nearest
+from misspec.posterior import Posterior, Tracked
 
 SAMPLE = 2048  # points of the sample when it is new
 ENOUGH = 512  # survivors below which it is made anew
@@ -45,34 +44,30 @@ Inside = Callable[[Array], NDArray[np.bool_]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Bands:
-    """μ ± multiplier·σ anywhere in a box, clipped to the own bands of observed points; as if the model were right.
-
-    own: ends of the own bands by coordinates, frozen at the time that these bands are of.
-    """
+class BoxBands:
+    """μ ± multiplier·σ anywhere in a box, clipped to the own bands of observed points; as if the model were right."""
 
     posterior: Posterior
     multiplier: float
-    own: dict[bytes, tuple[float, float]]
+    own: OwnBands | None
 
-    @classmethod
-    def now(cls, posterior: Posterior, multiplier: float, book: OwnBands | None) -> Bands:
-        if book is None:
-            return cls(posterior, multiplier, {})
-        keys = book.keys()
-        low, high = (ends.tolist() for ends in book.at(keys))
-        own = {cast(bytes, key): (a, b) for key, a, b in zip(keys, low, high, strict=True)}
-        return cls(posterior, multiplier, own)
+    def frozen(self) -> BoxBands:
+        """With the own bands as they are now."""
+        return dataclasses.replace(self, own=None if self.own is None else self.own.copy())
+
+    def band(self, actions: Actions) -> Band:
+        return self.at(actions.points)
+
+    def widths(self, active: Any, points: Array) -> Array:  # noqa: ARG002  # at the points asked
+        return self.multiplier * self.posterior.at(points)[1]
 
     def at(self, X: Array) -> Band:
         """Lower and upper ends at the rows of X, user units."""
         mean, std = self.posterior.at(X)
         half = self.multiplier * std
         lower, upper = mean - half, mean + half
-        rows = [i for i, x in enumerate(X) if x.tobytes() in self.own] if self.own else []
-        if rows:
-            low, high = np.array([self.own[X[i].tobytes()] for i in rows]).T
-            lower[rows], upper[rows] = confidence.clip(lower[rows], upper[rows], low, high)
+        if self.own is not None:
+            lower, upper = confidence.clip(lower, upper, *self.own.at([x.tobytes() for x in X]))
         return Band(lower, upper)
 
     def slope(self, U: Array, sign: float) -> tuple[Array, Array]:
@@ -84,7 +79,7 @@ class Bands:
 class Level:
     """What a complete episode leaves: {x : upper(x) ≥ threshold}, and the anchor that attains the threshold."""
 
-    bands: Bands
+    bands: BoxBands
     threshold: float
     anchor: Array
 
@@ -94,11 +89,13 @@ class Level:
 
 
 class LevelSets:
-    """D_e of a box; the same for the same seed and history. Points are in user units throughout.
+    """D_e of a box, the intersection of its level sets; the same for the same seed and history. Points are in user units throughout.
 
     resolution: queries this near to a member asked before, in the kernel's metric, go to that member if its variance
     is about as large; 0 turns it off.
     """
+
+    width = "mixture"
 
     def __init__(self, box: Box, model: Model, seed: int, resolution: float) -> None:
         self.box = box
@@ -110,11 +107,20 @@ class LevelSets:
         self.sample: Array = box.decode(search.sobol(box.dimension, SAMPLE, [seed, 0]))
         self._asked: dict[bytes, Array] = {}  # members asked so far, in any episode
 
-    def copy(self) -> LevelSets:
-        """What can go on without changing this one: its parts are replaced, never changed, but for two containers."""
-        twin = copy.copy(self)
-        twin.levels, twin._asked = list(self.levels), dict(self._asked)
-        return twin
+    def check_width(self, width: Width) -> Width:
+        if width == "nonadaptive":
+            raise InvalidInput(
+                'width "nonadaptive" is for finitely many points; '
+                'on a Box take "mixture", or box.cover(n) as the domain'
+            )
+        return confidence.check_width(width)
+
+    def prior(self, multiplier: float, own: OwnBands | None) -> BoxBands:
+        return BoxBands(Posterior(self.model, self.box), multiplier, own)
+
+    @property
+    def extent(self) -> float:
+        return self.volume
 
     # -- who is in -------------------------------------------------------------------------------------------
 
@@ -135,17 +141,30 @@ class LevelSets:
         known = {x.tobytes(): x for x in [*anchor, *self._asked.values(), *self.sample]}
         return np.array(list(known.values()))
 
-    def asked(self, x: Array) -> None:
-        """A member was asked."""
-        self._asked.setdefault(x.tobytes(), x)
+    def take(self, design: Tracked, place: Place) -> None:
+        design.observe(place.x[None, :], self.model.offset)
+        self._asked.setdefault(place.x.tobytes(), place.x)
+
+    def std(self, design: Tracked, place: Place) -> float:
+        return float(design.at(place.x[None, :])[1][0])
+
+    def points(self, places: Sequence[Place]) -> Array:
+        return np.array([place.x for place in places])
+
+    def conclude(  # the design's candidates are of no use: the episode's posterior is one for the whole box
+        self, design: Tracked, places: Sequence[Place], y: Array, spending: Spending, own: OwnBands | None
+    ) -> BoxBands:
+        posterior = Posterior(self.model, design.domain.box or self.box, check=False)
+        posterior.observe(self.points(places), y)
+        return BoxBands(posterior, spending.multiplier(posterior), own)
 
     # -- Algorithm 2, line 9 ---------------------------------------------------------------------------------
 
     def eliminate(self, bands: Bands) -> None:
         """D_{e+1} from D_e and the bands of episode e."""
-        rng = self._rng(1)
-        anchor, threshold = self.best(bands, -1.0, rng)
-        level = Level(bands, threshold, anchor)
+        rng, then = self._rng(1), cast(BoxBands, bands).frozen()
+        anchor, threshold = self.best(then, -1.0, rng)
+        level = Level(then, threshold, anchor)
         margin = level.margin(self.sample)
         for _ in range(CUTS):
             if np.mean(margin >= 0) >= SHARE:
@@ -194,7 +213,11 @@ class LevelSets:
         """A posterior without data that keeps its variance over the known members."""
         return Tracked(self.model, Finite(self.members, box=self.box), check=False)
 
-    def most_uncertain(self, design: Tracked, slot: int) -> Array:
+    def contenders(self, bands: Bands) -> Actions:
+        points = np.array([self.best(cast(BoxBands, bands), sign)[0] for sign in (-1.0, 1.0)])
+        return Actions(points, self.box.encode(points), None)
+
+    def most_uncertain(self, design: Tracked, slot: int) -> Place:
         """The member with the largest variance, or one asked before within the resolution of it.
 
         Not one that this episode knows much better already: no variance exceeds 1/WORTH of that of the point taken, and
@@ -210,13 +233,13 @@ class LevelSets:
         if self.resolution and self._asked:
             known = np.array(list(self._asked.values()))
             place, distance = nearest(self.model, self.box.encode(x[None, :]), self.box.encode(known))
-            z: Array = known[place[0]].copy()
+            z = known[place[0]]
             if distance[0] <= self.resolution and design.at(z[None, :])[1][0] ** 2 >= WORTH * std**2:
-                z.flags.writeable = False
-                return z
-        return x
+                x = z
+        x = frozen(x.copy())
+        return Place(x, None, None, x.tobytes())
 
-    def best(self, bands: Bands, sign: float, rng: np.random.Generator | None = None) -> tuple[Array, float]:
+    def best(self, bands: BoxBands, sign: float, rng: np.random.Generator | None = None) -> tuple[Array, float]:
         """The largest upper (sign = 1) or lower end (−1) over D_e as far as it is found, and where."""
 
         def score(X: Array) -> Array:
@@ -257,9 +280,7 @@ class LevelSets:
             X = np.where((reached[best] > values)[:, None], tries[best], X)
             values = np.maximum(values, reached[best])
         row = int(values.argmax())
-        x = X[row].copy()
-        x.flags.writeable = False
-        return x, float(values[row])
+        return X[row], float(values[row])
 
     def _rng(self, *purpose: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, len(self.levels), *purpose])

@@ -13,8 +13,23 @@ from misspec.problems.synthetic import (
     wrong_length_scale,
 )
 
+PLAYABLE = (
+    "misspecified",
+    "rough_truth",
+    "wrong_length_scale",
+    "wrong_kernel",
+    "nonstationary",
+    "needle",
+    "trap",
+    "svm_digits",
+    "digits_bandit",
+)  # by name in files
+CONTEXTUAL = ("digits_bandit",)  # those that bring action sets by themselves
+
 __all__ = [
+    "CONTEXTUAL",
     "MISFITS",
+    "PLAYABLE",
     "Gaussian",
     "Groups",
     "Noise",

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from misspec import theory
 from misspec.errors import Array
-from misspec.experiments import spec
-from misspec.experiments.play import gain_of
+from misspec.experiments import construct
 from misspec.experiments.store import Finished, Results
-from misspec.information import InformationGain
-from misspec.model import Model
+from misspec.information import InformationGain, information_gain
+from misspec.policies import Policy
 
 
 class _Case(NamedTuple):
-    policy: dict[str, Any]  # its settings
-    model: Model
+    policy: Policy  # a fresh one, to ask what it is set to
     t: NDArray[np.intp]  # rounds, the horizon last
     gain: InformationGain
     epsilon: float  # the problem's
-    told: float  # what the policy knows of it
-    points: int  # N
-    grounded: bool
     varying: bool  # whether action sets change from round to round
 
 
@@ -58,52 +53,49 @@ def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
     """
     finished = max(runs, key=lambda each: each.epsilon)
     settings = finished.run.settings
-    policy, problem, T = settings["policy"], settings["problem"], settings["horizon"]
-    told = policy.get("epsilon", spec.KNOWN) if policy["kind"] == "ECGPUCB" else 0.0
-    told = finished.epsilon if told == spec.KNOWN else told
-    varying = problem.get("actions") is not None or problem["kind"] in spec.CONTEXTUAL
-    grounded = not policy["as_in_paper"] and policy.get("grounded", policy["kind"] != "GPUCB")
-    theorem = _THEOREMS.get(policy["kind"])
-    if theorem is None or isinstance(policy.get("width"), int | float):
-        return []  # numbers guarantee nothing
-    if theorem is _theorem1 and (told < finished.epsilon or (grounded and varying)):
-        return []  # ε too small; the model-free part is about one action set
-    if (theorem is _theorem2 and grounded) or (theorem is _proposition1 and not policy["as_in_paper"]):
-        return []
-    domain, model = spec.make_world(settings)
+    table, T, epsilon = settings["policy"], settings["horizon"], finished.epsilon
+    domain, model = construct.make_world(settings)
+    policy = construct.make_policy(table, domain, model, epsilon, T, settings["seed"])
+    if policy.theorem not in _THEOREMS or not policy.claims:
+        return []  # a width without a theory guarantees nothing
+    problem = settings["problem"]
+    varying = problem.get("actions") is not None or construct.contextual(problem["kind"])
     t = np.unique(np.geomspace(1, T, most).round().astype(np.intp))
-    gain = gain_of(domain, model, T)
-    return theorem(_Case(policy, model, t, gain, finished.epsilon, told, len(domain), grounded, varying))
+    return _THEOREMS[policy.theorem](_Case(policy, t, information_gain(domain, model, T), epsilon, varying))
 
 
 def _theorem1(case: _Case) -> list[Bound]:
-    points = case.points if case.grounded else None
-    found = theory.ec_gp_ucb_bound(case.model, case.t, case.gain, case.told, grounded_points=points)
+    policy = case.policy
+    if policy.epsilon < case.epsilon or (policy.grounded and case.varying):
+        return []  # ε too small; the model-free part is about one action set
+    points = policy.field.size if policy.grounded else None
+    found = theory.ec_gp_ucb_bound(policy.model, case.t, case.gain, policy.epsilon, grounded_points=points)
     return [Bound("Theorem 1", case.t.astype(np.float64), found)]
 
 
 def _theorem2(case: _Case) -> list[Bound]:
-    width = "lemma1" if case.policy["as_in_paper"] else case.policy.get("width") or "nonadaptive"
-    options: dict[str, Any] = {"width": width, "points": case.points}
+    policy = case.policy
+    width = getattr(policy, "width", "nonadaptive")
     return [
         Bound(name, case.t.astype(np.float64), found)
         for name, constants in (("Theorem 2", "tight"), ("Theorem 2, constants of the paper", "paper"))
-        for found in [theory.phased_bound(case.model, case.t, case.gain, case.epsilon, constants=constants, **options)]
-    ]
+        for found in [
+            theory.phased_bound(
+                policy.model, case.t, case.gain, case.epsilon,
+                constants=constants, width=width, points=policy.field.size,
+            )
+        ]
+    ]  # fmt: skip
 
 
 def _proposition1(case: _Case) -> list[Bound]:
-    gain, reward_range = case.policy.get("gain", case.gain), case.policy.get("reward_range")
-    if isinstance(gain, int | float) and gain < case.gain.upper:
+    policy, T = case.policy, int(case.t[-1])
+    gain = policy.settings["gain"] or case.gain.upper
+    if gain < case.gain.upper:
         return []  # the policy was told less than what γ_T is known to be at most
-    T, varying = int(case.t[-1]), case.varying
-    found = theory.balancing_bound(case.model, T, gain, case.epsilon, reward_range=reward_range, varying=varying)
+    options = {"reward_range": policy.settings["reward_range"], "varying": case.varying}
+    found = theory.balancing_bound(policy.model, T, gain, case.epsilon, **options)
     return [Bound("Proposition 1", np.array([float(T)]), np.array([found]))]
 
 
-_THEOREMS = {
-    "GPUCB": _theorem1,
-    "ECGPUCB": _theorem1,
-    "PhasedUncertaintySampling": _theorem2,
-    "RegretBalancing": _proposition1,
-}
+_THEOREMS = {"Theorem 1": _theorem1, "Theorem 2": _theorem2, "Proposition 1": _proposition1}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from misspec.errors import Array
-from misspec.experiments.spec import Experiment
+from misspec.experiments.schema import Experiment
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#8a4fbf", "#c79a00", "#56b4e9", "#7f7f7f", "#cc5599")  # told apart by most
 DASHES = ("solid", "dot", "dashdot", "longdash")

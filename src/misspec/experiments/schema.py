@@ -14,11 +14,11 @@ norm_bound = 2.0
 noise = 0.1
 
 [[problems]]
-kind = "misspecified"                       # a function of misspec.problems, with its arguments
+kind = "misspecified"                       # a function of misspec.problems, or module:function
 misfit = "ripple"
 
 [[policies]]
-kind = "ECGPUCB"                            # a policy of misspec, with its arguments
+kind = "ECGPUCB"                            # a policy of misspec, or module:Class, with its arguments
 epsilon = "known"                           # the problem's
 """
 
@@ -31,55 +31,23 @@ import inspect
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import numpy as np
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from misspec import policies, problems
-from misspec.domains import Box, Finite
+from misspec.domains import Finite
+from misspec.encoding import kernel_from_table
 from misspec.errors import InvalidInput, nearest
+from misspec.experiments import construct
 from misspec.model import Model
-from misspec.policies import Policy
-from misspec.policies.encoding import KERNELS
-from misspec.problems import Problem
 
 FORMAT = 1  # of what a run's settings mean; a new one does all runs anew
 FEW = 12  # candidates on which a problem is tried whose truth has to be solved for
-KNOWN = "known"  # an ε, or the corruption εT, that the policy is told
-
-POLICIES = {
-    name: cast("type[Policy]", getattr(policies, name))
-    for name in (
-        "GPUCB",
-        "ECGPUCB",
-        "PhasedUncertaintySampling",
-        "RegretBalancing",
-        "CorruptionTolerantGPUCB",
-        "ThompsonSampling",
-        "UniformSampling",
-    )
-}
-PROBLEMS: dict[str, Callable[..., Problem]] = {
-    name: getattr(problems, name)
-    for name in (
-        "misspecified",
-        "rough_truth",
-        "wrong_length_scale",
-        "wrong_kernel",
-        "nonstationary",
-        "needle",
-        "trap",
-        "svm_digits",
-        "digits_bandit",
-    )
-}
-CONTEXTUAL = ("digits_bandit",)  # problems that are contextual by themselves
-
 
 # -- parts of a file ---------------------------------------------------------------------------------------------------
 
@@ -113,14 +81,8 @@ class DomainSpec(_Part):
             raise ValueError("a box needs either grid = (points per dimension) or cover = (points in all)")
         if self.points is not None and (self.grid is not None or self.cover is not None):
             raise ValueError("grid and cover are for a box; leave them out beside points")
-        self.make()
+        construct.make_domain(self.model_dump())
         return self
-
-    def make(self) -> Finite:
-        if self.points is not None:
-            return Finite(self.points)
-        box = Box(cast(Any, self.box))
-        return box.grid(self.grid) if self.grid is not None else box.cover(cast(int, self.cover))
 
 
 class ModelSpec(_Part):
@@ -136,11 +98,8 @@ class ModelSpec(_Part):
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> ModelSpec:
-        self.make()
+        construct.make_model(self.model_dump())
         return self
-
-    def make(self) -> Model:
-        return Model(**cast(Any, {**self.model_dump(), "kernel": make_kernel(self.kernel)}))
 
 
 class ProblemSpec(BaseModel):
@@ -156,18 +115,16 @@ class ProblemSpec(BaseModel):
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> ProblemSpec:
-        if self.kind not in PROBLEMS:
-            raise ValueError(f"unknown problem {self.kind!r}{nearest(self.kind, PROBLEMS)}")
         takes = set(self._takes()) - {"domain", "model", "epsilon"}
         _check_names(self.kind, self.settings, takes, also=ProblemSpec.model_fields)
         if self.kind == "wrong_kernel" and "kernel" not in self.settings:
             raise ValueError("wrong_kernel needs the truth's kernel, as in kernel = { name = 'Matern', nu = 0.5 }")
         if "kernel" in self.settings:
-            make_kernel(self.settings["kernel"])
+            kernel_from_table(self.settings["kernel"])
         for part in ("domain", "model"):
             if getattr(self, part) is not None and part not in self._takes():
                 raise ValueError(f"{self.kind} brings its own {part}; leave it out")
-        if self.actions is not None and self.kind in CONTEXTUAL:
+        if self.actions is not None and construct.contextual(self.kind):
             raise ValueError(f"{self.kind} is contextual by itself; leave actions out")
         if self.epsilons is not None and not self.takes_epsilon:
             raise ValueError(f"the ε of {self.kind} is computed; leave epsilons out")
@@ -179,7 +136,7 @@ class ProblemSpec(BaseModel):
         return dict(self.model_extra or {})
 
     def _takes(self) -> list[str]:
-        return list(inspect.signature(PROBLEMS[self.kind]).parameters)
+        return construct.takes(self.kind)
 
     @property
     def takes_epsilon(self) -> bool:
@@ -191,7 +148,7 @@ class ProblemSpec(BaseModel):
 
     @property
     def contextual(self) -> bool:
-        return self.actions is not None or self.kind in CONTEXTUAL
+        return self.actions is not None or construct.contextual(self.kind)
 
 
 class PolicySpec(BaseModel):
@@ -204,13 +161,13 @@ class PolicySpec(BaseModel):
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> PolicySpec:
-        if self.kind not in POLICIES:
-            raise ValueError(f"unknown policy {self.kind!r}{nearest(self.kind, POLICIES)}")
-        if self.as_in_paper and not hasattr(POLICIES[self.kind], "as_in_paper"):
+        cls = construct.policy_class(self.kind)
+        if self.as_in_paper and not hasattr(cls, "as_in_paper"):
             raise ValueError(f"{self.kind} is not of the paper: leave as_in_paper out")
-        takes = set(inspect.signature(maker(self.kind, self.as_in_paper)).parameters)
-        if "options" in takes:  # RegretBalancing.as_in_paper
-            takes |= {"reward_range", "gain"}
+        parameters = inspect.signature(construct.maker(self.kind, self.as_in_paper)).parameters
+        takes = set(parameters)
+        if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):  # options of as_in_paper
+            takes |= set(inspect.signature(cls).parameters)
         takes -= {"domain", "model", "options", "bases", "horizon"}  # the horizon is the experiment's
         _check_names(self.kind, self.settings, takes, also=PolicySpec.model_fields)
         self.name = self.name or _label(
@@ -274,13 +231,14 @@ class Experiment(_Part):
             except (InvalidInput, TypeError) as error:
                 raise ValueError(f"{place}: {error}") from None
         for i, policy in enumerate(self.policies):
-            if policy.kind == "PhasedUncertaintySampling" and any(p.contextual for p in self.problems):
+            if not construct.policy_class(policy.kind).takes_actions and any(p.contextual for p in self.problems):
                 raise ValueError(
-                    f"policies[{i}] ({policy.name}): the phased policy plays no contextual problem (actions, "
+                    f"policies[{i}] ({policy.name}): {policy.kind} plays no contextual problem (actions, "
                     "digits_bandit); give those a file of their own, without it"
                 )
             try:  # on a stand-in, so that its own checks are made now and not in the hundredth run
-                make_policy(policy.model_dump(), _stand_in(), self.horizon, seed=0)
+                small = construct.stand_in()
+                construct.make_policy(policy.model_dump(), small.domain, small.model, 0.1, self.horizon, seed=0)
             except (InvalidInput, TypeError) as error:
                 raise ValueError(f"policies[{i}] ({policy.name}): {error}") from None
         return self
@@ -288,34 +246,34 @@ class Experiment(_Part):
     def _try(self, problem: ProblemSpec) -> None:
         """Make the problem once, on few candidates where that takes long: its own checks are made now."""
         settings = self._run(self.policies[0], problem, self.epsilons_of(problem)[0], self.all_seeds[0]).settings
-        if problem.kind == "svm_digits":  # takes seconds, and has nothing to check but a model
+        if "solve" in construct.takes(problem.kind):  # what it brings is known without its truth
+            construct.make_world(settings)
             return
-        if problem.kind == "digits_bandit":
-            PROBLEMS[problem.kind](**{**problem.settings, "solve": False})
+        if problem.kind == "svm_digits":  # takes seconds, and has nothing to check but a model
             return
         few = None
         if settings["domain"] is not None and problem.kind != "misspecified":
-            domain, model = make_world(settings)
+            domain, model = construct.make_world(settings)
             model.check(domain)
             if problem.actions is not None and problem.actions > len(domain):
                 raise InvalidInput(f"actions must be at most the {len(domain)} candidates, got {problem.actions}")
             some = domain.points[np.unique(np.linspace(0, len(domain) - 1, FEW).astype(int))]
             few = Finite(some, box=domain.box)
-        make_problem(settings | ({"problem": {**settings["problem"], "actions": None}} if few else {}), few)
+        construct.make_problem(settings | ({"problem": {**settings["problem"], "actions": None}} if few else {}), few)
 
     @property
     def all_seeds(self) -> list[int]:
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
     def epsilons_of(self, problem: ProblemSpec) -> list[float | None]:
-        """[None] for a problem whose ε is what it is."""
+        """[None] for a problem that computes its own ε."""
         if not problem.takes_epsilon:
             return [None]
         return list(dict.fromkeys(self.epsilons if problem.epsilons is None else problem.epsilons))
 
     def world(self) -> tuple[Finite, Model]:
         """The domain and the model of the first problem."""
-        return make_world(self.runs()[0].settings)
+        return construct.make_world(self.runs()[0].settings)
 
     def runs(self) -> list[Run]:
         """Policies innermost: neighbours share their problem."""
@@ -451,105 +409,3 @@ def _check_names(kind: str, given: dict[str, Any], known: set[str], also: Iterab
 def _label(kind: str, settings: dict[str, Any], skip: tuple[str, ...] = ()) -> str:
     shown = ", ".join(f"{k}={v}" for k, v in settings.items() if k not in skip and not isinstance(v, dict | list))
     return f"{kind}({shown})" if shown else kind
-
-
-# -- making what a run needs -------------------------------------------------------------------------------------------
-
-
-def make_kernel(table: Any) -> Any:
-    """A kernel of scikit-learn from {name, parameters}; sums and products have k1 and k2."""
-    from sklearn.gaussian_process import kernels
-
-    if not isinstance(table, dict) or "name" not in table:
-        raise ValueError(
-            f"a kernel is a table with a name, as in {{ name = 'RBF', length_scale = 0.2 }}; got {table!r}"
-        )
-    name = table["name"]
-    if name not in KERNELS:
-        raise ValueError(f"unknown kernel {name!r}{nearest(name, KERNELS)}")
-    cls = getattr(kernels, name)
-    given = {key: value for key, value in table.items() if key != "name"}
-    _check_names(name, given, {p for p in inspect.signature(cls).parameters if not p.endswith("_bounds")})
-    for key, value in given.items():
-        if key in ("k1", "k2", "kernel"):
-            given[key] = make_kernel(value)
-        elif not _is_positive(value, zero=key == "sigma_0"):
-            raise ValueError(f"kernel {name}: {key} must be a number above 0, or a list of them, got {value!r}")
-    try:
-        return cls(**given)
-    except TypeError as error:
-        raise ValueError(f"kernel {name}: {error}") from None
-
-
-def _is_positive(value: Any, *, zero: bool) -> bool:
-    if isinstance(value, list):
-        return bool(value) and all(_is_positive(each, zero=zero) for each in value)
-    return isinstance(value, int | float) and not isinstance(value, bool) and (value > 0 or (zero and value == 0))
-
-
-def maker(kind: str, as_in_paper: bool) -> Callable[..., Policy]:
-    """What makes a policy of this kind: its class, or `as_in_paper` of it."""
-    cls: Any = POLICIES[kind]
-    return cast("Callable[..., Policy]", cls.as_in_paper if as_in_paper else cls)
-
-
-def make_policy(table: dict[str, Any], problem: Problem, horizon: int, seed: int) -> Policy:
-    """A fresh policy for the problem; what it is told of ε and the horizon is filled in."""
-    make = maker(table["kind"], table["as_in_paper"])
-    given = {key: value for key, value in table.items() if key not in ("kind", "name", "as_in_paper")}
-    takes = inspect.signature(make).parameters
-    filled: dict[str, Any] = {"seed": seed}
-    if "horizon" in takes:
-        filled["horizon"] = horizon
-    for name, value in (("epsilon", problem.epsilon), ("corruption", problem.epsilon * horizon)):
-        if name in takes and given.get(name, KNOWN) == KNOWN:
-            given[name] = value
-    return make(problem.domain, problem.model, **{**filled, **given})
-
-
-def takes_seed(kind: str) -> bool:
-    """Whether problems of this kind differ from seed to seed."""
-    return "seed" in inspect.signature(PROBLEMS[kind]).parameters
-
-
-def make_problem(settings: dict[str, Any], domain: Finite | None = None) -> Problem:
-    """The problem of a run's settings; on another domain, to try it."""
-    table = dict(settings["problem"])
-    kind, actions = table.pop("kind"), table.pop("actions", None)
-    if "kernel" in table:
-        table["kernel"] = make_kernel(table["kernel"])
-    if settings["model"] is not None:
-        table["model"] = ModelSpec(**settings["model"]).make()
-    if settings["domain"] is not None:
-        table["domain"] = DomainSpec(**settings["domain"]).make() if domain is None else domain
-    if settings["epsilon"] is not None:
-        table["epsilon"] = settings["epsilon"]
-    if takes_seed(kind):
-        table.setdefault("seed", settings["seed"])
-    problem = PROBLEMS[kind](**table)
-    return problem if actions is None else problems.contextual(problem, actions)
-
-
-def make_world(settings: dict[str, Any]) -> tuple[Finite, Model]:
-    """The domain and the model of a run."""
-    if settings["domain"] is not None:
-        return DomainSpec(**settings["domain"]).make(), ModelSpec(**settings["model"]).make()
-    problem = _bringing(json.dumps(settings["problem"]), json.dumps(settings["model"]))
-    return problem.domain, problem.model
-
-
-@functools.lru_cache(maxsize=4)
-def _bringing(problem: str, model: str) -> Problem:
-    """A problem that brings its own domain; its truth need not be solved for."""
-    table = json.loads(problem)
-    table |= {"solve": False} if table["kind"] == "digits_bandit" else {}
-    rest = {"model": json.loads(model), "domain": None, "epsilon": None, "seed": 0}
-    return make_problem({"problem": table, **rest})
-
-
-@functools.cache
-def _stand_in() -> Problem:
-    """A problem small enough to try settings on."""
-    from sklearn.gaussian_process.kernels import RBF
-
-    return problems.misspecified(Box([(0, 1)]).grid(3), Model(RBF(0.5), norm_bound=1.0, noise=0.1), 0.1)

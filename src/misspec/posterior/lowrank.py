@@ -2,7 +2,7 @@
 
     E = M B      s rows over N columns, in which B has only as many rows as E has numerical rank    (s, b), (b, N)
 
-The shadows of the posterior (`posterior.py`) lie close together, and so do their rows: a hundred of them have a rank
+The shadows of the posterior (`shadows.py`) lie close together, and so do their rows: a hundred of them have a rank
 of twenty. A product with Eᵀ then reads b rows instead of s. The entries of E are corrections of 1e-5 and less, so that
 single precision is exact enough for B and halves what is read once more.
 """

@@ -1,0 +1,187 @@
+"""Settings, models and kernels as JSON: scikit-learn's kernels by name, from a fixed list; nothing is evaluated."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from misspec.errors import InvalidInput, StorageError, nearest
+from misspec.kernels import Kernel
+from misspec.model import Model
+
+KERNELS = (
+    "RBF",
+    "Matern",
+    "RationalQuadratic",
+    "ExpSineSquared",
+    "DotProduct",
+    "ConstantKernel",
+    "Sum",
+    "Product",
+    "Exponentiation",
+)
+INSIDE = ("k1", "k2", "kernel")  # parameters that are kernels
+
+
+def make_kernel(name: Any, parameters: Mapping[str, Any], *, bounds: bool = False) -> Any:
+    """A kernel of scikit-learn by name; those inside sums and products are made already. bounds: of fits, too."""
+    from sklearn.gaussian_process import kernels
+
+    if name not in KERNELS:
+        raise InvalidInput(f"unknown kernel {name!r}{nearest(name, KERNELS)}")
+    cls = getattr(kernels, name)
+    takes = {each for each in inspect.signature(cls).parameters if bounds or not each.endswith("_bounds")}
+    for key, value in parameters.items():
+        if key not in takes:
+            raise InvalidInput(f"{name} has no argument {key!r}{nearest(key, takes)}")
+        inside = key in INSIDE or key.endswith("_bounds")
+        if not inside and not _is_positive(value, zero=key == "sigma_0"):
+            raise InvalidInput(f"kernel {name}: {key} must be a number above 0, or a list of them, got {value!r}")
+    try:
+        return cls(**parameters)
+    except TypeError as error:
+        raise InvalidInput(f"kernel {name}: {error}") from None
+
+
+def kernel_from_table(table: Any) -> Any:
+    """A kernel from {name, parameters …} as in TOML files; sums and products have k1 and k2."""
+    if not isinstance(table, Mapping) or "name" not in table:
+        raise InvalidInput(
+            f"a kernel is a table with a name, as in {{ name = 'RBF', length_scale = 0.2 }}; got {table!r}"
+        )
+    given = {key: value for key, value in table.items() if key != "name"}
+    return make_kernel(table["name"], {k: kernel_from_table(v) if k in INSIDE else v for k, v in given.items()})
+
+
+def _is_positive(value: Any, *, zero: bool) -> bool:
+    if isinstance(value, list | tuple | np.ndarray):
+        return len(value) > 0 and all(_is_positive(each, zero=zero) for each in value)
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return number and (value > 0 or (zero and value == 0))
+
+
+def encode_kernel(kernel: Any) -> dict[str, Any]:
+    """{"name", "parameters"} for a kernel of scikit-learn; {"custom": its class} for any other."""
+    kind = type(kernel)
+    if kind.__module__ != "sklearn.gaussian_process.kernels" or kind.__name__ not in KERNELS:
+        return {"custom": f"{kind.__module__}.{kind.__qualname__}"}
+    parameters = {name: _encode(value) for name, value in kernel.get_params(deep=False).items()}
+    if any(isinstance(value, dict) and "custom" in value for value in parameters.values()):
+        return {"custom": f"{kind.__module__}.{kind.__qualname__}"}
+    return {"name": kind.__name__, "parameters": parameters}
+
+
+def decode_kernel(stored: dict[str, Any], given: Any) -> Any:
+    """The kernel again; a custom one is what was handed in."""
+    if "custom" in stored:
+        if given is None:
+            raise StorageError(
+                f"the kernel ({stored['custom']}) is not one of scikit-learn's and was not stored; "
+                "hand it in again: restore(state, kernel=…) or load(path, kernel=…)"
+            )
+        return given
+    if given is not None:
+        kind = encode_kernel(given)
+        if kind not in (stored, *_parts(stored)) and "custom" not in kind:
+            raise StorageError("this state holds its kernel, and the one handed in differs from it; leave kernel= out")
+    try:
+        parameters = {name: _decode(name, value, given) for name, value in stored["parameters"].items()}
+        return make_kernel(stored["name"], parameters, bounds=True)
+    except InvalidInput as error:
+        raise StorageError(f"a stored kernel cannot be made: {error}") from None
+
+
+def _parts(stored: dict[str, Any]) -> list[dict[str, Any]]:
+    """The kernels inside a sum or product."""
+    inside = [value for value in stored["parameters"].values() if isinstance(value, dict) and "parameters" in value]
+    return [*inside, *(part for each in inside for part in _parts(each))]
+
+
+def kernel_key(kernel: Any) -> str:
+    """Equal for kernels that are the same: by name and parameters, or by identity where they are not known."""
+    stored = encode_kernel(kernel)
+    return f"custom {id(kernel)}" if "custom" in stored else json.dumps(stored, sort_keys=True)
+
+
+def encode_model(model: Model) -> dict[str, Any]:
+    fields = {f.name: getattr(model, f.name) for f in dataclasses.fields(model)}
+    return {**fields, "kernel": encode_kernel(model.kernel)}
+
+
+def decode_model(stored: dict[str, Any], kernel: Any) -> Model:
+    return Model(**{**stored, "kernel": decode_kernel(stored["kernel"], kernel)})
+
+
+def encode_value(what: str, value: Any) -> Any:
+    """A setting: numbers, text, lists, arrays, models, kernels; functions by name only."""
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist(), "dtype": str(value.dtype)}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"number": str(value)}
+    if isinstance(value, float | int | str | bool) or value is None:
+        return value
+    if isinstance(value, tuple | list):
+        return [encode_value(what, each) for each in value]
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        return {"mapping": {key: encode_value(what, each) for key, each in value.items()}}
+    if isinstance(value, Model):
+        return encode_model(value)
+    if isinstance(value, Kernel):
+        return {"kernel": encode_kernel(value)}
+    if callable(value):
+        return {"callable": f"{value.__module__}:{getattr(value, '__qualname__', type(value).__qualname__)}"}
+    raise InvalidInput(f"{what} cannot be stored: {type(value).__name__}; use numbers, text, lists or arrays")
+
+
+def decode_value(name: str, value: Any, given: dict[str, Any]) -> Any:
+    """The setting again; custom kernels and functions are what was handed in."""
+    if isinstance(value, list):
+        return [decode_value(name, each, given) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if "array" in value:
+        return np.array(value["array"], dtype=value["dtype"])
+    if "number" in value:
+        return float(value["number"])
+    if "mapping" in value:
+        return {key: decode_value(name, each, given) for key, each in value["mapping"].items()}
+    if "callable" in value:
+        if not callable(given.get(name)):
+            raise StorageError(
+                f"{name} is the function {value['callable']}, which is not stored; hand it in again: "
+                f"restore(state, {name}=…)"
+            )
+        return given[name]
+    if "norm_bound" in value:
+        return decode_model(value, given["kernel"])
+    return decode_kernel(value["kernel"], given["kernel"])
+
+
+def _encode(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, float | int | str | bool) or value is None:
+        return value if value != float("inf") else "inf"
+    if isinstance(value, tuple | list):
+        return [_encode(each) for each in value]
+    if hasattr(value, "get_params"):
+        return encode_kernel(value)
+    raise InvalidInput(f"cannot store the kernel parameter {value!r}; use numbers, lists or 'fixed'")
+
+
+def _decode(name: str, value: Any, given: Any) -> Any:
+    if isinstance(value, dict):
+        return decode_kernel(value, given)
+    if isinstance(value, list):
+        pair = name.endswith("_bounds") and not isinstance(value[0], list)
+        numbers = [_decode("", each, given) for each in value]
+        return tuple(numbers) if pair or not name else np.array(numbers)
+    return float("inf") if value == "inf" else value

@@ -1,0 +1,172 @@
+"""What a run needs, made from its settings: domain, model, problem and policy.
+
+A kind is a name of misspec's, or `module:name` for a policy or problem of one's own. Modules are imported only where
+that was allowed by the person who runs the file (`--allow my_package`), never because a file says so.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
+
+from misspec import policies, problems
+from misspec.domains import Box, Finite
+from misspec.encoding import kernel_from_table
+from misspec.errors import InvalidInput, nearest
+from misspec.model import Model
+from misspec.policies import Policy
+from misspec.problems import Problem
+
+KNOWN = "known"  # an ε, or the corruption εT, that the policy is told
+ALLOWED: set[str] = set()  # packages that files may name, in this process
+
+POLICIES = {name: cast("type[Policy]", getattr(policies, name)) for name in policies.PLAYABLE}
+PROBLEMS: dict[str, Callable[..., Problem]] = {name: getattr(problems, name) for name in problems.PLAYABLE}
+
+
+def allow(packages: Iterable[str]) -> None:
+    """Let files name what these packages hold, in this process; the current folder is searched for them too."""
+    chosen = set(packages)
+    if chosen - ALLOWED and "" not in sys.path:
+        sys.path.append("")
+    ALLOWED.update(chosen)
+
+
+def policy_class(kind: str) -> type[Policy]:
+    """The class of a policy."""
+    if ":" not in kind:
+        if kind not in POLICIES:
+            raise InvalidInput(f"unknown policy {kind!r}{nearest(kind, POLICIES)}; or module:Class of your own")
+        return POLICIES[kind]
+    found = _imported(kind)
+    if not (isinstance(found, type) and issubclass(found, Policy)):
+        raise InvalidInput(f"{kind} must be a class derived from misspec.Policy, got {found!r}")
+    return found
+
+
+def problem_maker(kind: str) -> Callable[..., Problem]:
+    """What makes a problem."""
+    if ":" not in kind:
+        if kind not in PROBLEMS:
+            raise InvalidInput(f"unknown problem {kind!r}{nearest(kind, PROBLEMS)}; or module:function of your own")
+        return PROBLEMS[kind]
+    found = _imported(kind)
+    if not callable(found):
+        raise InvalidInput(f"{kind} must be a function that returns a misspec.Problem, got {found!r}")
+    return cast("Callable[..., Problem]", found)
+
+
+def _imported(kind: str) -> Any:
+    module, _, name = kind.partition(":")
+    package = module.partition(".")[0]
+    if not any(module == each or module.startswith(f"{each}.") for each in ALLOWED):
+        raise InvalidInput(f"{kind} is code of yours: say that this file may import it with --allow {package}")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except ImportError as error:
+        raise InvalidInput(f"cannot import {module} ({error}); install it, or run where it lies") from None
+    except AttributeError:
+        raise InvalidInput(f"{module} has no {name!r}; is it spelt right?") from None
+    return found
+
+
+# -- domain, model, problem --------------------------------------------------------------------------------------------
+
+
+def make_domain(table: Mapping[str, Any]) -> Finite:
+    """From box with grid or cover, or from points."""
+    if table["points"] is not None:
+        return Finite(table["points"])
+    box = Box(table["box"])
+    return box.grid(table["grid"]) if table["grid"] is not None else box.cover(table["cover"])
+
+
+def make_model(table: Mapping[str, Any]) -> Model:
+    """From the arguments of Model; the kernel is a table with its name and parameters."""
+    return Model(**{**table, "kernel": kernel_from_table(table["kernel"])})
+
+
+def takes(kind: str) -> list[str]:
+    """The arguments of a problem."""
+    return list(inspect.signature(problem_maker(kind)).parameters)
+
+
+def contextual(kind: str) -> bool:
+    """Whether problems of this kind bring action sets by themselves."""
+    return kind in problems.CONTEXTUAL or bool(getattr(problem_maker(kind), "contextual", False))
+
+
+def make_problem(settings: dict[str, Any], domain: Finite | None = None) -> Problem:
+    """The problem of a run's settings; on another domain, to try it."""
+    table = dict(settings["problem"])
+    kind, actions = table.pop("kind"), table.pop("actions", None)
+    if "kernel" in table:
+        table["kernel"] = kernel_from_table(table["kernel"])
+    if settings["model"] is not None:
+        table["model"] = make_model(settings["model"])
+    if settings["domain"] is not None:
+        table["domain"] = make_domain(settings["domain"]) if domain is None else domain
+    if settings["epsilon"] is not None:
+        table["epsilon"] = settings["epsilon"]
+    if "seed" in takes(kind):
+        table.setdefault("seed", settings["seed"])
+    problem = problem_maker(kind)(**table)
+    if not isinstance(problem, Problem):
+        raise InvalidInput(f"{kind} must return a misspec.Problem, got {type(problem).__name__}")
+    return problem if actions is None else problems.contextual(problem, actions)
+
+
+def make_world(settings: dict[str, Any]) -> tuple[Finite, Model]:
+    """The domain and the model of a run."""
+    if settings["domain"] is not None and settings["model"] is not None:
+        return make_domain(settings["domain"]), make_model(settings["model"])
+    rest = {name: settings[name] for name in ("problem", "model", "domain", "epsilon", "seed")}
+    problem = _bringing(json.dumps(rest))
+    return problem.domain, problem.model
+
+
+@functools.lru_cache(maxsize=4)
+def _bringing(settings: str) -> Problem:
+    """A problem that brings its own domain; where its truth has to be solved for, it need not be."""
+    table = json.loads(settings)
+    if "solve" in takes(table["problem"]["kind"]):
+        table["problem"]["solve"] = False
+    return make_problem(table)
+
+
+# -- policy ------------------------------------------------------------------------------------------------------------
+
+
+def maker(kind: str, as_in_paper: bool) -> Callable[..., Policy]:
+    """What makes a policy of this kind: its class, or `as_in_paper` of it."""
+    cls: Any = policy_class(kind)
+    return cast("Callable[..., Policy]", cls.as_in_paper if as_in_paper else cls)
+
+
+def make_policy(table: dict[str, Any], domain: Finite, model: Model, epsilon: float, horizon: int, seed: int) -> Policy:
+    """A fresh policy; what it is told of ε and the horizon is filled in."""
+    make = maker(table["kind"], table["as_in_paper"])
+    given = {key: value for key, value in table.items() if key not in ("kind", "name", "as_in_paper")}
+    wanted = inspect.signature(make).parameters
+    filled: dict[str, Any] = {"seed": seed} if "seed" in wanted else {}
+    if "horizon" in wanted:
+        filled["horizon"] = horizon
+    for name, value in (("epsilon", epsilon), ("corruption", epsilon * horizon)):
+        if name in wanted and given.get(name, KNOWN) == KNOWN:
+            given[name] = value
+    return make(domain, model, **{**filled, **given})
+
+
+@functools.cache
+def stand_in() -> Problem:
+    """A problem small enough to try settings on."""
+    from sklearn.gaussian_process.kernels import RBF
+
+    return problems.misspecified(Box([(0, 1)]).grid(3), Model(RBF(0.5), norm_bound=1.0, noise=0.1), 0.1)

@@ -1,0 +1,122 @@
+"""What policies answer: frozen values that nothing is read back from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.errors import Array
+from misspec.policies.points import Place
+
+
+class Band(NamedTuple):
+    """Lower and upper ends for f*."""
+
+    lower: Array
+    upper: Array
+
+
+class Observations(NamedTuple):
+    """What was told, in that order: points in user units, results, and the query's id (-1: data from elsewhere)."""
+
+    points: Array
+    y: Array
+    ids: NDArray[np.intp]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Query:
+    """A point to evaluate, and why it was chosen; nothing of it can be changed.
+
+    id         what `tell` and `drop` know it by
+    x, name    the point in user units, and its name on a Finite domain with names
+    index      of the candidate on a Finite domain, else None
+    position   row of the actions that were handed in, else None
+    mean, std, multiplier, enlargement, upper   what the choice was made by; upper is the end that was maximised, and
+               what did not enter the choice is NaN
+    details    what is particular to the policy (phased: episode; balancing: base)
+    """
+
+    id: int
+    x: Array
+    index: int | None = None
+    position: int | None = None
+    name: str | None = None
+    mean: float = math.nan
+    std: float = math.nan
+    multiplier: float = math.nan
+    enlargement: float = math.nan
+    upper: float = math.nan
+    details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "x", frozen(self.x))
+        object.__setattr__(self, "details", MappingProxyType(dict(self.details)))
+
+    def __deepcopy__(self, memo: Any) -> Query:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _query, ({**values, "details": dict(self.details)},)
+
+
+def _query(values: dict[str, Any]) -> Query:
+    return Query(**values)
+
+
+def frozen(x: Array) -> Array:
+    """The same numbers where nobody can write."""
+    return x if not x.flags.writeable else np.frombuffer(x.tobytes()).reshape(x.shape)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recommendation:
+    """The maximiser of the lower band for f*.
+
+    lower, upper   its band for f*
+    mean           the model's; where a grounded band excludes it, `caveats` says so
+    gap            the largest upper band minus `lower`: a bound on its regret, to stop by
+    guaranteed     whether lower, upper and gap hold with probability 1 − δ *provided that* the truth lies within the
+                   policy's ε of the model's class (ε = 0 for GP-UCB and phased, the largest active ε̂ for balancing)
+    caveats        if not, why not, one sentence each
+    """
+
+    x: Array
+    index: int | None
+    name: str | None
+    mean: float
+    lower: float
+    upper: float
+    gap: float
+    guaranteed: bool
+    caveats: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Conflict:
+    """Data that a misspecification of the policy's ε cannot explain.
+
+    x, index   the point that is hardest to explain
+    gap        by how much bands that should meet there lie apart
+    epsilon    the misspecification is at least this
+    """
+
+    x: Array
+    index: int | None
+    gap: float
+    epsilon: float
+
+
+class Choice(NamedTuple):
+    """What a policy chose: the place, its row among the actions handed in, and the story (fields of Query)."""
+
+    place: Place
+    position: int | None
+    story: dict[str, Any]

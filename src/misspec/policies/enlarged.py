@@ -1,0 +1,167 @@
+"""Enlarged confidence bounds on a posterior that somebody else feeds: what EC-GP-UCB and the bases of balancing share.
+
+ends for f̃:    μ_{t−1}(x) ± (multiplier_t·σ_{t−1}(x) + enlargement_t(x))
+band for f*:   ends ∓ ε, intersected with the own bands where grounded
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from misspec import confidence
+from misspec.confidence import OwnBands, Width
+from misspec.errors import Array, InvalidInput, flag, number
+from misspec.model import Model
+from misspec.policies.answers import Band
+from misspec.policies.field import Search
+from misspec.policies.points import Candidates
+from misspec.posterior import Posterior
+
+ONE_BY_ONE = 4  # points whose exact enlargement is looked at singly before the bounds of many are tightened
+CHUNK = 64  # how many of them at first
+
+
+class Enlarged:
+    """A model, a misspecification ε, a width and an enlargement, on a given posterior and own bands.
+
+    enlargement: "exact" (ε‖ζ‖₁) or "paper" (ε√t/√λ·σ). corruption: C, which adds C/√λ·σ whatever t.
+    own: the own bands that ground the band, None for none.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        posterior: Posterior,
+        own: OwnBands | None,
+        *,
+        epsilon: float,
+        width: Width,
+        enlargement: str,
+        delta: float,
+        corruption: float = 0.0,
+        inflate: bool = False,
+    ) -> None:
+        self.model = model
+        self.posterior = posterior
+        self.own = own
+        self.epsilon = number("epsilon", epsilon, at_least=0)
+        self.width = confidence.check_width(width)
+        if enlargement not in confidence.ENLARGEMENTS:
+            raise InvalidInput(f"enlargement must be one of {', '.join(confidence.ENLARGEMENTS)}, got {enlargement!r}")
+        self.enlargement = enlargement
+        self.corruption = corruption
+        self.delta = delta
+        self.inflate = flag("inflate", inflate)
+
+    @property
+    def exact(self) -> bool:
+        """Whether ‖ζ‖₁ is needed."""
+        return self.enlargement == "exact" and self.epsilon > 0
+
+    @property
+    def multiplier(self) -> float:
+        """Of the told observations: what bands are made with."""
+        return confidence.multiplier(self.width, self.model, self.posterior.log_det, self.delta)
+
+    @property
+    def slope(self) -> float:
+        """The enlargement's factor on σ, where it has one."""
+        slope = self.corruption / math.sqrt(self.model.regularization)
+        paper = self.enlargement == "paper"
+        return slope + (confidence.paper_slope(self.epsilon, self.posterior.t + 1, self.model) if paper else 0.0)
+
+    @property
+    def inflation(self) -> float:
+        """What restores the multiplier's validity while queries pend, if that is wanted."""
+        return math.exp(self.posterior.pending_information) if self.inflate else 1.0
+
+    # -- choosing --------------------------------------------------------------------------------------------
+
+    def maximiser(self, c: Candidates, score: Array) -> tuple[int, float, float]:
+        """The candidate with the largest upper end, its ‖ζ‖₁ where that counts, and the end. Ties go to the lowest.
+
+        score: μ + (multiplier + slope)·σ; what is added here is ε‖ζ‖₁ for the exact enlargement, and grounding.
+        """
+        if c.own_upper is not None and self.epsilon:
+            score = score + self.epsilon  # own bands are about f*
+        if not self.exact:
+            upper = self._grounded(c, score)
+            best = int(upper.argmax())
+            return best, 0.0, float(upper[best])
+        if c.kept is None:
+            norm1 = c.norm1()
+            upper = self._grounded(c, score + self.epsilon * norm1)
+            best = int(upper.argmax())
+            return best, float(norm1[best]), float(upper[best])
+        return self._maximiser_kept(c, score)
+
+    def _maximiser_kept(self, c: Candidates, score: Array) -> tuple[int, float, float]:
+        """The same, looking at ‖ζ‖₁ only where a bound on it lets a point win."""
+        assert c.kept is not None
+        everything = c.kept.bound
+        optimistic = self._grounded(c, score + self.epsilon * everything[c.rows], least=score)
+        known: dict[int, float] = {}
+        chunk = CHUNK
+        while True:
+            best = int(optimistic.argmax())
+            if best in known:
+                return best, known[best], float(optimistic[best])
+            if len(known) % ONE_BY_ONE == ONE_BY_ONE - 1 and len(score) > chunk:  # many could win: tighten many bounds
+                rivals = np.argpartition(optimistic, -chunk)[-chunk:]
+                rivals = rivals[[i not in known for i in rivals.tolist()]]
+                tight = c.kept.tighten(c.row(rivals))
+                part, scores = c.part(rivals), score[rivals]
+                optimistic[rivals] = self._grounded(part, scores + self.epsilon * tight, least=scores)
+                chunk *= 4
+                best = int(optimistic.argmax())
+                if best in known:
+                    return best, known[best], float(optimistic[best])
+            known[best] = c.kept.norm1_at(int(c.row(best)))
+            upper = float(score[best]) + self.epsilon * known[best]
+            if c.own_upper is not None and c.own_lower is not None:
+                low, high = float(c.own_lower[best]), float(c.own_upper[best])
+                upper = high if upper < low else min(upper, high)
+            optimistic[best] = upper
+
+    def _grounded(self, c: Candidates, upper: Array, least: Array | None = None) -> Array:
+        """The upper end of the intersection with the own band; the own band's alone where they do not meet."""
+        if c.own_upper is None or c.own_lower is None:
+            return upper
+        return confidence.grounded_upper(upper, c.own_lower, c.own_upper, least=least)
+
+    def search(self, turn: int, sign: float = 1.0, *, pending: bool = True) -> Search:
+        """Of the largest upper (sign = 1) or lower end (−1) over a domain without a list of candidates."""
+        factor = sign * (self.inflation if pending else 1.0) * (self.multiplier + self.slope)
+        epsilon, posterior = sign * self.epsilon, self.posterior
+
+        def score(_: Array, points: Array) -> Array:
+            mean, std = posterior.at(points, pending=pending)
+            value = mean + factor * std
+            if self.exact:
+                value += epsilon * np.abs(posterior.weights_at(points)).sum(axis=1)
+            return np.asarray(value)
+
+        def slope(U: Array) -> tuple[Array, Array]:
+            here = posterior.local(U, pending=pending, norm1=self.exact)
+            values, gradients = here.end(factor)
+            return values + epsilon * here.norm1, gradients + epsilon * here.dnorm1
+
+        # what is next to an observed point is not asked, but it counts in what could be better
+        return Search(posterior, self.own, score, slope, turn, snap=pending)
+
+    # -- bands -----------------------------------------------------------------------------------------------
+
+    def half(self, c: Candidates) -> Array:
+        """multiplier·σ + enlargement: the model's band for f̃, told data only."""
+        half = (self.multiplier + self.slope) * np.sqrt(c.variance)
+        return half + confidence.enlargement_exact(self.epsilon, c.norm1()) if self.exact else half
+
+    def band(self, c: Candidates) -> Band:
+        """The band for f*."""
+        half = self.half(c) + self.epsilon
+        lower, upper = c.mean - half, c.mean + half
+        if c.own_lower is None or c.own_upper is None:
+            return Band(lower, upper)
+        return Band(*confidence.ground(lower, upper, c.own_lower, c.own_upper))

@@ -1,0 +1,386 @@
+"""What a policy needs of its domain, behind one protocol: `field_of` is the only place that asks which kind it is.
+
+A policy parses, offers and looks at points through its field, and feeds posteriors through it. A new kind of domain is
+a class here, or a domain that brings its own (`domain.field(seed, resolution)`).
+
+*Boxes.* A policy chooses from a finite offer that holds the maximiser: Sobol' candidates and points about the best
+observed ones, the best of which are polished with L-BFGS-B, and all points that have own bands. Two points within the
+*resolution* of each other are the same to a grounded policy: a point a hair's breadth from an observed one has no own
+band, and would escape what was learnt there. Queries that come that near to an observed point go to the point itself.
+Near is meant in the kernel's metric
+
+    √(k(x,x) + k(z,z) − 2k(x,z)) ≤ resolution,
+
+about |x − z|/length scale for smooth kernels; a function of norm B differs there by at most B·resolution.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from misspec import kernels, search
+from misspec.confidence import OwnBands
+from misspec.domains import Box, Domain, Finite
+from misspec.errors import Array, InvalidInput, StorageError, matrix
+from misspec.model import Model
+from misspec.policies.active import Active, Arms
+from misspec.policies.answers import frozen
+from misspec.policies.basis import ArmBasis, Basis, BoxBasis
+from misspec.policies.level_sets import LevelSets
+from misspec.policies.points import Actions, Candidates, Place, nearest
+from misspec.posterior import Posterior, Tracked, Weights
+
+RESOLUTION = 0.05
+LARGE = 10_000_000  # bytes of points above which a domain is stored as a hash
+LEADERS = 8  # observed points that candidates are drawn about
+ABOUT = 16  # candidates about each
+RIM = 48  # and about an observed point at which a climb ended
+SAME = 1e-7  # distance at which two points are one to rounding
+
+
+class Search(NamedTuple):
+    """What is maximised where an offer has to be searched for."""
+
+    posterior: Posterior
+    own: OwnBands | None  # points that have own bands are offered too
+    score: Callable[[Array, Array], Array]  # of points as the kernel sees them, and as users do
+    slope: Callable[[Array], tuple[Array, Array]]  # the same with gradients, of points as the kernel sees them
+    turn: int  # another turn, another cover
+    snap: bool = True  # whether points within the resolution of an observed one are left out
+
+
+class Field(Protocol):
+    """A domain as policies use it."""
+
+    @property
+    def domain(self) -> Domain: ...
+
+    @property
+    def size(self) -> int:
+        """Candidates; 0 where there is no list of them."""
+
+    def parse(self, given: ArrayLike, model: Model) -> Actions:
+        """What a user handed in: indices of candidates, or points."""
+
+    def whole(self, what: str) -> Actions:
+        """All candidates; InvalidInput where there is no list of them."""
+
+    def place(self, actions: Actions, row: int) -> Place:
+        """One of the actions."""
+
+    def only(self, place: Place) -> Actions:
+        """One place as actions."""
+
+    def stored_place(self, index: int | None, x: Any) -> Place:
+        """The place of a query that was saved."""
+
+    def posterior(self, model: Model, *, weights: bool) -> Posterior:
+        """A posterior that this field can feed; weights: whether ‖ζ‖₁ is needed at every step."""
+
+    def learn(self, posterior: Posterior, place: Place, y: float, *, expected: bool) -> None:
+        """A result; expected: the place counts as pending."""
+
+    def expect(self, posterior: Posterior, place: Place) -> None:
+        """A pending query."""
+
+    def look(self, posterior: Posterior, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
+        """What a posterior and own bands say of the actions; pending: with the variance for choosing."""
+
+    def offer(self, wanted: Search) -> Actions:
+        """What there is to choose from if nothing was handed in, holding the maximiser."""
+
+    def draw(self, rng: np.random.Generator) -> Actions:
+        """Actions a uniform row of which is a uniform point of the domain."""
+
+    def is_whole(self, actions: Actions | None) -> bool:
+        """Whether these are all the candidates."""
+
+    def basis(self, model: Model) -> Basis:
+        """Features of the whole domain, for samples."""
+
+    def active(self, model: Model, seed: int) -> Active:
+        """The whole domain as a set from which a phased policy eliminates."""
+
+    def state(self) -> dict[str, Any]:
+        """The domain as JSON, but for large arrays."""
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays of the domain that are stored, unless they are too large."""
+
+
+def field_of(domain: Any, seed: int, resolution: float) -> Field:
+    """The field of a domain. The only place that asks which kind of domain it is."""
+    if isinstance(domain, Finite):
+        return FiniteField(domain, resolution)
+    if isinstance(domain, Box):
+        return BoxField(domain, seed, resolution)
+    if hasattr(domain, "field"):
+        own: Field = domain.field(seed, resolution)
+        return own
+    raise InvalidInput(
+        f"domain must be a Finite or a Box, got {type(domain).__name__}; ms.Finite(points) or ms.Box(bounds) makes one"
+    )
+
+
+def stored_domain(stored: dict[str, Any], given: Domain | None) -> Domain:
+    """A domain from its state; one that was not stored is what was handed in."""
+    kinds: dict[str, Callable[..., Domain]] = {"Finite": FiniteField.restored, "Box": BoxField.restored}
+    if stored["kind"] in kinds:
+        return kinds[stored["kind"]](stored, given)
+    if given is None:
+        raise StorageError(f"a domain of kind {stored['kind']!r} is not stored; hand it in again: restore(…, domain=…)")
+    return given
+
+
+class _Shared:
+    """What the two kinds have in common: points that may never have been seen before."""
+
+    domain: Any
+
+    def parse(self, given: ArrayLike, model: Model) -> Actions:
+        try:
+            raw: Any = given.to_numpy() if hasattr(given, "to_numpy") else np.asarray(given)
+        except ValueError as error:
+            raise InvalidInput(f"expected domain indices or points, one per row: {error}") from None
+        if raw.ndim == 1 and raw.size and np.issubdtype(raw.dtype, np.integer):
+            return self._rows(raw)
+        if raw.size == 0:
+            raise InvalidInput("there is nothing to choose from or to learn: no indices or points were handed in")
+        if raw.dtype == bool:
+            raise InvalidInput(
+                "expected domain indices or points, got True and False; np.flatnonzero(mask) gives indices"
+            )
+        if raw.ndim != 2:
+            raise InvalidInput(
+                "expected domain indices (1-d integers) or points (2-d, one per row, as in [[0.1, 0.2]]), "
+                f"got {raw.dtype} of shape {raw.shape}"
+            )
+        points = matrix("points", raw, columns=self.domain.dimension, rows_at_least=1)
+        encoded = self.domain.encode(points)
+        kernels.check_bounded(model.kernel, encoded, "the points handed in")
+        return Actions(points, encoded, None)
+
+    def _rows(self, indices: Any) -> Actions:
+        raise InvalidInput(
+            f"indices need a Finite domain, this is {self.domain!r}; hand in points, one per row ({len(indices)} given)"
+        )
+
+    def place(self, actions: Actions, row: int) -> Place:
+        x = frozen(actions.points[row].copy())  # not a view: a query must not keep a whole action set alive
+        return Place(x, None, None, x.tobytes())
+
+    def only(self, place: Place) -> Actions:
+        return Actions(place.x[None, :], self.domain.encode(place.x[None, :]), None)
+
+    def stored_place(self, index: int | None, x: Any) -> Place:  # noqa: ARG002  # of a point that is no candidate
+        point = frozen(np.asarray(x, dtype=np.float64))
+        return Place(point, None, None, point.tobytes())
+
+    def look(self, posterior: Posterior, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
+        mean, std = posterior.at(actions.points, pending=pending)
+        low, high = (None, None)
+        if own is not None:
+            low, high = own.at([self.place(actions, row).key for row in range(len(actions.points))])
+
+        def norm1() -> Array:
+            return np.asarray(np.abs(posterior.weights_at(actions.points)).sum(axis=1))
+
+        return Candidates(mean, std * std, low, high, None, norm1)
+
+
+class FiniteField(_Shared):
+    """A list of candidates: Tracked posteriors, own bands by index."""
+
+    def __init__(self, domain: Finite, resolution: float = 0.0) -> None:  # noqa: ARG002  # candidates are never nearly equal
+        self.domain = domain
+        self.size = len(domain)
+
+    def _rows(self, indices: Any) -> Actions:
+        rows = self.domain.validate_indices(indices)
+        return Actions(self.domain.points[rows], self.domain.encoded[rows], rows)
+
+    def whole(self, what: str) -> Actions:  # noqa: ARG002  # never refused
+        return Actions(self.domain.points, self.domain.encoded, slice(None))
+
+    def place(self, actions: Actions, row: int) -> Place:
+        rows = actions.rows
+        if rows is None:
+            found = int(self.domain.indices(actions.points[row][None, :])[0])
+            return self.arm(found) if found >= 0 else super().place(actions, row)
+        return self.arm(row if isinstance(rows, slice) else int(rows[row]))
+
+    def arm(self, index: int) -> Place:
+        """The place of a candidate."""
+        names = self.domain.names
+        return Place(self.domain.points[index], index, None if names is None else names[index], index)
+
+    def stored_place(self, index: int | None, x: Any) -> Place:
+        return super().stored_place(index, x) if index is None else self.arm(index)
+
+    def only(self, place: Place) -> Actions:
+        if place.index is None:
+            return super().only(place)
+        return Actions(place.x[None, :], self.domain.encoded[[place.index]], np.array([place.index]))
+
+    def posterior(self, model: Model, *, weights: bool) -> Tracked:
+        return Tracked(model, self.domain, weights=weights)
+
+    def learn(self, posterior: Any, place: Place, y: float, *, expected: bool) -> None:
+        if place.index is not None:
+            (posterior.fulfil_index if expected else posterior.observe_index)(place.index, y)
+        else:
+            (posterior.fulfil if expected else posterior.observe)(place.x[None, :], y)
+
+    def expect(self, posterior: Any, place: Place) -> None:
+        if place.index is not None:
+            posterior.hallucinate_index(place.index)
+        else:
+            posterior.hallucinate(place.x[None, :])
+
+    def look(self, posterior: Any, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
+        rows = actions.rows
+        if rows is None:
+            return super().look(posterior, own, actions, pending=pending)
+        variance = posterior.pending_variance if pending else posterior.variance
+        low, high = (None, None) if own is None else (own.lower[rows], own.upper[rows])
+        kept: Weights | None = posterior.weights_kept
+
+        def norm1() -> Array:
+            return np.asarray(posterior.weights_norm1(None if isinstance(rows, slice) else rows))
+
+        return Candidates(posterior.mean[rows], variance[rows], low, high, rows, norm1, kept)
+
+    def offer(self, wanted: Search) -> Actions:  # noqa: ARG002  # all are scored
+        return self.whole("")
+
+    def draw(self, rng: np.random.Generator) -> Actions:  # noqa: ARG002  # a uniform row of all
+        return self.whole("")
+
+    def is_whole(self, actions: Actions | None) -> bool:
+        if actions is None or isinstance(actions.rows, slice):
+            return True
+        return actions.rows is not None and len(np.unique(actions.rows)) == self.size
+
+    def basis(self, model: Model) -> Basis:
+        return ArmBasis(self.domain, model)
+
+    def active(self, model: Model, seed: int) -> Active:  # noqa: ARG002  # nothing is drawn
+        return Arms(self.domain, model, self.arm)
+
+    def state(self) -> dict[str, Any]:
+        box = None if self.domain.box is None else self.domain.box.bounds
+        return {"kind": "Finite", "names": self.domain.names, "box": box, "sha256": _digest(self.domain)}
+
+    def arrays(self) -> dict[str, Array]:
+        return {"points": self.domain.points} if self.domain.points.nbytes <= LARGE else {}
+
+    @staticmethod
+    def restored(stored: dict[str, Any], given: Any) -> Finite:
+        if given is not None and not isinstance(given, Finite):
+            raise StorageError(f"this policy was made for a Finite domain, got {given!r}; hand in that one")
+        if stored.get("points") is not None:
+            if given is not None and _digest(given) != stored["sha256"]:
+                raise StorageError(
+                    "this state holds its domain, and the one handed in differs from it; leave domain= out"
+                )
+            box = None if stored["box"] is None else Box(stored["box"])
+            return Finite(stored["points"], stored["names"], box=box) if given is None else given
+        if given is None:
+            raise StorageError("the domain was too large to be stored; hand it in again: load(path, domain=…)")
+        if _digest(given) != stored["sha256"]:
+            raise StorageError(
+                "the domain handed in is not the one that this policy was made with: its points differ, or its box does"
+            )
+        return given
+
+
+@dataclasses.dataclass
+class BoxField(_Shared):
+    """A box: posteriors anywhere, offers by search; the same for the same seed and turn."""
+
+    domain: Box
+    seed: int
+    resolution: float
+    size: int = 0
+
+    def whole(self, what: str) -> Actions:
+        raise InvalidInput(f"{what} needs a Finite domain, this is {self.domain!r}; hand in points, or box.grid(n)")
+
+    def posterior(self, model: Model, *, weights: bool) -> Posterior:  # noqa: ARG002  # computed where they are needed
+        return Posterior(model, self.domain)
+
+    def learn(self, posterior: Posterior, place: Place, y: float, *, expected: bool) -> None:
+        (posterior.fulfil if expected else posterior.observe)(place.x[None, :], y)
+
+    def expect(self, posterior: Posterior, place: Place) -> None:
+        posterior.hallucinate(place.x[None, :])
+
+    def offer(self, wanted: Search) -> Actions:
+        """Points among which the maximiser lies: found by search, observed, or just outside the resolution of those."""
+        box, model, turn = self.domain, wanted.posterior.model, wanted.turn
+        seen = np.zeros(0) if wanted.own is None else wanted.own.points()
+        observed = seen.reshape(len(seen), box.dimension)
+        observed = observed[box.contains(observed)]  # data from elsewhere may lie outside
+        known = box.encode(observed)
+        near = max(self.resolution if wanted.snap else 0.0, SAME)
+
+        def free(U: Array) -> NDArray[np.bool_]:
+            return nearest(model, U, known)[1] > near if len(known) else np.ones(len(U), dtype=bool)
+
+        candidates = self._candidates(wanted.posterior, turn)
+        candidates = candidates[free(candidates)]  # the others are the observed points, which are offered anyway
+        found = search.polish(lambda U: wanted.score(U, box.decode(U)), wanted.slope, candidates)
+        if not len(known):
+            points = np.unique(box.decode(found), axis=0)
+            return Actions(points, box.encode(points), None)
+        outside = free(found)
+        # a climb that ends at an observed point leaves what is next to it, just outside the resolution
+        rng = np.random.default_rng([self.seed, turn, 2])
+        ends = np.unique(nearest(model, found, known)[0][~outside])
+        rims = search.around(known[ends], rng, RIM)
+        offer = np.concatenate([found[outside], rims[free(rims)]])
+        points = np.unique(np.concatenate([box.decode(offer), observed]), axis=0)
+        return Actions(points, box.encode(points), None)
+
+    def _candidates(self, posterior: Posterior, turn: int) -> Array:
+        """A cover of the unit cube, and points about the best observed ones."""
+        rng = np.random.default_rng([self.seed, turn, 1])
+        spread = search.cover_with_faces(self.domain.dimension, search.CANDIDATES, [self.seed, turn])
+        best = np.argsort(-posterior.averages, kind="stable")[:LEADERS]
+        leaders = np.clip(posterior.points[best], 0.0, 1.0)  # data from elsewhere may lie outside
+        return np.concatenate([spread, leaders, search.around(leaders, rng, ABOUT)]) if len(leaders) else spread
+
+    def draw(self, rng: np.random.Generator) -> Actions:
+        points = self.domain.decode(rng.random((1, self.domain.dimension)))
+        return Actions(points, self.domain.encode(points), None)
+
+    def is_whole(self, actions: Actions | None) -> bool:
+        return actions is None
+
+    def basis(self, model: Model) -> Basis:
+        return BoxBasis(self.domain, model)
+
+    def active(self, model: Model, seed: int) -> Active:
+        return LevelSets(self.domain, model, seed, self.resolution)
+
+    def state(self) -> dict[str, Any]:
+        return {"kind": "Box", "bounds": self.domain.bounds}
+
+    def arrays(self) -> dict[str, Array]:
+        return {}
+
+    @staticmethod
+    def restored(stored: dict[str, Any], given: Any) -> Box:
+        if given is not None and not (isinstance(given, Box) and given.bounds == Box(stored["bounds"]).bounds):
+            raise StorageError("this state holds its domain, and the one handed in differs from it; leave domain= out")
+        return Box(stored["bounds"])
+
+
+def _digest(domain: Finite) -> str:
+    return hashlib.sha256(domain.points.tobytes() + domain.encoded.tobytes()).hexdigest()

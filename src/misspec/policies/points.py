@@ -1,0 +1,74 @@
+"""Points as policies handle them: a place, what a round offers, and what is known of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec import kernels
+from misspec.errors import Array
+from misspec.model import Model
+from misspec.posterior import Weights
+
+Rows = NDArray[np.intp] | slice
+
+
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Place:
+    """A point: in user units, with the index and name of the candidate that it is, if any.
+
+    key: what own bands are kept by, the candidate's index where the point is one to the bit, else its coordinates.
+    """
+
+    x: Array
+    index: int | None
+    name: str | None
+    key: int | bytes
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Actions:
+    """What a round offers."""
+
+    points: Array  # user units
+    encoded: Array
+    rows: Rows | None  # the candidates that they are; None: they may never have been seen before
+
+    def __add__(self, other: Actions) -> Actions:
+        points, encoded = ((self.points, other.points), (self.encoded, other.encoded))
+        return Actions(np.concatenate(points), np.concatenate(encoded), None)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Candidates:
+    """What a posterior and the own bands say of actions."""
+
+    mean: Array
+    variance: Array  # told and pending where they are to be chosen from, told alone for bands
+    own_lower: Array | None
+    own_upper: Array | None
+    rows: Rows | None
+    norm1: Callable[[], Array]  # ‖ζ(x)‖₁
+    kept: Weights | None = None  # W over all candidates of the domain, of which these are `rows`
+
+    def part(self, chosen: NDArray[np.intp]) -> Candidates:
+        """Some of them, without their weights."""
+        low, high = (None if end is None else end[chosen] for end in (self.own_lower, self.own_upper))
+        return Candidates(self.mean[chosen], self.variance[chosen], low, high, None, self.norm1)
+
+    def row(self, i: NDArray[np.intp] | int) -> NDArray[np.intp]:
+        """Rows of the domain's candidates."""
+        return np.asarray(i if self.rows is None or isinstance(self.rows, slice) else self.rows[i])
+
+
+def nearest(model: Model, U: Array, known: Array) -> tuple[NDArray[np.intp], Array]:
+    """For each row of U the nearest known point in the kernel's metric, and its distance."""
+    if not len(U):
+        return np.zeros(0, dtype=np.intp), np.zeros(0)
+    K = kernels.cross(model.kernel, U, known)
+    squares = kernels.diagonal(model.kernel, U)[:, None] + kernels.diagonal(model.kernel, known)[None, :] - 2.0 * K
+    place = squares.argmin(axis=1)
+    return place, np.sqrt(np.maximum(squares[np.arange(len(U)), place], 0.0))

@@ -1,0 +1,134 @@
+"""A policy as JSON, and back: settings, events and random state. Nothing is imported or evaluated on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from misspec import storage
+from misspec.domains import Domain
+from misspec.encoding import decode_model, decode_value, encode_model, encode_value, kernel_key
+from misspec.errors import Array, InvalidInput, StorageError
+from misspec.model import Model
+from misspec.policies.answers import Query
+from misspec.policies.field import stored_domain
+
+if TYPE_CHECKING:
+    from misspec.policies.base import Policy
+
+VERSION = 2  # 1 wrote numbers that were unset as 0
+
+
+def name_of(cls: type) -> str:
+    """What a class is stored as: its name for those of misspec, module:Class for any other, which replaces none."""
+    ours = cls.__module__.startswith("misspec.policies.")
+    return cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
+
+
+def encode(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The state of a policy; arrays are those of its domain."""
+    settings = {name: encode_value(f"setting {name}", value) for name, value in policy._settings.items()}
+    kernels = {kernel_key(model.kernel) for model in [policy.model, *_models(list(policy._settings.values()))]}
+    if sum(key.startswith("custom") for key in kernels) > 1:
+        raise InvalidInput("bases with several custom kernels cannot be stored; use kernels of scikit-learn")
+    return {
+        "format": VERSION,
+        "policy": name_of(type(policy)),
+        "domain": {**policy.field.state(), **arrays},
+        "model": encode_model(policy.model),
+        "settings": settings,
+        "events": [_encode_event(event) for event in policy._events],
+        "random": policy._rng.bit_generator.state,
+    }
+
+
+def _models(value: Any) -> list[Model]:
+    """The models among settings."""
+    if isinstance(value, list | tuple):
+        return [model for each in value for model in _models(each)]
+    return [value] if isinstance(value, Model) else []
+
+
+def write(path: str | os.PathLike[str], document: dict[str, Any], arrays: dict[str, Array]) -> None:
+    """Save a state with the arrays of its domain beside it."""
+    storage.write(path, "policy", VERSION, document, arrays)
+
+
+def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None = None, width: Any = None) -> Policy:
+    """A policy from its state(). What is not in it is handed in again: a custom kernel, a domain above 10 MB, a width
+    that is a function. The class of a policy of one's own must have been imported."""
+    from misspec.policies.base import Policy
+
+    if not isinstance(state, dict):
+        raise StorageError(f"expected the dictionary that state() returns, got {type(state).__name__}")
+    try:
+        if state["format"] > VERSION:
+            raise StorageError(f"this state has format {state['format']}, newer than {VERSION}; update misspec")
+        cls = _class_of(state["policy"], Policy.registry)
+        given = {"kernel": kernel, "width": width}
+        settings = {name: decode_value(name, value, given) for name, value in state["settings"].items()}
+        unknown = sorted(set(settings) - set(inspect.signature(cls).parameters))
+        if unknown:
+            raise StorageError(f"{state['policy']} has no setting {unknown[0]!r}; was this written by a newer misspec?")
+        made: Any = cls
+        policy: Policy = made(stored_domain(state["domain"], domain), decode_model(state["model"], kernel), **settings)
+        events, random = [_decode_event(event, policy) for event in state["events"]], state["random"]
+    except KeyError as error:
+        raise StorageError(f"not a policy's state: {error} is missing") from None
+    except TypeError as error:
+        raise StorageError(f"not a policy's state, or of another version of it: {error}") from None
+    policy._replay(events)
+    policy._rng.bit_generator.state = random
+    return policy
+
+
+def load(
+    path: str | os.PathLike[str], *, kernel: Any = None, domain: Domain | None = None, width: Any = None
+) -> Policy:
+    """A policy from a file written by save(); what it does not hold is handed in again, as for restore()."""
+    state, _, arrays = storage.read(path, "policy", VERSION)
+    state["domain"].update(arrays)
+    return restore(state, kernel=kernel, domain=domain, width=width)
+
+
+def _class_of(name: str, registry: dict[str, type[Policy]]) -> type[Policy]:
+    if name in registry:
+        return registry[name]
+    alike = [cls for key, cls in registry.items() if key.endswith(f":{name}")]  # version 1 stored the bare name
+    if len(alike) == 1:
+        return alike[0]
+    module = name.partition(":")[0]
+    remedy = f"import {module} first" if ":" in name else "import the module that defines it first"
+    raise StorageError(f"this state is of the policy {name}, which is not imported; {remedy}")
+
+
+def _encode_event(event: tuple[Any, ...]) -> list[Any]:
+    kind, *rest = event
+    if kind == "observe":
+        return [kind, rest[0].tolist(), list(rest[1])]
+    if kind != "ask":
+        return list(event)
+    query = rest[0]
+    fields = {f.name: getattr(query, f.name) for f in dataclasses.fields(query) if f.name not in ("x", "name")}
+    fields["details"] = dict(query.details)
+    if query.index is None:
+        fields["x"] = query.x.tolist()
+    return [kind, {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in fields.items()}]
+
+
+def _decode_event(event: list[Any], policy: Policy) -> tuple[Any, ...]:
+    kind, *rest = event
+    if kind == "ask":
+        fields = {k: v for k, v in rest[0].items() if v is not None}
+        place = policy.field.stored_place(fields.pop("index", None), fields.pop("x", None))
+        return "ask", Query(**fields, x=place.x, index=place.index, name=place.name)
+    if kind == "observe":
+        return kind, np.asarray(rest[0]), rest[1]
+    if kind in ("tell", "drop"):
+        return tuple(event)
+    raise StorageError(f"unknown event {kind!r} in a policy's state; was it written by a newer misspec?")

@@ -1,0 +1,465 @@
+"""The posterior at arbitrary points, given observations at arbitrary points.
+
+    C, w       posterior covariance and mean of the linear model y = φ(x)·w + noise λ      (r, r), (r,)
+    F, n, ȳ    features, counts and averages of the u distinct observed points             (u, r), (u,), (u,)
+    e(x)       covariances with the shadows that the dictionary cannot see                 (s,)
+
+An observation at a point that the dictionary explains (residual ≤ tolerance) is a rank-one update of C and w; at any
+other point the dictionary first grows by one feature. With the shadows, k_U(x) = Fφ(x) + e(x):
+
+    G = Fᵀ(n∘e)/λ,  b = C(φ − G),  mean = offset + φ·w + e·α,  α = n∘(ȳ − Fw)/λ
+    var = residual + (φ − G)·b − Σ n e²/λ,  W = n∘(Fb + e)/λ,  λ‖ζ‖₂² = b·(φ + G) − ‖b‖² + Σ n e²/λ
+
+Where the dictionary explains all points of interest there are no shadows, and the cost is that of r features alone.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from misspec import kernels
+from misspec.domains import Domain
+from misspec.errors import Array, InvalidInput, NumericalError, vector
+from misspec.model import Model
+from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained
+from misspec.posterior.regression import Regression
+from misspec.posterior.shadows import Shadows
+from misspec.posterior.table import Table
+from misspec.posterior.view import NEGLIGIBLE, View
+
+REFRESH = 1024  # steps between recomputations, or four times the rank where that is more
+SUSPICIOUS = 1e-3  # a variance this far below zero is not rounding
+
+
+class Local(NamedTuple):
+    """What the posterior is at some points, and how it changes there: shapes (n,) and (n, d)."""
+
+    mean: Array
+    variance: Array
+    norm1: Array
+    dmean: Array
+    dvariance: Array
+    dnorm1: Array
+
+    def end(self, factor: float) -> tuple[Array, Array]:
+        """μ + factor·σ and its gradient."""
+        std = np.sqrt(np.maximum(self.variance, 1e-24))
+        return self.mean + factor * std, self.dmean + (0.5 * factor / std)[:, None] * self.dvariance
+
+
+class Posterior:
+    """The posterior at arbitrary points of a domain, given observations at arbitrary points.
+
+    model: kernel, λ and offset. domain: its encoding; x is in user units throughout.
+    """
+
+    _view: View | None = None  # of the candidates; `Tracked` has one
+
+    def __init__(self, model: Model, domain: Domain, *, tolerance: float = TOLERANCE, check: bool = True) -> None:
+        if check:
+            model.check(domain)
+        self.model = model
+        self.domain = domain
+        self.tolerance = tolerance
+        self.t = 0  # told observations
+        self._table = Table(domain.dimension)
+        self._dictionary = Dictionary(model.kernel, domain.dimension)
+        self._shadows = Shadows()
+        self._told = Regression(model.regularization)
+        self._hoped: Regression | None = None  # told and pending; None while nothing is hallucinated
+        self._pending: list[int] = []  # places of the hallucinated observations
+        self._since_refresh = 0
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(t={self.t}, distinct={self.distinct}, rank={self.rank}, {self.domain!r})"
+
+    @property
+    def rank(self) -> int:
+        """r, the size of the dictionary: what a step costs."""
+        return self._dictionary.rank
+
+    @property
+    def distinct(self) -> int:
+        """u, the number of distinct points observed."""
+        return int(np.count_nonzero(self.counts))
+
+    @property
+    def counts(self) -> Array:
+        """How often each distinct point was observed, in the order of first visits (0: only hallucinated so far)."""
+        return self._table.counts
+
+    @property
+    def averages(self) -> Array:
+        """The average observation of each distinct point, in units of y."""
+        return self._table.averages + self.model.offset
+
+    @property
+    def points(self) -> Array:
+        """The distinct points as the kernel sees them."""
+        return self._table.points
+
+    def place_of(self, x: ArrayLike) -> int | None:
+        """The column of a point (user units) in the weights, or None if it was neither observed nor hallucinated."""
+        return self._table.place_of(self.domain.encode(np.atleast_2d(x))[0].tobytes())
+
+    @property
+    def log_det(self) -> float:
+        """L = log det(I + K_t/λ) of the told observations."""
+        return self._told.log_det
+
+    @property
+    def information(self) -> float:
+        """Realised information, L/2."""
+        return 0.5 * self._told.log_det
+
+    @property
+    def pending(self) -> int:
+        """Number of hallucinated observations."""
+        return len(self._pending)
+
+    @property
+    def pending_information(self) -> float:
+        """½ Σ over pending points of ln(1 + σ²_{s−1}(x_s)/λ); its exponential restores a multiplier's validity."""
+        return 0.0 if self._hoped is None else 0.5 * (self._hoped.log_det - self._told.log_det)
+
+    def at(self, X: ArrayLike, *, pending: bool = False) -> tuple[Array, Array]:
+        """Mean and standard deviation at the rows of X (user units); `pending` counts hallucinations."""
+        encoded = self.domain.encode(X)
+        phi = self._dictionary.features(encoded)
+        e = self._unseen(encoded, phi)
+        residual = kernels.diagonal(self.model.kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
+        hoped = self._hoped if pending else None
+        return self._means(phi, e), np.sqrt(nonnegative(self._variances(phi, e, hoped) + residual))
+
+    def weights_at(self, X: ArrayLike) -> Array:
+        """W(x) at the rows of X, shape (n, u): the mean is offset + W·(ȳ − offset). O(u·r) per point.
+
+        ‖ζ(x)‖₁ = Σ_j |W_j(x)|, ‖ζ(x)‖₂² = Σ_j W_j(x)²/n_j.
+        """
+        encoded = self.domain.encode(X)
+        phi = self._dictionary.features(encoded)
+        return self._weights_of(phi, self._unseen(encoded, phi))
+
+    def local(self, encoded: Array, *, pending: bool = False, norm1: bool = False) -> Local:
+        """Mean, variance and, if wanted, ‖ζ‖₁ with their gradients at the rows of X, all as the kernel sees them."""
+        kernel, ridge, S = self.model.kernel, self.model.regularization, self._shadows.places
+        (n, d), r = encoded.shape, self.rank
+        hoped = self._hoped if pending else None
+        phi, dphi = self._dictionary.features_with_slopes(encoded)  # (n, r), (r, n, d)
+        v, dv, told_dv = phi, dphi, dphi
+        mean = phi @ self._told.w + self.model.offset
+        dmean = (self._told.w @ dphi.reshape(r, n * d)).reshape(n, d)
+        variance = kernels.diagonal(kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
+        e, de = np.zeros((n, 0)), np.zeros((n, 0, d))
+        ratio = np.zeros(0)
+        if S:  # points whose covariance the dictionary cannot see: the formulas on top of this page
+            F, alpha = self._dictionary.rows(S), self._alpha()
+            ratio = self._counts(hoped)[S] / ridge
+            values, slopes = kernels.cross_with_gradient(kernel, encoded, self.points[S])
+            e = values - phi @ F.T
+            de = slopes - np.einsum("sr,rnd->nsd", F, dphi)
+            mean = mean + e @ alpha
+            dmean = dmean + np.einsum("s,nsd->nd", alpha, de)
+            v = phi - (e * ratio) @ F
+            dv = dphi - np.einsum("sr,s,nsd->rnd", F, ratio, de)
+            told_dv = dphi - np.einsum("sr,s,nsd->rnd", F, self.counts[S] / ridge, de)
+        b = v @ (hoped or self._told).covariance
+        variance = nonnegative(variance + np.einsum("nr,nr->n", v, b) - (e * e) @ ratio)
+        dvariance = 2.0 * (np.einsum("nr,rnd->nd", b, dv) - np.einsum("nr,rnd->nd", phi, dphi))
+        dvariance += kernels.diagonal_gradient(kernel, encoded)
+        if S:
+            dvariance -= 2.0 * np.einsum("ns,nsd->nd", e * ratio, de)
+        if not norm1:
+            return Local(mean, variance, np.zeros(n), dmean, dvariance, np.zeros((n, d)))
+        weights = self._weights_of(phi, e)
+        signs = np.sign(weights) * (self.counts / ridge)
+        back = (signs @ self._dictionary.table) @ self._told.covariance  # Σ_j ± n_j/λ · F_j C
+        dnorm1 = np.einsum("nr,rnd->nd", back, told_dv) + np.einsum("ns,nsd->nd", signs[:, S], de)
+        return Local(mean, variance, np.abs(weights).sum(axis=1), dmean, dvariance, dnorm1)
+
+    # -- the formulas on top of this page, for rows of φ (n, r) and e (n, s) -----------------------------------------
+
+    def _means(self, phi: Array, e: Array) -> Array:
+        mean = phi @ self._told.w + self.model.offset
+        return mean + e @ self._alpha() if self._shadows else mean
+
+    def _alpha(self) -> Array:
+        """α at the shadows."""
+        S = self._shadows.places
+        ratio = self.counts[S] / self.model.regularization
+        return ratio * (self._table.averages[S] - self._dictionary.rows(S) @ self._told.w)
+
+    def _solved(self, phi: Array, e: Array, hoped: Regression | None = None) -> tuple[Array, Array, Array]:
+        """G, b and Σ n e²/λ; without shadows G = 0 and the last is 0."""
+        if not self._shadows:
+            return np.zeros_like(phi), phi @ (hoped or self._told).covariance, np.zeros(len(phi))
+        S = self._shadows.places
+        scaled = e * (self._counts(hoped)[S] / self.model.regularization)
+        G = scaled @ self._dictionary.rows(S)
+        return G, (phi - G) @ (hoped or self._told).covariance, np.einsum("ns,ns->n", scaled, e)
+
+    def _variances(self, phi: Array, e: Array, hoped: Regression | None = None) -> Array:
+        """The variance less the residual."""
+        G, b, squares = self._solved(phi, e, hoped)
+        return np.asarray(np.einsum("nr,nr->n", phi - G, b) - squares)
+
+    def _weights_of(self, phi: Array, e: Array) -> Array:
+        _, b, _ = self._solved(phi, e)
+        weights = b @ self._dictionary.table.T
+        if self._shadows:
+            weights[:, self._shadows.places] += e
+        return np.asarray(weights * (self.counts / self.model.regularization))
+
+    def _norms2(self, phi: Array, e: Array) -> Array:
+        G, b, squares = self._solved(phi, e)
+        total = np.einsum("nr,nr->n", b, phi + G - b) + squares
+        return np.asarray(np.sqrt(np.maximum(total, 0.0) / self.model.regularization))
+
+    def _unseen(self, encoded: Array, phi: Array) -> Array:
+        """e(x) for each row, shape (n, s)."""
+        S = self._shadows.places
+        if not S or len(encoded) == 0:
+            return np.zeros((len(encoded), len(S)))
+        return kernels.cross(self.model.kernel, encoded, self.points[S]) - phi @ self._dictionary.rows(S).T
+
+    def _counts(self, hoped: Regression | None) -> Array:
+        """n, with the pending points where those count."""
+        return self.counts if hoped is None else self._table.counts_with(self._pending)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def observe(self, X: ArrayLike, y: ArrayLike) -> None:
+        """Tell observations y at the rows of X. Input that is refused changes nothing."""
+        encoded = self.domain.encode(X)
+        self._observe(encoded, vector("observations", y, length=len(encoded)))
+
+    def hallucinate(self, X: ArrayLike) -> None:
+        """Count the rows of X as observed in the variance for choosing (pending queries); the mean stays."""
+        self._hallucinate(self.domain.encode(X))
+
+    def fulfil(self, x: ArrayLike, y: float) -> None:
+        """Tell the result of a hallucinated point: the variance for choosing stays as it is."""
+        self._fulfil(self.domain.encode(x), vector("observation", y, length=1))
+
+    def release(self, x: ArrayLike | None = None) -> None:
+        """Take back one hallucination at x, or all of them."""
+        if x is None:
+            self._pending.clear()
+        else:
+            self._pending.pop(self._pending_position(self.domain.encode(x)))
+        self._rebuild_pending()
+
+    def retell(self, averages: ArrayLike) -> None:
+        """Replace what was observed, keeping where and how often: averages per distinct point, in units of y."""
+        self._table.replace(vector("averages", averages, length=len(self._table)) - self.model.offset)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Recompute everything from the sufficient statistics of the distinct points: what bounds drift."""
+        self._since_refresh = 0
+        F, averages, view = self._dictionary.table, self._table.averages, self._view
+        self._told.refresh(F, self.counts, averages)
+        if self._hoped is not None:
+            self._hoped.refresh(F, self._counts(self._hoped), averages)
+        if view is None:
+            return
+        if view.weights is None:
+            view.mean = np.concatenate([self._means(phi, e) for phi, e in view.blocks()])
+            view.variance = self._fresh_variance(view, None)
+        else:
+            view.weights.refresh(self.counts)
+            view.mean = averages @ view.weights.full() + self.model.offset
+            view.variance = nonnegative(view.weights.variance())
+        if self._hoped is not None:
+            view.hoped = self._fresh_variance(view, self._hoped)
+
+    def _fresh_variance(self, view: View, hoped: Regression | None) -> Array:
+        seen = np.concatenate([self._variances(phi, e, hoped) for phi, e in view.blocks()])
+        return nonnegative(seen + view.residual)
+
+    def _observe(self, encoded: Array, y: Array) -> None:
+        places = self._enter(encoded)
+        for place, value in zip(places, y - self.model.offset, strict=True):
+            if self._hoped is not None:
+                self._hope(place)
+            self._step(place, float(value))
+
+    def _hallucinate(self, encoded: Array) -> None:
+        for place in self._enter(encoded):
+            self._hope(place)
+            self._pending.append(place)
+
+    def _fulfil(self, encoded: Array, y: Array) -> None:
+        place = self._pending.pop(self._pending_position(encoded))
+        self._step(place, float(y[0]) - self.model.offset)
+        if not self._pending:
+            self._rebuild_pending()
+
+    def _pending_position(self, encoded: Array) -> int:
+        place = self._table.place_of(encoded[0].tobytes()) if len(encoded) == 1 else None
+        if place not in self._pending:
+            raise InvalidInput("only a point that is hallucinated can be told or released; this one is not")
+        return self._pending.index(place)
+
+    def _step(self, place: int, value: float) -> None:
+        """One told observation (value is y − offset) at a distinct point already in the table."""
+        h, factor, surprise = self._told.add(self._dictionary.row(place), value)
+        view = self._view
+        if view is not None:
+            if view.weights is None:
+                c = self._covariance(view, place, h, self.counts)
+            else:
+                candidate, kept, c = view.candidate_of[place], view.weights, view.buffer
+                row = kept.at_candidate(candidate) if candidate >= 0 else kept.at_place(place, self.counts)
+                surprise = value - float(row @ self._table.averages)
+                factor = kept.step(place, row, c)
+            view.update(c, factor, surprise)
+        self._table.count(place, value)
+        self.t += 1
+        self._since_refresh += 1
+        doubtful = view is not None and bool(view.variance.min() < 0.0)  # rounding has pushed a variance below zero
+        if self._since_refresh >= max(REFRESH, 4 * self.rank) or doubtful:
+            self.refresh()
+
+    def _hope(self, place: int) -> None:
+        """Count a distinct point as observed in the variance for choosing."""
+        view = self._view
+        if self._hoped is None:
+            self._hoped = self._told.copy()
+            if view is not None:
+                view.hoped = view.variance.copy()
+        h, factor, _ = self._hoped.add(self._dictionary.row(place), 0.0)
+        if view is not None:
+            view.hope(self._covariance(view, place, h, self._counts(self._hoped)), factor)
+
+    def _covariance(self, view: View, place: int, h: Array, counts: Array) -> Array:
+        """c over the candidates with the point at this place."""
+        if not self._shadows:
+            return view.covariance(h, None)
+        S = self._shadows.places
+        unseen = (self._dictionary.rows(S) @ h) * (counts[S] / -self.model.regularization)
+        if place in S:
+            unseen[S.index(place)] += 1.0
+        return view.covariance(h, unseen)
+
+    def _rebuild_pending(self) -> None:
+        """Hallucinate from the told observations anew."""
+        pending, self._pending, self._hoped = self._pending, [], None
+        if self._view is not None:
+            self._view.hoped = None
+        for place in pending:
+            self._hope(place)
+            self._pending.append(place)
+
+    # -- points that are new: the dictionary grows, is chosen anew, or gets a shadow ---------------------------------
+
+    def _enter(self, encoded: Array) -> list[int]:
+        """Places of the rows in the table of distinct points; new ones are entered.
+
+        All kernel values that entering needs are tried first, so that a kernel that fails leaves no trace.
+        """
+        table = self._table
+        keys = [row.tobytes() for row in encoded]
+        fresh = {key: row for key, row in zip(keys, encoded, strict=True) if key not in table}
+        if fresh:
+            new = np.array(list(fresh.values()))
+            kernels.check_bounded(self.model.kernel, new, "the points observed")
+            if len(fresh) > 1:
+                kernels.cross(self.model.kernel, np.concatenate([self.points, new]), new)
+                if self._view is not None:
+                    self._view.try_columns(new)
+            for key, x in fresh.items():
+                self._enter_one(key, x)
+        return [place for key in keys if (place := table.place_of(key)) is not None]
+
+    def _enter_one(self, key: bytes, x: Array) -> None:
+        z, dictionary = x[None, :], self._dictionary
+        new = dictionary.explain(z)
+        doubtful = self.rank > 0 and new.error > 0.1 * max(new.residual, self.tolerance)
+        if not doubtful:
+            nonnegative(np.array([new.residual]))
+        at_points, at_candidates = self._columns(z, math.inf if doubtful else new.residual)
+        place = self._table.enter(key, x)  # nothing is changed before this line
+        dictionary.enter(place, new.phi)
+        if self._view is not None:
+            self._view.enter(place, x, at_points, at_candidates)
+        if doubtful:
+            self._rebuild(place)
+        elif new.residual > self.tolerance:
+            self._grow(place, x, new, at_points, at_candidates)
+        else:
+            self._shadow(place, new.phi, new.residual, at_candidates)
+
+    def _columns(self, z: Array, residual: float) -> tuple[Array, Array]:
+        """Kernel values that entering z needs: at the distinct points so far, and at the candidates."""
+        view = self._view
+        all_of_them = residual > self.tolerance or (view is not None and view.weights is not None)
+        at_points = kernels.cross(self.model.kernel, z, self.points)[0] if all_of_them else np.zeros(0)
+        return at_points, np.zeros(0) if view is None else view.columns(z, residual)
+
+    def _grow(self, place: int, x: Array, new: Explained, at_points: Array, at_candidates: Array) -> None:
+        """Append the point at this place of the table to the dictionary."""
+        r, view, dictionary = self.rank, self._view, self._dictionary
+        feature = None if view is None else view.grow(place, new, at_candidates, dictionary.members)
+        e = dictionary.grow(x, new, at_points)
+        F, averages = dictionary.table, self._table.averages
+        self._told.grow(F, self.counts, averages, e)
+        if self._hoped is not None:
+            self._hoped.grow(F, self._counts(self._hoped), averages, e)
+        if view is not None and feature is not None and self._shadows:
+            view.unseen.subtract(F[self._shadows.places, r], feature)
+            self._tidy_shadows(view)
+
+    def _rebuild(self, newcomer: int) -> None:
+        """Choose the dictionary anew."""
+        dictionary, view = self._dictionary, self._view
+        rest = dictionary.choose_anew(
+            self.points, [*dictionary.members, *self._shadows.places, newcomer], self.tolerance
+        )
+        self._shadows = Shadows()
+        if view is not None:
+            view.rebuild(dictionary.features(view.X))
+        for place in rest:
+            phi, z = dictionary.row(place), self.points[place : place + 1]
+            residual = float(kernels.diagonal(self.model.kernel, z)[0] - phi @ phi)
+            self._shadow(place, phi, residual, self._columns(z, math.inf)[1])
+        self.refresh()
+
+    def _shadow(self, place: int, phi: Array, residual: float, at_candidates: Array) -> None:
+        """Keep a point that the dictionary explains as a shadow; of too many, the one it explains best goes."""
+        view = self._view
+        weight = residual if view is None else view.shadow(phi, at_candidates)
+        if view is not None and weight == 0.0:
+            return
+        self._shadows.add(place, weight)
+        self._prune_shadows()
+        if view is not None:
+            self._tidy_shadows(view)
+
+    def _prune_shadows(self, least: float = -math.inf) -> None:
+        kept = self._shadows.prune(self.rank, least)
+        if kept is not None and self._view is not None:
+            self._view.unseen.keep(kept)
+
+    def _tidy_shadows(self, view: View) -> None:
+        """From time to time: forget shadows that the dictionary has learned to explain, and shrink the others' rows."""
+        if view.unseen.loose:
+            self._shadows.weights = view.unseen.compress()
+            self._prune_shadows(NEGLIGIBLE * self.tolerance)
+
+
+def nonnegative(values: Array) -> Array:
+    """Variances with rounding below zero clipped; NumericalError for more than rounding."""
+    smallest = float(values.min(initial=0.0))
+    if smallest < -SUSPICIOUS:
+        raise NumericalError(
+            f"a variance came out as {smallest:.3g}: more than rounding, so the kernel is not positive semidefinite; "
+            "choose another kernel"
+        )
+    return np.maximum(values, 0.0) if smallest < 0.0 else values

@@ -1,0 +1,50 @@
+"""Shadows: observed points that are not in the dictionary, yet have covariances that it cannot see.
+
+    e(x)       k(x, x_j) − φ(x)·φ(x_j) for each shadow j                                   (s,)
+
+A residual of 1e-10 allows covariances of 1e-5 with points far from the data, and many observations close together
+multiply them by n/λ. Treated as features of their own such points would be rounding noise; ignored, they move the mean
+by up to 1e-4. So their covariances are kept beside the dictionary and enter exactly.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.errors import Array
+
+MOST = 128  # shadows kept at most, or twice the rank where that is more
+
+
+class Shadows:
+    """Places of the shadows, with weights that say which are worth keeping.
+
+    Law: what is left out is only the covariance of two shadows with each other, at most the tolerance, and that of the
+    lightest of too many.
+    """
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.weights: Array = np.zeros(0)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def add(self, place: int, weight: float) -> None:
+        self.places.append(place)
+        self.weights = np.append(self.weights, weight)
+
+    def prune(self, rank: int, least: float = -math.inf) -> NDArray[np.intp] | None:
+        """Forget shadows lighter than `least`, and the lightest of too many; returns the rows kept, None for all."""
+        keep = self.weights > least
+        excess = int(keep.sum()) - max(MOST, 2 * rank)
+        if excess > 0:
+            keep[np.flatnonzero(keep)[np.argsort(self.weights[keep], kind="stable")[:excess]]] = False
+        if keep.all():
+            return None
+        kept = np.flatnonzero(keep)
+        self.places, self.weights = [self.places[k] for k in kept], self.weights[kept]
+        return kept

@@ -1,0 +1,74 @@
+"""The table of distinct observed points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from misspec.errors import Array
+
+
+class Table:
+    """Distinct points, told or pending, each with its count n and the sum of its observations (minus the offset).
+
+    Law: rows stand in the order of first visits and never move, so that a *place*, a row, names a point for good.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        self._place: dict[bytes, int] = {}
+        self._U: Array = np.zeros((0, dimension))
+        self._n: Array = np.zeros(0)
+        self._sums: Array = np.zeros(0)
+
+    def __len__(self) -> int:
+        return len(self._place)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._place
+
+    @property
+    def points(self) -> Array:
+        """As the kernel sees them, shape (u, d)."""
+        return self._U[: len(self._place)]
+
+    @property
+    def counts(self) -> Array:
+        """n, shape (u,); 0 for points that are only hallucinated so far."""
+        return self._n[: len(self._place)]
+
+    @property
+    def averages(self) -> Array:
+        """ȳ minus the offset, shape (u,)."""
+        counts = self.counts
+        return self._sums[: len(counts)] / np.maximum(counts, 1.0)
+
+    def counts_with(self, more: Iterable[int]) -> Array:
+        """n with one more at each of these places."""
+        counts = self.counts.copy()
+        np.add.at(counts, list(more), 1.0)
+        return counts
+
+    def place_of(self, key: bytes) -> int | None:
+        """The place of a point by the bytes of its coordinates."""
+        return self._place.get(key)
+
+    def enter(self, key: bytes, x: Array) -> int:
+        """A new point, not observed yet."""
+        place = len(self._place)
+        if place == len(self._U):
+            more = max(16, place)
+            self._U = np.concatenate([self._U, np.zeros((more, self._U.shape[1]))])
+            self._n, self._sums = (np.append(a, np.zeros(more)) for a in (self._n, self._sums))
+        self._U[place], self._n[place], self._sums[place] = x, 0.0, 0.0
+        self._place[key] = place
+        return place
+
+    def count(self, place: int, value: float) -> None:
+        """One observation, minus the offset."""
+        self._n[place] += 1.0
+        self._sums[place] += value
+
+    def replace(self, averages: Array) -> None:
+        """Other averages (minus the offset) at the same points, as often."""
+        self._sums[: len(averages)] = self.counts * averages

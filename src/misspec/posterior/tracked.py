@@ -1,0 +1,123 @@
+"""A posterior that keeps its mean and variance over a fixed candidate set: one matrix–vector product per step."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from misspec.domains import Finite
+from misspec.errors import Array, InvalidInput, vector
+from misspec.model import Model
+from misspec.posterior.dictionary import TOLERANCE
+from misspec.posterior.posterior import Posterior
+from misspec.posterior.view import View
+from misspec.posterior.weights import Weights
+
+
+class Tracked(Posterior):
+    """The posterior over a Finite domain, O(N·r) per step.
+
+    weights=True keeps W (`weights.py`) and takes covariances from it, the more stable form for tiny λ. Only those who
+    need ‖ζ‖₁ at every step should pay for it.
+    """
+
+    domain: Finite
+    _view: View
+
+    def __init__(
+        self,
+        model: Model,
+        domain: Finite,
+        *,
+        weights: bool = False,
+        tolerance: float = TOLERANCE,
+        check: bool = True,
+    ) -> None:
+        super().__init__(model, domain, tolerance=tolerance, check=check)
+        self._view = View(model.kernel, domain.encoded, model.offset, tolerance, None)
+        if weights:
+            self._view.weights = Weights(model.regularization, self._view.prior)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    @property
+    def mean(self) -> Array:
+        """μ over the candidates (a read-only view that the next step changes)."""
+        return _frozen(self._view.mean)
+
+    @property
+    def variance(self) -> Array:
+        """σ² over the candidates, told observations only (a read-only view that the next step changes)."""
+        return _frozen(self._view.variance)
+
+    @property
+    def std(self) -> Array:
+        """σ over the candidates, told observations only."""
+        return np.sqrt(self._view.variance)
+
+    @property
+    def pending_variance(self) -> Array:
+        """σ² over the candidates with the hallucinated observations counted."""
+        return _frozen(self._view.variance if self._view.hoped is None else self._view.hoped)
+
+    @property
+    def weights(self) -> Array:
+        """W over the candidates, shape (N, u); needs weights=True."""
+        if self._view.weights is None:
+            raise InvalidInput("the weights were not kept; make Tracked(…, weights=True) or call weights_at(X)")
+        return _frozen(self._view.weights.full().T)
+
+    @property
+    def weights_kept(self) -> Weights | None:
+        """W itself, for those who look at a few candidates only."""
+        return self._view.weights
+
+    def weights_norm1(self, subset: NDArray[np.intp] | None = None) -> Array:
+        """‖ζ(x)‖₁ over the candidates, or over a subset of them."""
+        if self._view.weights is not None:
+            return self._view.weights.norm1(subset)
+        phi, e = self._view.rows(slice(None) if subset is None else subset)
+        return np.asarray(np.abs(self._weights_of(phi, e)).sum(axis=1))
+
+    def weights_norm2(self) -> Array:
+        """‖ζ(x)‖₂ over the candidates; needs no weights."""
+        return np.concatenate([self._norms2(phi, e) for phi, e in self._view.blocks()])
+
+    @property
+    def places(self) -> NDArray[np.intp]:
+        """For each candidate its column in the weights, -1 where it was neither observed nor hallucinated."""
+        return self._view.place_of.copy()
+
+    @property
+    def candidates(self) -> NDArray[np.intp]:
+        """For each column of the weights its (first) candidate, -1 where it is none."""
+        return np.array(self._view.candidate_of, dtype=np.intp)
+
+    # -- writing: by index as well as by point ---------------------------------------------------------------------
+
+    def observe_index(self, indices: ArrayLike, y: ArrayLike) -> None:
+        """Tell observations y at candidates. Input that is refused changes nothing."""
+        if isinstance(indices, int | np.integer) and isinstance(y, float) and self._hoped is None and math.isfinite(y):
+            known = self._view.place_of
+            place = int(known[indices]) if 0 <= indices < len(known) else -1
+            if place >= 0:  # a point seen before, one at a time: the step that repeats, without ceremony
+                self._step(place, y - self.model.offset)
+                return
+        rows = self.domain.validate_indices(indices)
+        self._observe(self._view.X[rows], vector("observations", y, length=len(rows)))
+
+    def hallucinate_index(self, indices: ArrayLike) -> None:
+        """Count candidates as observed in the variance for choosing."""
+        self._hallucinate(self._view.X[self.domain.validate_indices(indices)])
+
+    def fulfil_index(self, index: int, y: float) -> None:
+        """Tell the result of a hallucinated candidate."""
+        self._fulfil(self._view.X[self.domain.validate_indices(index)], vector("observation", y, length=1))
+
+
+def _frozen(values: Array) -> Array:
+    view = values.view()
+    view.flags.writeable = False
+    return view
