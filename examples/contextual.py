@@ -31,7 +31,7 @@ for _ in range(1000):
     lost += truth(settings, c).max() - truth(x, c)
     lost_at_random += truth(settings, c).max() - truth(settings, c).mean()
 
-print(f"regret a round: {lost / 1000:.3f}; choosing at random: {lost_at_random / 1000:.3f}")
+print(f"regret per round: {lost / 1000:.3f}; choosing at random: {lost_at_random / 1000:.3f}")
 for epsilon, count, active in zip(policy.epsilons, policy.counts, range(len(policy.epsilons)), strict=True):
     print(
         f"  base with ε̂ = {epsilon:.3f} played {count:4d} rounds" + ("" if active in policy.active else ", eliminated")

@@ -46,7 +46,7 @@ if __name__ == "__main__":  # worker processes import this file
     regret = pl.DataFrame(
         [{"epsilon": r.epsilon, "policy": r.run.policy, "regret": r.table["regret"].mean()} for r in results.runs]
     )
-    print("regret a round, mean over the seeds, by ε")
+    print("regret per round, mean over the seeds, by ε")
     print(
         regret.group_by("epsilon", "policy")
         .agg(pl.col("regret").mean())

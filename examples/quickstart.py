@@ -23,6 +23,6 @@ for name, policy in policies.items():
     trace = ms.simulate(policy, problem, horizon=2000)
     best = policy.recommend()
     print(
-        f"{name:30s} regret a round {trace.regret.mean():.3f}; "
+        f"{name:30s} regret per round {trace.regret.mean():.3f}; "
         f"recommends x = {best.x[0]:+.2f}, true value {truth[best.index]:.3f}"
     )

@@ -28,7 +28,7 @@ class Attack:
     """A misfit that hurts, and how much.
 
     problem   the problem with that misfit
-    regret    mean true regret a round with it, in worlds that the search never saw
+    regret    mean true regret per round with it, in worlds that the search never saw
     before    the same for the problem as it was
     path      the best regret after each evaluation of the search, in its own worlds: too high by selection
     """
@@ -39,7 +39,7 @@ class Attack:
     path: Array
 
     def __repr__(self) -> str:
-        return f"Attack(regret {self.before:.4g} → {self.regret:.4g} a round, {len(self.path)} misfits tried)"
+        return f"Attack(regret {self.before:.4g} → {self.regret:.4g} per round, {len(self.path)} misfits tried)"
 
 
 def worst_misfit(

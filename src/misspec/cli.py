@@ -225,7 +225,7 @@ def _pace(task: Task) -> str:
     if not task.speed or task.time_remaining is None:
         return "starting"
     minutes, seconds = divmod(round(task.time_remaining), 60)
-    return f"{task.speed:,.0f} a second, {minutes}:{seconds:02d} left"
+    return f"{task.speed:,.0f} per second, {minutes}:{seconds:02d} left"
 
 
 @contextmanager
@@ -255,7 +255,7 @@ def _report(folder: Path) -> None:
 def _show(summary: Any) -> None:
     """The table of regret."""
     caption = (
-        "regret: true, a round, mean over the seeds ± standard error; late: over the last tenth of the rounds; "
+        "regret: true, per round, mean over the seeds ± standard error; late: over the last tenth of the rounds; "
         "recom.: of what is recommended at the end; held f*: share of the runs whose band held all of it (– where none "
         "is promised)"
     )

@@ -13,8 +13,10 @@ class; an *enlargement* makes it hold although the observations are those of f*;
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,15 +113,35 @@ ENLARGEMENTS = ("exact", "paper")
 
 
 def own_radius(noise: float, n: int, place: int, delta: float) -> float:
-    """σ√(2 ln(π²n²·j(j+1)/(3δ))/n) for the j-th point visited, observed n times; holds for all n and j at once."""
+    """σ√(2 ln(π²n²·j(j+1)/(3δ))/n) for the j-th point asked, observed n times; holds for all n and j at once."""
     return noise * math.sqrt(2.0 * math.log(math.pi**2 * n**2 * place * (place + 1) / (3.0 * delta)) / n)
 
 
-class OwnBands:
-    """ȳ ± radius for every point that was observed, from all its observations.
+Key = int | bytes  # of a point: a candidate's index, or coordinates to the bit
 
-    A key says which observations share a band: a candidate's index, or a point's coordinates to the bit. `lower` and
-    `upper` run over the `size` candidates of a Finite domain, ∓∞ where nothing was observed.
+
+@dataclasses.dataclass(slots=True)
+class _Own:
+    """What is known of one point by itself."""
+
+    place: int
+    x: Array | None
+    n: int = 0
+    total: float = 0.0
+    lower: float = -math.inf
+    upper: float = math.inf
+    waiting: list[list[Any]] = dataclasses.field(default_factory=list)  # [query, its result or None], as asked
+
+
+class OwnBands:
+    """ȳ ± radius for every point that was observed, from its observations in the order asked.
+
+    A key says which observations share a band. A point's place j is fixed when it is first asked, and its average is
+    that of the longest prefix of its queries that is told: so the bands hold whatever order results are told in, and
+    whatever is withheld. A dropped query leaves the sequence; the place that it was given stays spent. All points that
+    are new in one call of `observe` are charged the place of the last of them, which holds for any order of its rows.
+
+    `lower` and `upper` run over the `size` candidates of a Finite domain, ∓∞ where nothing was observed.
     """
 
     def __init__(self, noise: float, delta: float, size: int = 0) -> None:
@@ -127,54 +149,107 @@ class OwnBands:
         self.delta = number("delta", delta, above=0, below=1)
         self.lower: Array = np.full(whole("size", size), -np.inf)
         self.upper: Array = np.full(size, np.inf)
-        self._seen: dict[int | bytes, tuple[int, float, int, float, float]] = {}  # n, sum, place, lower, upper
-        self._points: dict[int | bytes, Array] = {}
+        self._known: dict[Key, _Own] = {}
 
     def __len__(self) -> int:
-        return len(self._seen)
+        return len(self.keys())
 
     def __repr__(self) -> str:
         return f"OwnBands({len(self)} points observed)"
-
-    def keys(self) -> list[int | bytes]:
-        """The points observed, in the order of first visits."""
-        return list(self._seen)
 
     def copy(self) -> OwnBands:
         """As they are now."""
         twin = copy.copy(self)
         twin.lower, twin.upper = self.lower.copy(), self.upper.copy()
-        twin._seen, twin._points = dict(self._seen), dict(self._points)
+        twin._known = {key: dataclasses.replace(own, waiting=list(own.waiting)) for key, own in self._known.items()}
         return twin
 
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def keys(self) -> list[Key]:
+        """The points observed, in the order of first asking."""
+        return [key for key, own in self._known.items() if own.n]
+
     def points(self) -> Array:
-        """Their coordinates in user units, as far as they were told."""
-        return np.array(list(self._points.values()))
+        """Their coordinates in user units, as far as they were handed in."""
+        return np.array([own.x for own in self._known.values() if own.n and own.x is not None])
 
     def table(self) -> tuple[Array, Array, NDArray[np.intp], Array]:
-        """Points, averages, counts and radii, in the order of first visits."""
-        seen = self._seen.values()
-        counts = np.array([each[0] for each in seen], dtype=np.intp)
-        averages = np.array([each[1] / each[0] for each in seen])
-        return self.points(), averages, counts, np.array([0.5 * (each[4] - each[3]) for each in seen])
+        """Points, averages, counts and radii."""
+        seen = [own for own in self._known.values() if own.n]
+        averages = np.array([own.total / own.n for own in seen])
+        radii = np.array([0.5 * (own.upper - own.lower) for own in seen])
+        return self.points(), averages, np.array([own.n for own in seen], dtype=np.intp), radii
 
-    def tell(self, key: int | bytes, y: float, x: Array | None = None) -> None:
-        """Count one observation; x is the point's coordinates."""
-        if x is not None and key not in self._points:
-            self._points[key] = x
-        n, total, place, _, _ = self._seen.get(key, (0, 0.0, len(self._seen) + 1, 0.0, 0.0))
-        n, total = n + 1, total + y
-        radius = own_radius(self.noise, n, place, self.delta)
-        low, high = total / n - radius, total / n + radius
-        self._seen[key] = (n, total, place, low, high)
-        if isinstance(key, int):
-            self.lower[key], self.upper[key] = low, high
-
-    def at(self, keys: Sequence[int | bytes]) -> tuple[Array, Array]:
+    def at(self, keys: Sequence[Key]) -> tuple[Array, Array]:
         """Lower and upper ends for these keys."""
-        none = (0, 0.0, 0, -np.inf, np.inf)
-        ends = np.array([self._seen.get(key, none)[3:] for key in keys]).reshape(len(keys), 2)
-        return ends[:, 0], ends[:, 1]
+        none = _Own(0, None)
+        found = [self._known.get(key, none) for key in keys]
+        return np.array([own.lower for own in found]), np.array([own.upper for own in found])
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def ask(self, key: Key, query: int, x: Array | None = None) -> None:
+        """A query at this point (x: its coordinates) was handed out."""
+        self._enter([key], [x])
+        self._known[key].waiting.append([query, None])
+
+    def tell(self, key: Key, y: float, query: int) -> None:
+        """Its result."""
+        own = self._known[key]
+        for each in own.waiting:
+            if each[0] == query:
+                each[1] = y
+                break
+        self._advance(key, own)
+
+    def drop(self, key: Key, query: int) -> None:
+        """It has no result."""
+        own = self._known[key]
+        own.waiting = [each for each in own.waiting if each[0] != query]
+        self._advance(key, own)
+
+    def observe(self, keys: Sequence[Key], y: Sequence[float], points: Sequence[Array] | None = None) -> None:
+        """Results from elsewhere, at one time."""
+        self._enter(keys, [None] * len(keys) if points is None else points)
+        for key, value in zip(keys, y, strict=True):
+            self._known[key].waiting.append([-1, value])
+        for key in dict.fromkeys(keys):
+            self._advance(key, self._known[key])
+
+    def _enter(self, keys: Sequence[Key], points: Sequence[Array | None]) -> None:
+        """Places for points never asked before: that of the last of them."""
+        new = {key: x for key, x in zip(keys, points, strict=True) if key not in self._known}
+        last = len(self._known) + len(new)
+        for key, x in new.items():
+            self._known[key] = _Own(last, x)
+
+    def _advance(self, key: Key, own: _Own) -> None:
+        """Count what is told up to the first query that is not."""
+        n = own.n
+        while own.waiting and own.waiting[0][1] is not None:
+            own.total += own.waiting.pop(0)[1]
+            own.n += 1
+        if own.n > n:
+            radius = own_radius(self.noise, own.n, own.place, self.delta)
+            own.lower, own.upper = own.total / own.n - radius, own.total / own.n + radius
+            if isinstance(key, int):
+                self.lower[key], self.upper[key] = own.lower, own.upper
+
+
+def within_class(
+    lower: Array, upper: Array, model: Model, prior: Array, epsilon: float
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """A model's band for f* intersected with what its class allows at all, offset ± (B√k(x,x) + ε).
+
+    prior: k(x,x). Where the two do not meet the class's interval stands in for the band; the last says where.
+    """
+    reach = model.norm_bound * np.sqrt(prior) + epsilon
+    low, high = np.maximum(lower, model.offset - reach), np.minimum(upper, model.offset + reach)
+    apart = low > high
+    if apart.any():
+        low, high = np.where(apart, model.offset - reach, low), np.where(apart, model.offset + reach, high)
+    return low, high, apart
 
 
 def grounded_upper(upper: Array, own_lower: Array, own_upper: Array, *, least: Array | None = None) -> Array:

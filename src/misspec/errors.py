@@ -82,6 +82,13 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
+def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """One of these words, or InvalidInput that names the argument."""
+    if value not in allowed:
+        raise InvalidInput(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    return str(value)
+
+
 def matrix(name: str, value: ArrayLike, *, columns: int | None = None, rows_at_least: int = 0) -> Array:
     """A finite (n, d) array of floats, or InvalidInput that says which shape or row is wrong."""
     if hasattr(value, "to_numpy"):  # a pandas or polars frame

@@ -86,7 +86,7 @@ class Trace:
     def __repr__(self) -> str:
         return (
             f"Trace({self.policy} on {self.problem!r}, {len(self)} rounds, seed {self.seed}: "
-            f"regret {self.regret.mean():.4g} a round, {self.regret[-max(1, len(self) // 10) :].mean():.4g} at the end)"
+            f"regret {self.regret.mean():.4g} per round, {self.regret[-max(1, len(self) // 10) :].mean():.4g} at the end)"
         )
 
 

@@ -6,7 +6,7 @@
 
 Every bound is for regret against max f* ("true") or against max f̃ ("in_class"); they differ by 2εT. `horizon` may be an
 array: with an InformationGain each of its entries t then uses γ_t. All hold with probability 1 − δ, and never exceed
-the 2(B + ε) a round that the class itself allows.
+the 2(B + ε) per round that the class itself allows.
 """
 
 from __future__ import annotations

@@ -19,9 +19,10 @@ multipliers α ≥ 0, Σα = 1, with signs v_j = ±α_j, prove s ≥ −B√(v�
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -39,6 +40,7 @@ MODERATE = 10.0  # factor on the norm bound up to which a larger one is advised,
 BLOCKS = 80  # parts of the domain; each brings in its worst violation
 INDEPENDENT = 1e-14  # residual above which a point of the working set is a direction of its own
 ROUNDED = 1e-9  # what rounding may do to a band, in units of the largest value
+MOST_WORK = 2e9  # operations for which the bands of all candidates of a domain are looked at
 LEAST_REPEATS = 5  # observations at points observed before, from which the noise is estimated
 
 
@@ -153,15 +155,20 @@ def diagnose(
     *,
     domain: Domain | None = None,
     fixed_design: bool = False,
+    time_order: bool = False,
 ) -> Diagnosis:
-    """How wrong the model is at least, from observations gathered in any way.
+    """How wrong the model is at least, from observations gathered in any way: the larger of two certificates.
+
+    Own bands against the class: no member passes through all averages within their radii. And bands against each other:
+    the posterior's band for f̃ does not meet an own band, or what the class allows at all. Each has half of δ.
 
     Valid for adaptively gathered data: the radii are those of the own bands, which hold at all times and for points
-    chosen by looking at earlier results. fixed_design: the points were fixed before any result was seen; the radii are
-    then σ√(2 ln(2u/δ)/n_j) for u distinct points, which are smaller. Observations at equal points (to the bit) are
-    averaged, and rows come in the order in which they were observed: radii grow a little with the place of a point's
-    first visit, and an order made from the results would break the certificate. The noise level σ is taken as known;
-    if it is too small, noise looks like misfit.
+    chosen by looking at earlier results, in whatever order the rows come. time_order: rows come in the order in which
+    they were observed, not in one made from the results; points seen early then have somewhat smaller radii.
+    fixed_design: the points were fixed before any result was seen; the radii are then σ√(2 ln(4u/δ)/n_j) for u distinct
+    points, which are smaller. Observations at equal points (to the bit) are averaged. All rows that there are must be
+    handed in: a set chosen by its results proves nothing. The noise level σ is taken as known; if it is too small,
+    noise looks like misfit.
 
     Points are taken as the kernel will see them. For a Box or its grid, whose kernels see the unit cube, hand in
     `domain=` with points in user units.
@@ -175,9 +182,10 @@ def diagnose(
     distinct = X[np.unique(place, return_index=True)[1]]
     encoded = distinct if domain is None else _encode(domain, distinct)
     check_known(Finite(encoded), model)
-    u, delta = len(counts), model.delta
+    u, delta = len(counts), model.delta / 2
+    seats = range(1, u + 1) if flag("time_order", time_order) else [u] * u
     radii = (
-        np.array([confidence.own_radius(model.noise, int(n), j + 1, delta) for j, n in enumerate(counts)])
+        np.array([confidence.own_radius(model.noise, int(n), j, delta) for j, n in zip(seats, counts, strict=True)])
         if adaptive
         else model.noise * np.sqrt(2.0 * math.log(2.0 * u / delta) / counts)
     )
@@ -186,9 +194,16 @@ def diagnose(
     needed = program.least_norm(0.0, nearest, max(GAP * program.scale, 1e-3 * float(radii.min())))
     norms = [nearest.norm] if nearest.distance <= 0.0 else []  # the nearest member is an explanation itself
     norms += [needed.norm] if needed is not None else []
+    by_class = nearest.proved if nearest.proved > GAP * program.scale else 0.0
+    own, told = Bands(encoded, averages, radii), Averages(encoded, averages, counts)
+    few = isinstance(domain, Finite) and len(domain) * u**2 <= MOST_WORK
+    also = domain.encoded if few and isinstance(domain, Finite) else None
+    by_bands, _ = certificate_of_bands(model, own, told, delta=delta, also=also)
     worst = int((np.abs(nearest.values - program.target) - radii).argmax())
+    if by_bands[:u].max() > by_class:
+        worst = int(by_bands[:u].argmax())
     found = Diagnosis(
-        epsilon_lower=nearest.proved if nearest.proved > GAP * program.scale else 0.0,
+        epsilon_lower=float(max(by_class, by_bands.max())),
         worst_point=distinct[worst],
         norm_needed=min(norms, default=math.inf),
         points=distinct,
@@ -202,61 +217,88 @@ def diagnose(
     return dataclasses.replace(found, sentence=_sentence(found, model, float(found.residuals[worst])))
 
 
-def band_certificates(
-    encoded: Array, averages: Array, counts: NDArray[np.intp], radii: Array, model: Model, delta: float
-) -> tuple[Array, Array]:
-    """For each observed point the misspecification that its bands prove: δ for the model's, beside that of the radii.
+class Bands(NamedTuple):
+    """Own bands: points as the kernel sees them, averages and radii."""
 
-    The posterior of all observations puts f̃(x) into μ ± (multiplier·σ + ε‖ζ‖₁), whatever the order and the choice of
+    encoded: Array
+    averages: Array
+    radii: Array
+
+
+class Averages(NamedTuple):
+    """Observations at distinct points as the kernel sees them: their averages and counts."""
+
+    encoded: Array
+    averages: Array
+    counts: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, encoded: Array, y: Array) -> Averages:
+        """Of single observations."""
+        place = _places(encoded)
+        counts = np.bincount(place)
+        first = np.unique(place, return_index=True)[1]
+        return cls(encoded[first], np.bincount(place, y) / np.maximum(counts, 1), counts)
+
+
+def certificate_of_bands(
+    model: Model, own: Bands, told: Averages, *, delta: float, also: Array | None = None
+) -> tuple[Array, Array]:
+    """For each point the misspecification that bands prove which do not meet there, and by how much ε moves them.
+
+    The posterior of what is told puts f̃(x) into μ ± (multiplier·σ + ε‖ζ‖₁), uniformly over x and whatever the choice of
     points. Where that does not meet the own band of x, or what the class allows for at all, ε is at least
 
         dist/(1 + ‖ζ(x)‖₁ − 2W_x(x))     against the own band, W_x the point's own weight
         dist/‖ζ(x)‖₁                     against offset ± B√k(x,x)
 
-    with the distances at ε = 0. Also returns 1 + ‖ζ‖₁ − 2W_x, which turns a misspecification into a gap.
+    with the distances at ε = 0. Points are those of the own bands, and then others where only the class is compared.
     """
     from scipy.linalg import cho_factor, cho_solve
 
-    ridge, y = model.regularization / counts, averages - model.offset
-    K = kernels.cross(model.kernel, encoded, encoded)
+    if not len(told.counts):
+        return np.zeros(len(own.averages) + (0 if also is None else len(also))), np.ones(1)
+    X = own.encoded if also is None else np.concatenate([own.encoded, also])
+    ridge = model.regularization / told.counts
+    K, k = (kernels.cross(model.kernel, told.encoded, Z) for Z in (told.encoded, X))
     factor = cho_factor(K + np.diag(ridge), lower=True)
     log_det = 2.0 * float(np.log(np.diag(factor[0])).sum()) - float(np.log(ridge).sum())
-    W = cho_solve(factor, K)  # column j: the weights at x_j
-    mean, norm1 = y @ W, np.abs(W).sum(axis=0)
-    std = np.sqrt(np.maximum(np.diag(K) - np.einsum("ij,ij->j", K, W), 0.0))
-    half = confidence.mixture(model, log_det, delta) * std + ROUNDED * max(1.0, float(np.abs(y).max()))
-    reach = 1.0 + norm1 - 2.0 * np.diag(W)
-    own = (np.abs(y - mean) - radii - half) / np.maximum(reach, ROUNDED)
-    class_ = (np.abs(mean) - model.norm_bound * np.sqrt(np.diag(K)) - half) / np.maximum(norm1, ROUNDED)
-    return np.maximum(np.maximum(own, class_), 0.0), reach
+    W = cho_solve(factor, k)  # column j: the weights at X_j
+    mean, norm1, prior = (told.averages - model.offset) @ W, np.abs(W).sum(axis=0), kernels.diagonal(model.kernel, X)
+    std = np.sqrt(np.maximum(prior - np.einsum("ij,ij->j", k, W), 0.0))
+    rounding = ROUNDED * max(1.0, float(np.abs(told.averages - model.offset).max()))
+    half = confidence.mixture(model, log_det, delta) * std + rounding
+    proved = (np.abs(mean) - model.norm_bound * np.sqrt(prior) - half) / np.maximum(norm1, ROUNDED)
+    reach = norm1.copy()
+    seat = {x.tobytes(): i for i, x in enumerate(told.encoded)}
+    for j, x in enumerate(own.encoded):
+        weight = W[seat[x.tobytes()], j] if x.tobytes() in seat else 0.0
+        moved = max(1.0 + norm1[j] - 2.0 * weight, ROUNDED)
+        by_own = (abs(own.averages[j] - model.offset - mean[j]) - own.radii[j] - half[j]) / moved
+        if by_own > proved[j]:
+            proved[j], reach[j] = by_own, moved
+    return np.maximum(proved, 0.0), reach
 
 
 def contradictions(
-    encoded: Array,
-    averages: Array,
-    counts: NDArray[np.intp],
-    radii: Array,
-    model: Model,
-    *,
-    delta: float,
-    epsilon: float,
+    model: Model, own: Bands, told: Averages, *, delta: float, epsilon: float, also: Array | None = None
 ) -> list[tuple[int, float, float]]:
     """Where observations prove more misspecification than ε: point, gap, and what is proved. Empty if they do not.
 
-    The same two certificates as in `diagnose`: own bands against the class, and bands against each other.
+    The larger of two certificates, as in `diagnose`: own bands against the class, and bands against each other.
     """
-    proved, reach = band_certificates(encoded, averages, counts, radii, model, delta)
-    found = {
-        int(i): (float((proved[i] - epsilon) * reach[i]), float(proved[i])) for i in np.flatnonzero(proved > epsilon)
-    }
-    program = _Program(model.kernel, encoded, averages - model.offset, radii)
+    proved, reach = certificate_of_bands(model, own, told, delta=delta, also=also)
+    apart = np.flatnonzero(proved > epsilon)
+    found = {int(i): (float((proved[i] - epsilon) * reach[i]), float(proved[i])) for i in apart}
+    program = _Program(model.kernel, own.encoded, own.averages - model.offset, own.radii)
     if not program.explained(model.norm_bound, epsilon):
-        nearest = program.nearest(model.norm_bound)
-        if nearest.proved > epsilon + GAP * program.scale:
-            worst = int((np.abs(nearest.values - program.target) - radii).argmax())
-            gap, implied = found.get(worst, (0.0, 0.0))
-            found[worst] = (max(gap, nearest.proved - epsilon), max(implied, nearest.proved))
-    return [(i, gap, implied) for i, (gap, implied) in sorted(found.items())]
+        with contextlib.suppress(NumericalError):  # a solver that finds nothing proves nothing
+            nearest = program.nearest(model.norm_bound)
+            if nearest.proved > epsilon + GAP * program.scale:
+                worst = int((np.abs(nearest.values - program.target) - own.radii).argmax())
+                gap, implied = found.get(worst, (0.0, 0.0))
+                found[worst] = (max(gap, nearest.proved - epsilon), max(implied, nearest.proved))
+    return [(i, float(gap), float(implied)) for i, (gap, implied) in sorted(found.items())]
 
 
 def noise_from_repeats(points: ArrayLike, observations: ArrayLike) -> float:

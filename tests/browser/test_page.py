@@ -5,27 +5,16 @@ import shutil
 
 import pytest
 
+from files import head
 from misspec import experiments as ex
 from misspec.reports import tables
 from misspec.reports.bounds import all_bounds
 from misspec.reports.page import page as page_of
 
 NASTY = "<img src=x onerror=alert(1)> & <b>bold</b> %{x}"
-TOML = f"""
-title = "{NASTY}"
-horizon = 200
-seeds = 2
-epsilons = [0.0, 0.2]
-
-[domain]
-box = [[0, 1]]
-grid = 40
-
-[model]
-kernel = {{ name = "RBF", length_scale = 0.2 }}
-norm_bound = 2.0
-noise = 0.1
-
+TOML = (
+    head(200, 2, [0.0, 0.2], grid=40, title=NASTY)
+    + f"""
 [[problems]]
 name = "{NASTY}"
 misfit = "random"
@@ -52,6 +41,7 @@ kind = "PhasedUncertaintySampling"
 [[policies]]
 kind = "RegretBalancing"
 """
+)
 CHROMIUM = os.environ.get("MISSPEC_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 QUIET = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
 

@@ -19,7 +19,10 @@ class Oracle:
     """Told data as a list; every quantity by a dense solve."""
 
     def __init__(self, model=MODEL):
-        self.model, self.x, self.y = model, [], []
+        self.model, self.x, self.y, self.asked = model, [], [], []
+
+    def ask(self, index):
+        self.asked.append(index)
 
     def tell(self, index, y):
         self.x.append(index)
@@ -55,15 +58,17 @@ class Oracle:
 
     def own(self, delta):
         lower, upper = np.full(len(X), -np.inf), np.full(len(X), np.inf)
-        for j, i in enumerate(dict.fromkeys(self.x), start=1):
+        for j, i in enumerate(dict.fromkeys(self.asked or self.x), start=1):
             values = [y for x, y in zip(self.x, self.y, strict=True) if x == i]
             n = len(values)
+            if n == 0:
+                continue
             radius = NOISE * math.sqrt(2 * math.log(math.pi**2 * n**2 * j * (j + 1) / (3 * delta)) / n)
             lower[i], upper[i] = np.mean(values) - radius, np.mean(values) + radius
         return lower, upper
 
-    def ends(self, width, epsilon, enlargement, own_delta, delta, pending=(), inflate=False):
-        """(lower, upper) of the band for f*; with pending points only the upper end, for choosing."""
+    def ends(self, width, epsilon, enlargement, own_delta, delta, pending=(), inflate=False, reported=False):
+        """(lower, upper) of the band for f*, reported within the class; with pending points only for choosing."""
         mean, std, _, norm1 = self.mean_std(pending)
         factor = self.multiplier(width, delta)
         if inflate:
@@ -76,6 +81,11 @@ class Oracle:
         else:
             half = half + enlargement / math.sqrt(self.model.regularization) * std
         lower, upper = mean - half - epsilon, mean + half + epsilon
+        if reported:  # k(x,x) = 1
+            least, most = self.model.offset - B - epsilon, self.model.offset + B + epsilon
+            outside = (lower > most) | (upper < least)
+            lower = np.where(outside, least, np.maximum(lower, least))
+            upper = np.where(outside, most, np.minimum(upper, most))
         if own_delta is None:
             return lower, upper
         own_lower, own_upper = self.own(own_delta)
@@ -121,13 +131,14 @@ def test_upper_confidence(name, batch):
             else:
                 assert query.upper == pytest.approx(upper[query.index] - epsilon, abs=1e-8)
             asked.append(query)
+            oracle.ask(query.index)
         order = rng.permutation(batch)
         for k in order:
             y = float(TRUTH[asked[k].index] + NOISE * rng.standard_normal())
             policy.tell(asked[k], y)
             oracle.tell(asked[k].index, y)
         if step % 10 == 0:
-            lower, upper = oracle.ends(width, epsilon, enlargement, own, delta)
+            lower, upper = oracle.ends(width, epsilon, enlargement, own, delta, reported=True)
             np.testing.assert_allclose(policy.band().lower, lower, atol=1e-8)
             np.testing.assert_allclose(policy.band().upper, upper, atol=1e-8)
             best = policy.recommend()

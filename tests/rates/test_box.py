@@ -63,7 +63,7 @@ def test_the_optimum_is_found_and_the_bound_holds(name):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_box_and_fine_grid_agree(name):
-    """Mean regret a round on the box and on a grid of 40 × 40, five functions: within a third, or within 0.01."""
+    """Mean regret per round on the box and on a grid of 40 × 40, five functions: within a third, or within 0.01."""
     functions = [Member(seed) for seed in range(5)]
     box = [play(POLICIES[name](BOX), f, seed)[0].mean() for seed, f in enumerate(functions)]
     grid = [play(POLICIES[name](BOX.grid(40)), f, seed)[0].mean() for seed, f in enumerate(functions)]

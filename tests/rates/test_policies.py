@@ -9,7 +9,7 @@ from worlds import play
 
 pytestmark = pytest.mark.slow
 
-TRAPPED = 0.08  # a regret a round that plain GP-UCB does not get below on the trap, in the mean
+TRAPPED = 0.08  # a regret per round that plain GP-UCB does not get below on the trap, in the mean
 
 
 def trap_traces(make):
@@ -19,7 +19,7 @@ def trap_traces(make):
 
 
 def test_the_trap_holds_gp_ucb_and_not_the_phased_policy():
-    """Stuck: more than ε a round over the last 1,000 rounds. A quarter of GP-UCB's runs at least, no phased one."""
+    """Stuck: more than ε per round over the last 1,000 rounds. A quarter of GP-UCB's runs at least, no phased one."""
     plain = trap_traces(lambda d, m: ms.GPUCB(d, m))
     phased = trap_traces(lambda d, m: ms.PhasedUncertaintySampling.as_in_paper(d, m, horizon=30_000))
     stuck = [np.mean([trace.regret[-1000:].mean() > 0.1 for trace in traces]) for traces in (plain, phased)]
@@ -139,7 +139,7 @@ def test_consistent_bases_survive(varying, evidence):
 @pytest.mark.parametrize("varying", [False, True])
 @pytest.mark.parametrize("evidence", ["shared", "own"])
 def test_false_bases_are_eliminated(varying, evidence):
-    """A linear base on a truth with its peak in the middle: it plays the end, loses 0.7 a round and claims 0.1."""
+    """A linear base on a truth with its peak in the middle: it plays the end, loses 0.7 per round and claims 0.1."""
     rng = np.random.default_rng(32)
     X, truth = np.linspace(0, 1, 5)[:, None], np.array([0.0, 0.1, 1.0, 0.2, 0.3])
     honest = ms.Model(RBF(0.01), 1.2, 0.05)

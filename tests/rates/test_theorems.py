@@ -56,7 +56,7 @@ def test_regret_stays_below_the_theorem(name):
         problem = ms.problems.misspecified(DOMAIN, LARGE, epsilon, misfit, seed=run)
         trace = play(make(problem), problem, T, run)
         assert (trace.cumulative_regret <= bounds[epsilon]).all()
-    for epsilon in MISFITS:  # the bounds say more than that regret is at most 2(B + ε) a round
+    for epsilon in MISFITS:  # the bounds say more than that regret is at most 2(B + ε) per round
         assert bounds[epsilon][-1] < 0.8 * 2 * (LARGE.norm_bound + epsilon) * T
 
 
@@ -130,7 +130,7 @@ def test_regret_is_sublinear_without_misfit(name, steepest):
 @pytest.mark.parametrize("name", ["ec", "phased", "balancing", "gp-ucb", "grounded"])
 def test_the_needle_costs_its_height_a_round(name):
     """N = 1,000, T = 50, needle drawn at random, 60 runs. Each finds it with probability at most 0.05, on average half
-    way; 12 of 60 would have to for the mean to fall below 0.9 of the height a round, which has probability 2e-5."""
+    way; 12 of 60 would have to for the mean to fall below 0.9 of the height per round, which has probability 2e-5."""
     domain, height, rounds = ms.Box([(0, 1)]).grid(1000), 0.5, 50
     model = ms.Model(RBF(0.1), norm_bound=2.0, noise=0.05)
     make = {

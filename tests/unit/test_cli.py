@@ -10,19 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 import misspec
+from files import head
 from misspec.cli import app
 
-SMALL = """
-horizon = 30
-seeds = 2
-epsilons = [0.2]
-[domain]
-box = [[0, 1]]
-grid = 12
-[model]
-kernel = { name = "RBF", length_scale = 0.2 }
-norm_bound = 2.0
-noise = 0.1
+SMALL = (
+    head(30, 2, [0.2], grid=12)
+    + """
 [[problems]]
 [[policies]]
 kind = "GPUCB"
@@ -30,6 +23,7 @@ name = "[red]base[/red]"
 [[policies]]
 kind = "ECGPUCB"
 """
+)
 
 
 @pytest.fixture

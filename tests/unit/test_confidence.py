@@ -39,7 +39,7 @@ def test_widths_by_name():
 def test_own_bands_by_index_and_by_coordinates():
     bands = confidence.OwnBands(noise=0.2, delta=0.1, size=3)
     for key, y in [(2, 1.0), (2, 2.0), (b"somewhere", 5.0), (0, -1.0)]:
-        bands.tell(key, y)
+        bands.observe([key], [y])
     assert len(bands) == 3
     radii = [confidence.own_radius(0.2, n, j, 0.1) for n, j in ((1, 3), (2, 1), (1, 2))]
     np.testing.assert_allclose(bands.upper, [-1 + radii[0], np.inf, 1.5 + radii[1]])

@@ -17,25 +17,13 @@ from polars.testing import assert_frame_equal
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
+from files import head, started
 from misspec import experiments as ex
 from misspec.errors import InvalidInput, StorageError
 from misspec.experiments.play import play
 from misspec.experiments.runner import execute
 
-HEAD = """
-horizon = 40
-seeds = 2
-epsilons = [0.0, 0.2]
-
-[domain]
-box = [[0, 2]]
-grid = 21
-
-[model]
-kernel = { name = "RBF", length_scale = 0.2 }
-norm_bound = 2.0
-noise = 0.1
-"""
+HEAD = head(40, 2, [0.0, 0.2], box="[[0, 2]]", grid=21)
 PROBLEM = """
 [[problems]]
 misfit = "random"
@@ -76,8 +64,7 @@ def assert_same(one, other):
 
 def command(*arguments, **options):
     """misspec in a process of its own."""
-    line = [sys.executable, "-m", "misspec.cli", *map(str, arguments)]
-    return subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return started("-m", "misspec.cli", *arguments, **options)
 
 
 def finished(folder):
@@ -198,9 +185,9 @@ def test_one_core_many_cores_and_dask_give_the_same_bits(tmp_path):
     file.write_text(TOML)
     ex.go(TOML.encode(), tmp_path / "one", cores=1)
     for name, options in (("two", ["--cores", "2"]), ("dask", ["--dask", "local"])):
-        process = command("run", file, "--into", tmp_path / name, *options)
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
+        with command("run", file, "--into", tmp_path / name, *options) as process:
+            out, err = process.communicate(timeout=120)
+            assert process.returncode == 0, err
         assert "ECGPUCB" in out
         assert_same(frames(tmp_path / "one"), frames(tmp_path / name))
 
@@ -458,23 +445,23 @@ def test_killed_at_ten_random_moments_it_ends_with_the_same_table(tmp_path):
     times: dict[Path, int] = {}
     counts = []
     for kill in range(10):
-        process = command("run", file, "--cores", 1 + kill % 2, "--into", tmp_path / "killed", start_new_session=True)
-        wanted = len(times) + rng.randint(0, 4)
-        deadline = time.monotonic() + 60
-        while len(finished(tmp_path / "killed")) < wanted and process.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
-        time.sleep(rng.uniform(0, 0.2))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        with command("run", file, "--cores", 1 + kill % 2, "--into", tmp_path / "killed") as process:
+            wanted = len(times) + rng.randint(0, 4)
+            deadline = time.monotonic() + 60
+            while len(finished(tmp_path / "killed")) < wanted and process.poll() is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.002)
+            time.sleep(rng.uniform(0, 0.2))
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
         now = {path: path.stat().st_mtime_ns for path in finished(tmp_path / "killed")}
         assert times.items() <= now.items()  # what was finished is still there, and was not done again
         times = now
         counts.append(len(times))
     assert counts[0] < counts[-1] < 40, counts  # the kills came in the middle of it
-    process = command("run", file, "--into", tmp_path / "killed")
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
+    with command("run", file, "--into", tmp_path / "killed") as process:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
     assert f"{counts[-1]} of 40 runs were done before" in out
     ex.go(LONG.encode(), tmp_path / "undisturbed", cores=1)
     assert len(frames(tmp_path / "killed")) == 40
@@ -486,16 +473,16 @@ def test_killed_at_ten_random_moments_it_ends_with_the_same_table(tmp_path):
 def test_workers_end_with_a_parent_that_is_killed(tmp_path):
     file = tmp_path / "long.toml"
     file.write_text(LONG.replace("horizon = 400", "horizon = 20000"))
-    process = command("run", file, "--cores", 2, start_new_session=True)
-    deadline = time.monotonic() + 60
-    while len(members := in_group(process.pid)) < 3:  # the parent, and two workers at least
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    while in_group(process.pid):
-        assert time.monotonic() < deadline, f"still alive: {members}"
-        time.sleep(0.05)
+    with command("run", file, "--cores", 2) as process:
+        deadline = time.monotonic() + 60
+        while len(members := in_group(process.pid)) < 3:  # the parent, and two workers at least
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        while in_group(process.pid):
+            assert time.monotonic() < deadline, f"still alive: {members}"
+            time.sleep(0.05)
 
 
 def in_group(group):
@@ -514,13 +501,13 @@ def in_group(group):
 def test_ctrl_c_ends_at_once_and_says_how_to_continue(tmp_path):
     file = tmp_path / "long.toml"
     file.write_text(LONG)
-    process = command("run", file, "--cores", 2, "--into", "my results", start_new_session=True, cwd=tmp_path)
-    deadline = time.monotonic() + 60
-    while not finished(tmp_path / "my results"):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, err = process.communicate(timeout=30)
+    with command("run", file, "--cores", 2, "--into", "my results", cwd=tmp_path) as process:
+        deadline = time.monotonic() + 60
+        while not finished(tmp_path / "my results"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in err
     assert len(err.splitlines()) == 1
@@ -530,14 +517,14 @@ def test_ctrl_c_ends_at_once_and_says_how_to_continue(tmp_path):
 
 def test_ctrl_c_does_not_wait_for_long_runs(tmp_path):
     (tmp_path / "slow.toml").write_text(LONG.replace("horizon = 400", "horizon = 1000000"))  # minutes each
-    process = command("run", "slow.toml", "--cores", 2, start_new_session=True, cwd=tmp_path)
-    deadline = time.monotonic() + 60
-    while len(in_group(process.pid)) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    time.sleep(4)  # the workers have begun
-    os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    with command("run", "slow.toml", "--cores", 2, cwd=tmp_path) as process:
+        deadline = time.monotonic() + 60
+        while len(in_group(process.pid)) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        time.sleep(4)  # the workers have begun
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert "0 of 40 runs are finished" in err
 

@@ -10,27 +10,16 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
+from files import head
 from misspec import experiments as ex
 from misspec import reports
 from misspec.errors import InvalidInput, StorageError
 from misspec.reports import bounds, cards, page, plots, style, tables
 
 NASTY = "<script>alert(1)</script> & $x$ [red] {y}"
-TOML = f"""
-title = "{NASTY}"
-horizon = 60
-seeds = 3
-epsilons = [0.0, 0.2]
-
-[domain]
-box = [[0, 1]]
-grid = 15
-
-[model]
-kernel = {{ name = "RBF", length_scale = 0.2 }}
-norm_bound = 2.0
-noise = 0.1
-
+TOML = (
+    head(60, 3, [0.0, 0.2], grid=15, title=NASTY)
+    + f"""
 [[problems]]
 name = "{NASTY}"
 misfit = "random"
@@ -75,6 +64,7 @@ as_in_paper = true
 [[policies]]
 kind = "UniformSampling"
 """
+)
 
 
 # one problem, three policies, one seed, seven rounds: for what does not look at the numbers

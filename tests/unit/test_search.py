@@ -242,7 +242,7 @@ def test_offers_hold_every_observed_point():
 
     own = ms.confidence.OwnBands(MODEL.noise, 0.1)
     for x in observed:
-        own.tell(x.tobytes(), 0.0, x)
+        own.observe([x.tobytes()], [0.0], [x])
     wanted = Search(policy.posterior, own, lambda U, points: np.zeros(len(U)), slope, turn=5)
     offer = policy.field.offer(wanted).points
     assert all((offer == x).all(axis=1).any() for x in observed)

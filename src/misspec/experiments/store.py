@@ -120,7 +120,7 @@ def _row(look: Look) -> dict[str, Any]:
 class Finished:
     """A run and what came out.
 
-    regret, in_class_regret   a round
+    regret, in_class_regret   per round
     looks                     the rounds at which the band was looked at, with the bands of a run that is pictured
     facts                     what is known of the run as a whole
     table                     everything, a row per round; read again whenever it is asked for

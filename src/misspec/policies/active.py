@@ -39,8 +39,8 @@ class Bands(Protocol):
     @property
     def posterior(self) -> Posterior: ...
 
-    def band(self, actions: Actions) -> Band:
-        """Lower and upper ends."""
+    def band(self, actions: Actions, *, reported: bool) -> Band:
+        """Lower and upper ends; reported: the model's within what its class allows."""
 
     def widths(self, active: Any, points: Any) -> Array:
         """What history keeps of w."""
@@ -102,8 +102,11 @@ class ArmBands:
     def __init__(self, posterior: Tracked, half: Array, own: OwnBands | None) -> None:
         self.posterior, self.half, self.own = posterior, half, own
 
-    def band(self, actions: Actions) -> Band:
-        lower, upper = self.posterior.mean - self.half, self.posterior.mean + self.half
+    def band(self, actions: Actions, *, reported: bool) -> Band:
+        p = self.posterior
+        lower, upper = p.mean - self.half, p.mean + self.half
+        if reported:
+            lower, upper, _ = confidence.within_class(lower, upper, p.model, p.prior, 0.0)
         if self.own is not None:
             lower, upper = confidence.clip(lower, upper, self.own.lower, self.own.upper)
         rows = self.posterior.domain.indices(actions.points) if actions.rows is None else actions.rows
@@ -169,7 +172,7 @@ class Arms:
 
     def eliminate(self, bands: Bands) -> None:
         D = self.members
-        lower, upper = bands.band(Actions(self.domain.points[D], self.domain.encoded[D], D))
+        lower, upper = bands.band(self.contenders(bands), reported=False)
         self.members = D[upper >= lower.max()]
 
     def contenders(self, bands: Bands) -> Actions:  # noqa: ARG002  # all of them

@@ -81,11 +81,12 @@ class Recommendation:
     """The maximiser of the lower band for f*.
 
     lower, upper   its band for f*
-    mean           the model's; where a grounded band excludes it, `caveats` says so
+    mean           the model's; where the band excludes it, `note` says so
     gap            the largest upper band minus `lower`: a bound on its regret, to stop by
     guaranteed     whether lower, upper and gap hold with probability 1 − δ *provided that* the truth lies within the
                    policy's ε of the model's class (ε = 0 for GP-UCB and phased, the largest active ε̂ for balancing)
     caveats        if not, why not, one sentence each
+    note           what else is worth knowing, as that a grounded band excludes the model's mean; else empty
     """
 
     x: Array
@@ -97,6 +98,7 @@ class Recommendation:
     gap: float
     guaranteed: bool
     caveats: tuple[str, ...] = ()
+    note: str = ""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

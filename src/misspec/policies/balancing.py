@@ -18,7 +18,7 @@ from misspec import theory
 from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.encoding import kernel_key
-from misspec.errors import Array, InvalidInput, number, whole
+from misspec.errors import Array, InvalidInput, number, one_of, whole
 from misspec.information import information_gain
 from misspec.model import Model
 from misspec.policies.answers import Band, Choice
@@ -48,12 +48,12 @@ class RegretBalancing(Policy):
     of the grid. price: factor on the bound of bases with ε̂ > 0 when choosing who plays. epsilon_max: the largest
     candidate, B by default; the guarantee is for ε up to it. reward_range: how far rewards' expectations can lie
     apart; 2(B + ε̂) by default. gain: an upper bound on γ_T, for bounds="paper" (computed per kernel if not given).
-    radius: of the elimination test, "anytime" or "paper". resolution: as for GPUCB.
+    radius: of the elimination test, "anytime" or "paper". resolution, delays: as for GPUCB.
 
     To read: `epsilons` (ε̂ per base), `active` (bases still played), `counts`, `rewards`, `candidate_bounds` (N, J, R of
-    each base), `eliminated` (base, round, both sides of the failed test). Bands and `recommend().gap` are those of the
-    most cautious active base: they hold for any ε up to its ε̂, and are as wide as that; a smaller epsilon_max narrows
-    them. The horizon shapes the grid; more rounds than that can be asked for.
+    each base, over the rounds told before any that pends), `eliminated` (base, round, both sides of the failed test).
+    Bands and `recommend().gap` are those of the most cautious active base: they hold for any ε up to its ε̂, and are as
+    wide as that; a smaller epsilon_max narrows them. The horizon shapes the grid; more rounds can be asked for.
     """
 
     def __init__(
@@ -75,14 +75,15 @@ class RegretBalancing(Policy):
         radius: str = "anytime",
         inflate: bool = False,
         resolution: float | None = RESOLUTION,
+        delays: str = "any",
         seed: int = 0,
     ) -> None:
         parts = 3 if grounded else 2  # of δ: model widths, own bands, elimination test
-        super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution)
+        super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution, delays=delays)
         T = self.horizon = whole("horizon", horizon, at_least=1)
-        self._bounds = _one_of("bounds", bounds, ("realised", "paper"))
-        self._shared = _one_of("evidence", evidence, ("shared", "own")) == "shared"
-        self._radius = _one_of("radius", radius, ("anytime", "paper"))
+        self._bounds = one_of("bounds", bounds, ("realised", "paper"))
+        self._shared = one_of("evidence", evidence, ("shared", "own")) == "shared"
+        self._radius = one_of("radius", radius, ("anytime", "paper"))
         if bounds == "paper" and self._shared:
             raise InvalidInput(
                 'bounds="paper" hold for bases that learn alone: use evidence="own" or bounds="realised"'
@@ -104,8 +105,9 @@ class RegretBalancing(Policy):
         self.active = list(range(M))  # I_t
         self.counts = [0] * M  # N_i
         self.rewards = [0.0] * M  # J_i
-        self.candidate_bounds = [0.0] * M  # R_i of the rounds told
+        self.candidate_bounds = [0.0] * M  # R_i
         self.eliminated: list[Elimination] = []
+        self._rounds: dict[int, tuple[Asked, float | None]] = {}  # rounds that do not count yet, as asked, with results
         self._offers: set[str] = set()  # digests of the action sets seen: more than one, and they vary
 
     @classmethod
@@ -131,16 +133,25 @@ class RegretBalancing(Policy):
 
     def _remember(self, asked: Asked) -> None:
         self._offers.add(asked.details["offer"])  # 4   D_t was received
+        self._rounds[asked.query.id] = (asked, None)
 
     def _learn(self, asked: Asked, y: float) -> None:
-        i = asked.details["base"]
         self._evidence.learn(asked.query.id, asked.place, y, self._feeds(asked))  # 6, 7   observe y_t; update the base
-        self.counts[i] += 1  # 7   N_i, J_i and R_i
-        self.rewards[i] += y
-        self.candidate_bounds[i] = (
-            self.candidate_bounds[i] + asked.details["bound"] if self._bounds == "realised" else self._bound(i)
-        )
-        self._eliminate()  # 8   update the active set
+        self._rounds[asked.query.id] = (asked, y)
+        self._count()
+
+    def _count(self) -> None:
+        """Rounds count in the order asked, up to the first that pends: a set chosen by its values would be biased."""
+        for id_, (asked, y) in list(self._rounds.items()):
+            if y is None:
+                break
+            del self._rounds[id_]
+            i = asked.details["base"]
+            self.counts[i] += 1  # 7   N_i, J_i and R_i
+            self.rewards[i] += y
+            realised = self._bounds == "realised"
+            self.candidate_bounds[i] = self.candidate_bounds[i] + asked.details["bound"] if realised else self._bound(i)
+            self._eliminate()  # 8   update the active set
 
     def _eliminate(self) -> None:
         """Drop i if J_i/N_i + R_i/N_i + h_i < max over j of J_j/N_j − h_j. The maximiser never fails."""
@@ -155,6 +166,11 @@ class RegretBalancing(Policy):
                 self.active.remove(i)
                 self.eliminated.append(Elimination(i, self.t, left, right))
 
+    def _forget(self, asked: Asked) -> None:
+        super()._forget(asked)
+        del self._rounds[asked.query.id]
+        self._count()
+
     # -- its parts -------------------------------------------------------------------------------------------
 
     def _realised(self, i: int, place: Place) -> float:
@@ -163,12 +179,12 @@ class RegretBalancing(Policy):
         c = self.field.look(base.posterior, base.own, self.field.only(place), pending=False)
         if self._own is None:
             return min(self._ranges[i], 2.0 * float(base.half(c)[0]) + 2.0 * self.epsilons[i])
-        band = base.band(c)
-        return min(self._ranges[i], float(band.upper[0] - band.lower[0]))
+        lower, upper = base.grounded_band(c)
+        return min(self._ranges[i], float(upper[0] - lower[0]))
 
     def _bound(self, i: int, *, pending: bool = False) -> float:
-        """R_i: realised, or min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}; with the pending rounds, for choosing."""
-        waiting = [each for each in self._asked.values() if each.details["base"] == i] if pending else []
+        """R_i: realised, or min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}; with rounds that do not count yet, for choosing."""
+        waiting = [each for each, _ in self._rounds.values() if each.details["base"] == i] if pending else []
         if self._bounds == "realised":
             return self.candidate_bounds[i] + float(sum(each.details["bound"] for each in waiting))
         n, m, delta = self.counts[i] + len(waiting), self._bases[i].model, self._bases[i].delta
@@ -233,6 +249,10 @@ class RegretBalancing(Policy):
         return self._bases[max(self.active, key=lambda i: (self.epsilons[i], -i))]
 
     @property
+    def _reported_model(self) -> Model:
+        return self._reported.model
+
+    @property
     def posterior(self) -> Posterior:
         """Of the most cautious active base, whose bands `band` and `recommend` report."""
         return self._reported.posterior
@@ -264,9 +284,3 @@ def _pairs(bases: Any) -> list[tuple[Model, float]]:
     if not pairs or not all(isinstance(m, Model) for m, _ in pairs):
         raise InvalidInput("bases must be a list of (Model, epsilon) pairs with at least one in it")
     return pairs
-
-
-def _one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
-    if value not in allowed:
-        raise InvalidInput(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-    return str(value)

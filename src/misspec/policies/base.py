@@ -19,10 +19,10 @@ from typing import Any, ClassVar, NamedTuple, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from misspec import truth
+from misspec import confidence, truth
 from misspec.confidence import OwnBands, Width
 from misspec.domains import Domain
-from misspec.errors import Array, InvalidInput, flag, number, vector, whole
+from misspec.errors import Array, InvalidInput, MisspecError, NumericalError, flag, number, one_of, vector, whole
 from misspec.model import Model
 from misspec.policies import state
 from misspec.policies.answers import Band, Choice, Conflict, Observations, Query, Recommendation
@@ -38,6 +38,7 @@ class Asked(NamedTuple):
     query: Query
     place: Place
     details: dict[str, Any]  # of the query
+    turn: int  # when it was asked, in events
 
 
 class Policy(abc.ABC):
@@ -49,6 +50,7 @@ class Policy(abc.ABC):
     theorem            what bounds its regret as it is set, as `reports` know it; "" for nothing
     takes_actions      whether ask(actions=…) works, takes_points whether these may be points never seen before
     takes_data         whether it takes data from elsewhere
+    waits              whether it learns nothing from results before all that were asked earlier are in
     limit              evaluations after which it ends, None for no end
     """
 
@@ -57,6 +59,7 @@ class Policy(abc.ABC):
     takes_actions: bool = True
     takes_points: bool = True
     takes_data: bool = True
+    waits: bool = False
     limit: int | None = None
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -80,8 +83,13 @@ class Policy(abc.ABC):
         grounded: bool = False,
         parts: int = 1,
         resolution: float | None = None,
+        delays: str = "any",
     ) -> None:
-        """parts: of δ, those that are spent equally (model widths, own bands, tests)."""
+        """parts: of δ, those that are spent equally (model widths, own bands, tests).
+
+        delays: "independent" says that when results are told does not depend on what they are. Otherwise bands are
+        guaranteed only while what is told is a prefix of what was asked: a set that was chosen by its values is biased.
+        """
         self._settings: dict[str, Any]
         self.field = field_of(domain, seed, 0.0 if resolution is None else number("resolution", resolution, at_least=0))
         if not isinstance(model, Model):
@@ -94,6 +102,8 @@ class Policy(abc.ABC):
         self._events: list[tuple[Any, ...]] = []
         self._lock = threading.RLock()
         self._broken = False  # whether a failed call is still to be undone
+        self._latest = -1  # of what was told, the turn that was asked last
+        self._delays = one_of("delays", delays, ("any", "independent"))
         self._delta = model.delta / parts
         # policies that do not choose by own bands keep them to find conflicts, with half of δ for these
         self._evidence = Evidence(self.field, model, self._delta if flag("grounded", grounded) else model.delta / 2)
@@ -199,7 +209,7 @@ class Policy(abc.ABC):
         self._expect()
         place, position, story = self._choose(actions)
         query = Query(self._next_id, place.x, place.index, position, place.name, **story)
-        self._register(Asked(query, place, dict(query.details)))
+        self._register(query, place)
         return query
 
     def _expect(self) -> None:
@@ -208,11 +218,12 @@ class Policy(abc.ABC):
             if self._evidence.waits(asked.query.id):
                 self._evidence.expect(asked.query.id, asked.place, self._feeds(asked))
 
-    def _register(self, asked: Asked) -> None:
-        self._asked[asked.query.id] = asked
-        self._next_id = asked.query.id + 1
+    def _register(self, query: Query, place: Place) -> None:
+        asked = self._asked[query.id] = Asked(query, place, dict(query.details), len(self._events))
+        self._next_id = query.id + 1
+        self._evidence.ask(query.id, place)
         self._remember(asked)
-        self._events.append(("ask", asked.query))
+        self._events.append(("ask", query))
 
     def tell(self, query: Query | int | Sequence[Query | int], y: Any) -> None:
         """The result of a query, or results of several, in any order and in parts. A failed call changes nothing."""
@@ -228,6 +239,7 @@ class Policy(abc.ABC):
                 for asked, value in zip(known, values, strict=True):
                     self.t += 1
                     self._learn(asked, value)
+                    self._latest = max(self._latest, asked.turn)
                     del self._asked[asked.query.id]
                     self._events.append(("tell", asked.query.id, value))
             except BaseException:
@@ -254,7 +266,7 @@ class Policy(abc.ABC):
             self._repair()
             if not self.takes_data:
                 raise InvalidInput(
-                    f"{type(self).__name__} learns from its own queries and takes no data from elsewhere"
+                    f"{type(self).__name__} forgets all data but its own: it takes no data from elsewhere"
                 )
             given = self._admit(self._parse(points_or_indices))
             values = vector("observations", y, length=len(given.points)).tolist()
@@ -262,6 +274,7 @@ class Policy(abc.ABC):
             before = self._mark()
             try:
                 self._observe(given, places, values)
+                self._latest = len(self._events)
                 self.t += len(values)
                 stored = given.points if given.rows is None else given.rows
                 self._events.append(("observe", stored, values))
@@ -300,8 +313,15 @@ class Policy(abc.ABC):
     def _repair(self) -> None:
         if not self._broken:
             return
-        twin = type(self)(self.domain, self.model, **self._settings)
-        twin._replay(self._events)
+        try:
+            twin = type(self)(self.domain, self.model, **self._settings)
+            twin._replay(self._events)
+        except Exception as error:
+            kind = type(error) if isinstance(error, MisspecError) else NumericalError
+            raise kind(
+                f"a call failed, and what it left cannot be undone yet: {error}; nothing told is lost, and every call "
+                "tries again (is the kernel still failing?)"
+            ) from error
         twin._rng.bit_generator.state = self._rng.bit_generator.state
         self.__dict__.update({**twin.__dict__, "_lock": self._lock})
 
@@ -310,7 +330,7 @@ class Policy(abc.ABC):
             if kind == "ask":
                 query = rest[0]
                 self._expect()
-                self._register(Asked(query, self.field.stored_place(query.index, query.x), dict(query.details)))
+                self._register(query, self.field.stored_place(query.index, query.x))
             elif kind == "observe":
                 self.observe(*rest)
             else:
@@ -334,17 +354,27 @@ class Policy(abc.ABC):
             place = self.field.place(contenders, best)
             mean = float(self.field.look(self.posterior, None, self.field.only(place), pending=False).mean[0])
             lower, upper = float(band.lower[best]), float(band.upper[best])
-            gap = float(band.upper.max()) - lower
+            gap, note = float(band.upper.max()) - lower, ""
+            if not lower <= mean <= upper:
+                side = "below" if mean < lower else "above"
+                note = f"the model's mean {mean:.4g} lies {side} the band: data here, or the class, exclude it"
             caveats = tuple(self.caveats)
-            return Recommendation(place.x, place.index, place.name, mean, lower, upper, gap, not caveats, caveats)
+            return Recommendation(place.x, place.index, place.name, mean, lower, upper, gap, not caveats, caveats, note)
 
     @property
     def caveats(self) -> list[str]:
         """Why bands, gap and recommendation are not guaranteed, one sentence each; empty where they are."""
         with self._lock:
             self._repair()
-            contradicted = [] if not self.conflicts else ["the data contradict the model by more than ε (`conflicts`)"]
-            return [*self._without, *contradicted]
+            found = list(self._without)
+            if self._delays == "any" and not self.waits and any(a.turn < self._latest for a in self._asked.values()):
+                found.append(
+                    "results are told that were asked after pending ones: if that depends on their values, they are "
+                    'biased (delays="independent" says that it does not)'
+                )
+            if self.conflicts:
+                found.append(f"the data contradict the model by more than ε = {self.epsilon:.4g} (see `conflicts`)")
+            return found
 
     @property
     def guaranteed(self) -> bool:
@@ -362,23 +392,61 @@ class Policy(abc.ABC):
         with self._lock:
             self._repair()
             if self._certified is None or self._certified[0] != len(self._events):
-                self._certified = len(self._events), self._find_conflicts(self.model, self.epsilon)
+                self._certified = len(self._events), self._find_conflicts()
             return list(self._certified[1])
 
-    def _find_conflicts(self, model: Model, epsilon: float) -> list[Conflict]:
-        own = self._evidence.own
-        points, averages, counts, radii = own.table()
+    def _find_conflicts(self) -> list[Conflict]:
+        """What `truth.contradictions` proves from the observations, their places and the policy's shares of δ."""
+        points, averages, _, radii = self._evidence.own.table()
         if not len(points):
             return []
-        delta = self._delta if self._own is not None else self._delta / 2
+        delta = self._delta if self.grounded else self._delta / 2
+        doubtful = self._doubtful(delta)
         found = truth.contradictions(
-            self.domain.encode(points), averages, counts, radii, model, delta=delta, epsilon=epsilon
+            self._reported_model,
+            truth.Bands(self.domain.encode(points), averages, radii),
+            truth.Averages.of(*self._told_prefix()),
+            delta=delta,
+            epsilon=self.epsilon,
+            also=doubtful.encoded,
         )
-        keys = own.keys()
+        keys = [*self._evidence.own.keys(), *np.asarray(doubtful.rows).tolist()]
+        where = np.concatenate([points, doubtful.points])
         return [
-            Conflict(points[i], key if isinstance(key := keys[i], int) else None, gap, implied)
+            Conflict(where[i], key if isinstance(key := keys[i], int) else None, gap, implied)
             for i, gap, implied in found
         ]
+
+    def _told_prefix(self) -> tuple[Array, Array]:
+        """Points, as the kernel sees them, and results up to the first query that pends, in the order asked."""
+        first = min((asked.turn for asked in self._asked.values()), default=len(self._events))
+        results = {event[1]: event[2] for event in self._events if event[0] == "tell"}
+        points: list[Array] = []
+        y: list[float] = []
+        for kind, *rest in self._events[:first]:
+            if kind == "ask" and rest[0].id in results:
+                points.append(rest[0].x)
+                y.append(results[rest[0].id])
+            elif kind == "observe":
+                points.extend(self._parse(rest[0]).points)
+                y.extend(rest[1])
+        return self.domain.encode(np.reshape(points, (len(y), self.domain.dimension))), np.array(y)
+
+    def _doubtful(self, delta: float) -> Actions:
+        """Candidates at which the model's band may lie outside what its class allows at all."""
+        none = np.zeros((0, self.domain.dimension))
+        if not self.field.size or self.posterior.t != self.t:
+            return Actions(none, none, np.zeros(0, dtype=np.intp))
+        everything, model = self.field.whole("conflicts"), self._reported_model
+        c = self.field.look(self.posterior, None, everything, pending=False)
+        half = confidence.mixture(model, self.posterior.log_det, delta) * np.sqrt(c.variance)
+        rows = np.flatnonzero(np.abs(c.mean - model.offset) - half > model.norm_bound * np.sqrt(c.prior()))
+        return Actions(everything.points[rows], everything.encoded[rows], rows)
+
+    @property
+    def _reported_model(self) -> Model:
+        """The model whose bands are reported."""
+        return self.model
 
     @property
     def pending(self) -> list[Query]:

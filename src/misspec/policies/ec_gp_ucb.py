@@ -48,10 +48,11 @@ class UpperConfidence(Policy):
         corruption: float = 0.0,
         inflate: bool = False,
         resolution: float | None = None,
+        delays: str = "any",
         seed: int = 0,
     ) -> None:
         parts = 2 if grounded else 1  # of δ: the model's width, and the own bands
-        super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution)
+        super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution, delays=delays)
         epsilon = number("epsilon", epsilon, at_least=0)
         # 2   μ_0 = 0, σ_0² = k(x,x), plus the model's offset
         self._ends = Enlarged(
@@ -92,7 +93,7 @@ class ECGPUCB(UpperConfidence):
     epsilon: ε, the sup-norm distance of the truth from the class; 0 makes it GP-UCB.
     enlargement: "exact" (ε‖ζ(x)‖₁, the largest bias that any misfit within ±ε can cause) or "paper" (ε√t/√λ·σ(x)).
     On points never seen before the exact one costs O(t) per point, since every observed point has a weight.
-    width, grounded, inflate, resolution: as for GPUCB.
+    width, grounded, inflate, resolution, delays: as for GPUCB.
     """
 
     theorem = "Theorem 1"
@@ -108,9 +109,10 @@ class ECGPUCB(UpperConfidence):
         grounded: bool = True,
         inflate: bool = False,
         resolution: float | None = RESOLUTION,
+        delays: str = "any",
         seed: int = 0,
     ) -> None:
-        options: dict[str, Any] = {"inflate": inflate, "resolution": resolution, "seed": seed}
+        options: dict[str, Any] = {"inflate": inflate, "resolution": resolution, "delays": delays, "seed": seed}
         super().__init__(
             domain, model, epsilon=epsilon, enlargement=enlargement, width=width, grounded=grounded, **options
         )

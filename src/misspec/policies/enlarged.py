@@ -159,9 +159,17 @@ class Enlarged:
         return half + confidence.enlargement_exact(self.epsilon, c.norm1()) if self.exact else half
 
     def band(self, c: Candidates) -> Band:
-        """The band for f*."""
+        """The band for f*: the model's within what its class allows, then grounded."""
         half = self.half(c) + self.epsilon
-        lower, upper = c.mean - half, c.mean + half
+        lower, upper, _ = confidence.within_class(c.mean - half, c.mean + half, self.model, c.prior(), self.epsilon)
+        return Band(*self._intersected(c, lower, upper))
+
+    def grounded_band(self, c: Candidates) -> tuple[Array, Array]:
+        """The same whatever the class allows: what regret is balanced by, since a cap would make ties."""
+        half = self.half(c) + self.epsilon
+        return self._intersected(c, c.mean - half, c.mean + half)
+
+    def _intersected(self, c: Candidates, lower: Array, upper: Array) -> tuple[Array, Array]:
         if c.own_lower is None or c.own_upper is None:
-            return Band(lower, upper)
-        return Band(*confidence.ground(lower, upper, c.own_lower, c.own_upper))
+            return lower, upper
+        return confidence.ground(lower, upper, c.own_lower, c.own_upper)

@@ -33,7 +33,11 @@ class Evidence:
         self.posteriors.append(self.field.posterior(model, weights=weights))
         return self.posteriors[-1]
 
-    def waits(self, id: int) -> bool:  # noqa: A002  # of a query, as everywhere
+    def ask(self, id: int, place: Place) -> None:  # noqa: A002  # of a query, as everywhere
+        """A query was handed out: its place among own bands is fixed now."""
+        self.own.ask(place.key, id, place.x)
+
+    def waits(self, id: int) -> bool:  # noqa: A002
         """Whether a pending query is not hallucinated yet."""
         return id not in self._expected
 
@@ -49,10 +53,11 @@ class Evidence:
         for posterior in self.posteriors if feeds is None else feeds:
             self.field.learn(posterior, place, y, expected=expected)
         self._expected.discard(id)
-        self.own.tell(place.key, y, place.x)
+        self.own.tell(place.key, y, id)
 
     def forget(self, id: int, place: Place, feeds: Iterable[Posterior] | None = None) -> None:  # noqa: A002
         """A query that was dropped."""
+        self.own.drop(place.key, id)
         if id in self._expected:
             self._expected.discard(id)
             for posterior in self.posteriors if feeds is None else feeds:
@@ -62,5 +67,4 @@ class Evidence:
         """Data from elsewhere, points in user units."""
         for posterior in self.posteriors:
             posterior.observe(points, y)  # type: ignore[arg-type]  # (n, d)
-        for place, value in zip(places, y, strict=True):
-            self.own.tell(place.key, value, place.x)
+        self.own.observe([place.key for place in places], y, [place.x for place in places])

@@ -191,7 +191,10 @@ class _Shared:
         def norm1() -> Array:
             return np.asarray(np.abs(posterior.weights_at(actions.points)).sum(axis=1))
 
-        return Candidates(mean, std * std, low, high, None, norm1)
+        def prior() -> Array:
+            return kernels.diagonal(posterior.model.kernel, actions.encoded)
+
+        return Candidates(mean, std * std, low, high, None, norm1, prior)
 
 
 class FiniteField(_Shared):
@@ -254,7 +257,10 @@ class FiniteField(_Shared):
         def norm1() -> Array:
             return np.asarray(posterior.weights_norm1(None if isinstance(rows, slice) else rows))
 
-        return Candidates(posterior.mean[rows], variance[rows], low, high, rows, norm1, kept)
+        def prior() -> Array:
+            return np.asarray(posterior.prior[rows])
+
+        return Candidates(posterior.mean[rows], variance[rows], low, high, rows, norm1, prior, kept)
 
     def offer(self, wanted: Search) -> Actions:  # noqa: ARG002  # all are scored
         return self.whole("")

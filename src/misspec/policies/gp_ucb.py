@@ -18,6 +18,8 @@ class GPUCB(UpperConfidence):
     by upper ends that stay valid while queries pend (`band` always is: it counts told results only).
     resolution: on a box, queries of a grounded policy that come this near to an observed point, in units of the length
     scale, go to the point itself; None or 0 turns that off (see `policies/field.py`).
+    delays: "independent" says that when results are told does not depend on their values; without that, bands are
+    guaranteed only while what is told is a prefix of what was asked.
     """
 
     theorem = "Theorem 1"
@@ -31,10 +33,18 @@ class GPUCB(UpperConfidence):
         grounded: bool = False,
         inflate: bool = False,
         resolution: float | None = RESOLUTION,
+        delays: str = "any",
         seed: int = 0,
     ) -> None:
         super().__init__(
-            domain, model, width=width, grounded=grounded, inflate=inflate, resolution=resolution, seed=seed
+            domain,
+            model,
+            width=width,
+            grounded=grounded,
+            inflate=inflate,
+            resolution=resolution,
+            delays=delays,
+            seed=seed,
         )
 
     @classmethod

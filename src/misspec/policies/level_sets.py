@@ -22,7 +22,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec import confidence, search
+from misspec import confidence, kernels, search
 from misspec.confidence import OwnBands, Width
 from misspec.domains import Box, Finite
 from misspec.errors import Array, InvalidInput
@@ -55,17 +55,20 @@ class BoxBands:
         """With the own bands as they are now."""
         return dataclasses.replace(self, own=None if self.own is None else self.own.copy())
 
-    def band(self, actions: Actions) -> Band:
-        return self.at(actions.points)
+    def band(self, actions: Actions, *, reported: bool) -> Band:
+        prior = kernels.diagonal(self.posterior.model.kernel, actions.encoded) if reported else None
+        return self.at(actions.points, prior)
 
     def widths(self, active: Any, points: Array) -> Array:  # noqa: ARG002  # at the points asked
         return self.multiplier * self.posterior.at(points)[1]
 
-    def at(self, X: Array) -> Band:
-        """Lower and upper ends at the rows of X, user units."""
+    def at(self, X: Array, prior: Array | None = None) -> Band:
+        """Lower and upper ends at the rows of X, user units; with k(x,x), within what the class allows."""
         mean, std = self.posterior.at(X)
         half = self.multiplier * std
         lower, upper = mean - half, mean + half
+        if prior is not None:
+            lower, upper, _ = confidence.within_class(lower, upper, self.posterior.model, prior, 0.0)
         if self.own is not None:
             lower, upper = confidence.clip(lower, upper, *self.own.at([x.tobytes() for x in X]))
         return Band(lower, upper)
@@ -89,7 +92,7 @@ class Level:
 
 
 class LevelSets:
-    """D_e of a box, the intersection of its level sets; the same for the same seed and history. Points are in user units throughout.
+    """D_e of a box, the intersection of level sets; the same for the same seed and history. Points are in user units.
 
     resolution: queries this near to a member asked before, in the kernel's metric, go to that member if its variance
     is about as large; 0 turns it off.
@@ -109,10 +112,7 @@ class LevelSets:
 
     def check_width(self, width: Width) -> Width:
         if width == "nonadaptive":
-            raise InvalidInput(
-                'width "nonadaptive" is for finitely many points; '
-                'on a Box take "mixture", or box.cover(n) as the domain'
-            )
+            raise InvalidInput('width "nonadaptive" is for finitely many points; take "mixture", or box.cover(n)')
         return confidence.check_width(width)
 
     def prior(self, multiplier: float, own: OwnBands | None) -> BoxBands:

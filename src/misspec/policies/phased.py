@@ -55,6 +55,7 @@ class PhasedUncertaintySampling(Policy):
     """
 
     takes_actions = takes_points = takes_data = False  # it eliminates from a fixed set, and forgets all data
+    waits = True
 
     def __init__(
         self,
@@ -113,6 +114,7 @@ class PhasedUncertaintySampling(Policy):
         slot = asked.details["slot"]
         if slot < len(self._slots):
             self._again.remove(slot)
+            self._slots[slot] = asked
             return
         self.active_set.take(self._design, asked.place)  # 6   update σ_t, no observation needed
         self._slots.append(asked)
@@ -126,17 +128,15 @@ class PhasedUncertaintySampling(Policy):
         """All results are in. They are used in the order asked, so that the order told does not matter."""
         y = np.array([self._results[slot] for slot in range(self._length)])  # 8   receive y_1, …, y_{m_e}
         places = [asked.place for asked in self._slots]
-        for place, value in zip(places, y.tolist(), strict=True):
-            self._evidence.own.tell(place.key, value, place.x)
-        active, before = self.active_set.members, self.active_set.extent
+        for asked, value in zip(self._slots, y.tolist(), strict=True):
+            self._evidence.own.tell(asked.place.key, value, asked.query.id)
+        D, own = self.active_set, self._own
+        active, before = D.members, D.extent
         if self._complete:
-            self._bands = self.active_set.conclude(
-                self._design, places, y, self._spending(), self._own
-            )  # 8   compute μ*
-            self.active_set.eliminate(self._bands)  # 9   D_{e+1} = {x ∈ D_e : upper ≥ max over D_e of lower}
-        points = self.active_set.points(places)
-        widths = self._bands.widths(active, points)
-        self.history.append(Episode(self._length, points, before, self.active_set.extent, widths))
+            self._bands = D.conclude(self._design, places, y, self._spending(), own)  # 8   compute μ*
+            D.eliminate(self._bands)  # 9   D_{e+1} = {x ∈ D_e : upper ≥ max over D_e of lower}
+        points = D.points(places)
+        self.history.append(Episode(self._length, points, before, D.extent, self._bands.widths(active, points)))
         self._start()
 
     def _spending(self) -> Spending:
@@ -148,6 +148,7 @@ class PhasedUncertaintySampling(Policy):
     # -- what a user sees ------------------------------------------------------------------------------------
 
     def _forget(self, asked: Asked) -> None:
+        self._evidence.own.drop(asked.place.key, asked.query.id)
         self._again = sorted([*self._again, asked.details["slot"]])
 
     def _expect(self) -> None:
@@ -185,7 +186,7 @@ class PhasedUncertaintySampling(Policy):
 
     def _band(self, actions: Actions) -> Band:
         """μ ± w of the last complete episode, clipped to the own bands; as if the model were right."""
-        return self._bands.band(actions)
+        return self._bands.band(actions, reported=True)
 
     def _contenders(self) -> Actions:
         return self.active_set.contenders(self._bands)

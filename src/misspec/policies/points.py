@@ -52,12 +52,13 @@ class Candidates:
     own_upper: Array | None
     rows: Rows | None
     norm1: Callable[[], Array]  # ‖ζ(x)‖₁
+    prior: Callable[[], Array]  # k(x,x)
     kept: Weights | None = None  # W over all candidates of the domain, of which these are `rows`
 
     def part(self, chosen: NDArray[np.intp]) -> Candidates:
         """Some of them, without their weights."""
         low, high = (None if end is None else end[chosen] for end in (self.own_lower, self.own_upper))
-        return Candidates(self.mean[chosen], self.variance[chosen], low, high, None, self.norm1)
+        return Candidates(self.mean[chosen], self.variance[chosen], low, high, None, self.norm1, self.prior)
 
     def row(self, i: NDArray[np.intp] | int) -> NDArray[np.intp]:
         """Rows of the domain's candidates."""

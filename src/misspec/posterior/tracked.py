@@ -58,6 +58,11 @@ class Tracked(Posterior):
         return np.sqrt(self._view.variance)
 
     @property
+    def prior(self) -> Array:
+        """k(x,x) over the candidates."""
+        return _frozen(self._view.prior)
+
+    @property
     def pending_variance(self) -> Array:
         """σ² over the candidates with the hallucinated observations counted."""
         return _frozen(self._view.variance if self._view.hoped is None else self._view.hoped)

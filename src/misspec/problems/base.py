@@ -169,5 +169,5 @@ def contextual(problem: Problem, actions: int) -> Problem:
         raise InvalidInput(f"{problem!r} is contextual already; make one of the problem without action sets")
     if k > len(problem.domain):
         raise InvalidInput(f"actions must be at most the {len(problem.domain)} candidates, got {k}")
-    name = f"{problem.name}, {k} actions a round"
+    name = f"{problem.name}, {k} actions per round"
     return dataclasses.replace(problem, name=name, offers=Subsets(len(problem.domain), k))

@@ -23,7 +23,7 @@ def needle(domain: Finite, model: Model, height: float = 0.5, seed: int = 0) -> 
     between candidates far apart is a member like any other.
 
     No policy can find the needle but by trying: on N candidates the expected regret is at least
-    `theory.needle_lower_bound`, h a round while T is small against N.
+    `theory.needle_lower_bound`, h per round while T is small against N.
     """
     check_known(domain, model)
     h = number("height", height, above=0)

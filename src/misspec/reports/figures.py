@@ -100,7 +100,7 @@ def regret(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -
 
 
 def against_epsilon(problem: str, results: Results, style: dict[str, Stroke]) -> Figure:
-    """Regret a round against ε."""
+    """Regret per round against ε."""
     figure, axes = _grid(1, 1, height=3.6)
     ax = axes[0, 0]
     for policy, stroke in style.items():
@@ -109,7 +109,7 @@ def against_epsilon(problem: str, results: Results, style: dict[str, Stroke]) ->
             continue
         _line(ax, curve.x, curve.mean, stroke, label=unformatted(policy), marker="o", markersize=4)
         ax.vlines(curve.x, curve.low, curve.high, color=stroke.colour, alpha=0.5, linewidth=1)
-    ax.set(xlabel="ε, how wrong the model is", ylabel="regret a round")
+    ax.set(xlabel="ε, how wrong the model is", ylabel="regret per round")
     ax.set_ylim(bottom=0)
     return _finished(figure, f"{problem}: mean over seeds, bars: central 80 %", axes)
 

@@ -100,7 +100,7 @@ def _table(summary: pl.DataFrame, style: dict[str, Stroke]) -> str:
         f'<th title="{html.escape(about)}">{name}</th>'
         for name, about in (
             ("policy", ""),
-            ("regret a round", "true regret, mean over the seeds ± standard error"),
+            ("regret per round", "true regret, mean over the seeds ± standard error"),
             ("at the end", "over the last tenth of the rounds"),
             ("recommended", "regret of what is recommended after the last round"),
             ("band held f*", "share of the runs whose band held all of f* whenever it was looked at"),

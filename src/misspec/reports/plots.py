@@ -126,7 +126,7 @@ def regret(group: Group, style: dict[str, Stroke], allowed: dict[str, list[Bound
 
 
 def against_epsilon(results: Results, problem: str, style: dict[str, Stroke]) -> Json:
-    """Regret a round against ε."""
+    """Regret per round against ε."""
     traces = [
         trace
         for policy, stroke in style.items()
@@ -137,7 +137,7 @@ def against_epsilon(results: Results, problem: str, style: dict[str, Stroke]) ->
         traces,
         hovermode="x",
         xaxis={"title": {"text": "ε, how wrong the model is"}},
-        yaxis={"title": {"text": "regret a round"}, "rangemode": "tozero"},
+        yaxis={"title": {"text": "regret per round"}, "rangemode": "tozero"},
     )
 
 

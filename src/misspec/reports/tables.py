@@ -30,9 +30,9 @@ class Curve:
 def summary(results: Results) -> pl.DataFrame:
     """By problem, ε and policy: means over the seeds.
 
-    regret             true regret a round
+    regret             true regret per round
     error              its standard error over the seeds
-    late               true regret a round over the last tenth
+    late               true regret per round over the last tenth
     recommended_regret regret of what is recommended at the end
     covered            share of the runs whose band held all of f* at every look
     claims             whether that is what they are meant to do
@@ -111,7 +111,7 @@ def coverage_curve(runs: list[Finished]) -> Curve:
 
 
 def epsilon_curve(results: Results, problem: str, policy: str) -> Curve | None:
-    """True regret a round against ε; None if no run of the policy is finished."""
+    """True regret per round against ε; None if no run of the policy is finished."""
     found = sorted(
         (epsilon, [each.regret.mean() for each in by_policy[policy]])
         for (name, epsilon), by_policy in results.groups().items()

@@ -1,0 +1,274 @@
+"""A policy, a width, a domain and a problem of one's own are first-class citizens."""
+
+import json
+import sys
+import textwrap
+
+import numpy as np
+import polars as pl
+import pytest
+from sklearn.gaussian_process.kernels import RBF
+
+import misspec as ms
+from files import head, started
+from misspec import experiments as ex
+from misspec.errors import InvalidInput, StorageError
+from misspec.policies import Choice
+from misspec.testing import CONTRACT, Subject
+
+MODEL = ms.Model(RBF(0.2), norm_bound=1.5, noise=0.1, offset=0.2)
+DOMAIN = ms.Finite(np.random.default_rng(0).random((40, 2)))
+
+
+def truth(x):
+    return 0.2 + float(np.sin(6 * x[0]) * x[1])
+
+
+class EpsilonGreedy(ms.Policy):
+    """The largest mean, or with probability `explore` a random candidate; `favours` is added to the means."""
+
+    def __init__(self, domain, model, *, explore=0.1, favours=None, seed=0):
+        super().__init__(domain, model, seed=seed)
+        self.explore, self.favours = explore, np.zeros(self.field.size) if favours is None else np.asarray(favours)
+        self._belief = self._evidence.posterior(model)
+        self._without.append("greedy choices have no theory")
+
+    def _choose(self, actions):
+        offer = self.field.whole("EpsilonGreedy") if actions is None else actions
+        c = self.field.look(self._belief, None, offer, pending=True)
+        bonus = self.favours[offer.rows] if offer.rows is not None else 0.0
+        explores = self._rng.random() < self.explore
+        row = int(self._rng.integers(len(c.mean)) if explores else (c.mean + bonus).argmax())
+        story = {"mean": float(c.mean[row]), "std": float(np.sqrt(c.variance[row])), "details": {"explores": explores}}
+        return Choice(self.field.place(offer, row), None if actions is None else row, story)
+
+    @property
+    def posterior(self):
+        return self._belief
+
+    def _band(self, actions):
+        c = self.field.look(self._belief, None, actions, pending=False)
+        return ms.Band(c.mean - 2 * np.sqrt(c.variance), c.mean + 2 * np.sqrt(c.variance))
+
+
+class Masked(ms.Finite):
+    """Named arms with two columns: those points of a grid for which the mask is true."""
+
+    def __init__(self, rows, columns, mask):
+        wanted = np.asarray(mask, dtype=bool)
+        pairs = [(r, c) for r in rows for c in columns]
+        kept = [pair for pair, inside in zip(pairs, wanted.ravel(), strict=True) if inside]
+        super().__init__(np.array(kept, dtype=float), [f"{r}/{c}" for r, c in kept])
+
+
+MASKED = Masked([0.1, 0.4, 0.7], [0.2, 0.5, 0.8, 0.9], np.arange(12).reshape(3, 4) % 5 != 0)
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("favours", [None, np.linspace(0, 0.1, 40)], ids=["plain", "array setting"])
+def test_the_contract_of_a_policy_of_ones_own(check, favours):
+    check(Subject(lambda seed: EpsilonGreedy(DOMAIN, MODEL, favours=favours, seed=seed), truth))
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("name", ["gp-ucb", "ec", "phased", "balancing", "greedy"])
+def test_the_contract_on_a_domain_of_ones_own(check, name):
+    make = {
+        "gp-ucb": lambda seed: ms.GPUCB(MASKED, MODEL, seed=seed),
+        "ec": lambda seed: ms.ECGPUCB(MASKED, MODEL, epsilon=0.1, seed=seed),
+        "phased": lambda seed: ms.PhasedUncertaintySampling(MASKED, MODEL, horizon=500, seed=seed),
+        "balancing": lambda seed: ms.RegretBalancing(MASKED, MODEL, horizon=100, seed=seed),
+        "greedy": lambda seed: EpsilonGreedy(MASKED, MODEL, seed=seed),
+    }[name]
+    check(Subject(make, truth))
+
+
+def test_a_masked_grid_has_names():
+    assert len(MASKED) == 9
+    query = ms.GPUCB(MASKED, MODEL).ask()
+    assert query.name == f"{query.x[0]}/{query.x[1]}"
+
+
+def test_what_is_missing_is_named_when_the_class_is_instantiated():
+    class Half(ms.Policy):
+        def _choose(self, actions):
+            raise AssertionError
+
+    with pytest.raises(TypeError, match="_band.*posterior"):
+        Half(DOMAIN, MODEL)
+
+
+def test_settings_come_from_the_signature():
+    policy = EpsilonGreedy(DOMAIN, MODEL, explore=0.5)
+    assert policy.settings == {"explore": 0.5, "favours": None, "seed": 0}
+    array = EpsilonGreedy(DOMAIN, MODEL, favours=np.arange(40.0))
+    again = ms.restore(json.loads(json.dumps(array.state())))
+    np.testing.assert_array_equal(again.favours, np.arange(40.0))
+    with pytest.raises(InvalidInput, match="setting explore cannot be stored: object"):
+        EpsilonGreedy(DOMAIN, MODEL, explore=object()).state()
+
+
+def test_a_class_with_the_name_of_ours_replaces_nothing():
+    state = ms.GPUCB(DOMAIN, MODEL).state()
+
+    class GPUCB(EpsilonGreedy):
+        """Somebody's own."""
+
+    assert type(ms.restore(state)) is ms.GPUCB
+    mine = GPUCB(DOMAIN, MODEL, explore=0.3)
+    assert type(ms.restore(mine.state())) is GPUCB
+    other = {**mine.state(), "policy": "elsewhere.rules:GPUCB"}
+    with pytest.raises(StorageError, match=r"elsewhere.rules:GPUCB, which is not imported; import elsewhere.rules"):
+        ms.restore(other)
+    assert "elsewhere" not in sys.modules
+
+
+def narrow(model, log_det, delta):
+    return 0.5 * np.sqrt(2 * np.log(1 / delta) + log_det)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda seed: ms.GPUCB(DOMAIN, MODEL, width=narrow, seed=seed),
+        lambda seed: ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1, width=narrow, seed=seed),
+        lambda seed: ms.RegretBalancing(DOMAIN, MODEL, horizon=100, width=narrow, seed=seed),
+        lambda seed: ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=500, width=narrow, seed=seed),
+    ],
+)
+def test_a_width_that_is_a_function(make):
+    policy = make(0)
+    query = policy.ask()
+    policy.tell(query, 0.1)
+    assert "a function" in policy.caveats[0]
+    assert policy.state()["settings"]["width"] == {"callable": f"{narrow.__module__}:narrow"}
+    with pytest.raises(StorageError, match=r"hand it in again: restore\(state, width=…\)"):
+        ms.restore(policy.state())
+    for check in CONTRACT:
+        check(Subject(make, truth, rounds=15, width=narrow))
+
+
+def test_what_a_width_function_returns_is_checked():
+    policy = ms.GPUCB(DOMAIN, MODEL, width=lambda model, log_det, delta: "wide")
+    with pytest.raises(InvalidInput, match="what the width function returns must be a finite number"):
+        policy.ask()
+
+
+MODULE = '''
+import os
+import numpy as np
+import misspec as ms
+from misspec.policies import Choice
+
+
+class Quantile(ms.GPUCB):
+    """GP-UCB with a multiplier of its own."""
+
+    def __init__(self, domain, model, *, quantile=1.0, seed=0):
+        super().__init__(domain, model, width=quantile, seed=seed)
+
+
+class Deadly(ms.GPUCB):
+    """Kills its process in one of its runs."""
+
+    def _choose(self, actions):
+        if self.t == 20 and self.settings["seed"] == 1:
+            os._exit(1)
+        return super()._choose(actions)
+
+
+def steps(domain, model, *, height=0.2, seed=0):
+    rng = np.random.default_rng(seed)
+    values = height * np.sign(np.sin(20 * domain.points[:, 0] + rng.random()))
+    return ms.problems.from_values(domain, model, values, name="steps")
+'''
+FILE = (
+    head(60, 2, [0.1], grid=15)
+    + """
+[[problems]]
+misfit = "random"
+
+[[problems]]
+kind = "my_rules:steps"
+height = 0.3
+
+[[policies]]
+kind = "GPUCB"
+
+[[policies]]
+kind = "my_rules:Quantile"
+quantile = 1.5
+"""
+)
+
+
+@pytest.fixture
+def my_rules(tmp_path, monkeypatch):
+    (tmp_path / "my_rules.py").write_text(textwrap.dedent(MODULE))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("misspec.experiments.construct.ALLOWED", set())
+    yield tmp_path
+    sys.modules.pop("my_rules", None)
+
+
+def test_files_import_only_what_is_allowed(my_rules):
+    with pytest.raises(InvalidInput, match="my_rules:steps is code of yours: .* --allow my_rules"):
+        ex.go(FILE.encode(), "here", cores=1)
+    assert "my_rules" not in sys.modules
+    progress = ex.go(FILE.encode(), "here", cores=1, allow=["my_rules"])
+    assert not progress.failed
+    found = ex.results("here")
+    assert len(found.runs) == found.of == 8
+    assert {each.run.policy for each in found.runs} == {"GPUCB", "my_rules:Quantile(quantile=1.5)"}
+    ex.go(FILE.encode(), "two cores", cores=2, allow=["my_rules"])
+    for one, other in zip(found.runs, ex.results("two cores").runs, strict=True):
+        np.testing.assert_array_equal(one.regret, other.regret)
+    assert ms.reports.write("here").page.exists()
+    wrong = FILE.replace("my_rules:Quantile", "my_rules:Median")
+    with pytest.raises(InvalidInput, match="my_rules has no 'Median'"):
+        ex.go(wrong.encode(), "wrong", cores=1, allow=["my_rules"])
+    with pytest.raises(InvalidInput, match="must be a class derived from misspec.Policy"):
+        ex.go(FILE.replace("my_rules:Quantile", "my_rules:steps").encode(), "wrong", cores=1, allow=["my_rules"])
+
+
+def test_the_command_line_reaches_the_workers(my_rules):
+    (my_rules / "mine.toml").write_text(FILE)
+    with started("-m", "misspec.cli", "run", "mine.toml", "--cores", "2", cwd=my_rules) as process:
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert "--allow my_rules" in err
+    with started("-m", "misspec.cli", "run", "mine.toml", "--allow", "my_rules", cwd=my_rules) as process:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        assert "misspec report mine-results --allow my_rules" in out
+    with started("-m", "misspec.cli", "report", "mine-results", "--allow", "my_rules", cwd=my_rules) as process:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+    assert (my_rules / "mine-results" / "report" / "index.html").exists()
+
+
+def test_a_dead_worker_is_one_failed_run(my_rules):
+    """The others are done, by workers that take its place; the same command tries that run again."""
+    file = FILE.replace('kind = "GPUCB"', 'kind = "my_rules:Deadly"').replace("seeds = 2", "seeds = 4")
+    progress = ex.go(file.encode(), "deadly", cores=2, allow=["my_rules"])
+    assert progress.runs == 16
+    assert [(run.policy, run.seed) for run in progress.failed] == [("my_rules:Deadly", 1)] * 2
+    assert all("its worker process ended unexpectedly" in reason for reason in progress.failed.values())
+    assert len(ex.results("deadly").runs) == 14
+    assert ex.go(file.encode(), "deadly", cores=2, allow=["my_rules"]).of == 2
+
+
+def test_comparisons_keep_curves_and_can_be_told_apart():
+    problems = [ms.problems.misspecified(DOMAIN, MODEL, 0.1, "random", seed) for seed in (0, 1)]
+    policies = {
+        "GP": lambda p: ms.GPUCB(p.domain, p.model),
+        "greedy": lambda p: EpsilonGreedy(p.domain, p.model, explore=0.2),
+    }
+    found = ex.compare(policies, problems, 40, seeds=[3, 5], cores=2)
+    alone = ex.compare(policies, problems, 40, seeds=[3, 5], cores=1)
+    assert found.equals(alone)
+    assert found.select("problem", "policy", "seed").is_unique().all()
+    assert found["curve"].list.len().to_list() == [40] * 8
+    np.testing.assert_allclose(found["curve"].list.mean(), found["regret"])
+    assert found.filter(pl.col("policy") == "GP")["problem"].unique().len() == 2
