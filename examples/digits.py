@@ -1,4 +1,4 @@
-"""Classification as a contextual bandit: one image per round, ten classes to choose from, right or wrong as the reward."""
+"""Classification as a contextual bandit: one image per round, ten classes to choose from, right or wrong the reward."""
 
 import misspec as ms
 

@@ -7,7 +7,7 @@ from types import ModuleType
 from misspec import adversary, confidence, problems, theory
 from misspec.domains import Box, Finite
 from misspec.errors import AwaitingResults, HorizonReached, InvalidInput, MisspecError, NumericalError, StorageError
-from misspec.information import information_gain
+from misspec.information import InformationGain, information_gain
 from misspec.model import Model
 from misspec.policies import (
     ECGPUCB,
@@ -15,6 +15,9 @@ from misspec.policies import (
     Band,
     Conflict,
     CorruptionTolerantGPUCB,
+    Elimination,
+    Episode,
+    Observations,
     PhasedUncertaintySampling,
     Policy,
     Query,
@@ -28,7 +31,15 @@ from misspec.policies import (
 from misspec.posterior import Posterior, Tracked
 from misspec.problems import Problem
 from misspec.simulate import Evaluations, Trace, optimize, simulate
-from misspec.truth import BestInClass, Diagnosis, best_in_class, diagnose, misspecification_profile, noise_from_repeats
+from misspec.truth import (
+    BestInClass,
+    Diagnosis,
+    Profile,
+    best_in_class,
+    diagnose,
+    misspecification_profile,
+    noise_from_repeats,
+)
 
 __version__ = "0.1.0"
 __all__ = [
@@ -41,17 +52,22 @@ __all__ = [
     "Conflict",
     "CorruptionTolerantGPUCB",
     "Diagnosis",
+    "Elimination",
+    "Episode",
     "Evaluations",
     "Finite",
     "HorizonReached",
+    "InformationGain",
     "InvalidInput",
     "MisspecError",
     "Model",
     "NumericalError",
+    "Observations",
     "PhasedUncertaintySampling",
     "Policy",
     "Posterior",
     "Problem",
+    "Profile",
     "Query",
     "Recommendation",
     "RegretBalancing",

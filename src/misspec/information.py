@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,14 +53,19 @@ class InformationGain:
     approximate: str = ""
     missed: float = 0.0
 
-    def up_to(self, t: Any) -> Any:
+    @overload
+    def up_to(self, t: int) -> float: ...
+    @overload
+    def up_to(self, t: NDArray[Any]) -> Array: ...
+
+    def up_to(self, t: int | NDArray[Any]) -> float | Array:
         """An upper bound on γ_t for any t ≤ T: the smaller of `upper` and g_t/(1 − 1/e). t: a number or an array."""
         rounds = np.asarray(t)
         if rounds.min() < 0 or rounds.max() > len(self.path):
             raise InvalidInput(f"this information gain was computed for up to {len(self.path)} rounds, got {t!r}")
         missed = self.missed * rounds / len(self.path)
         bound = np.minimum(self.upper, self.values[rounds] / GREEDY_FACTOR + missed)
-        return float(bound) if bound.ndim == 0 else bound
+        return float(bound) if bound.ndim == 0 else np.asarray(bound)
 
     def __repr__(self) -> str:
         below = "≲" if self.approximate else "≤"

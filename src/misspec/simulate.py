@@ -84,9 +84,10 @@ class Trace:
         return self.multiplier * self.std + self.enlargement
 
     def __repr__(self) -> str:
+        late = self.regret[-max(1, len(self) // 10) :].mean()
         return (
             f"Trace({self.policy} on {self.problem!r}, {len(self)} rounds, seed {self.seed}: "
-            f"regret {self.regret.mean():.4g} per round, {self.regret[-max(1, len(self) // 10) :].mean():.4g} at the end)"
+            f"regret {self.regret.mean():.4g} per round, {late:.4g} at the end)"
         )
 
 

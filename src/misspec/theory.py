@@ -12,29 +12,55 @@ the 2(B + ε) per round that the class itself allows.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, overload
 
 import numpy as np
+from numpy.typing import NDArray
 
 from misspec.errors import Array, InvalidInput, number, whole
 from misspec.information import InformationGain
 from misspec.model import Model
 
 REGRETS = ("true", "in_class")
+Rounds = NDArray[Any] | Sequence[int]
+Gain = float | InformationGain  # γ_T, or what `information_gain` returns
 
 
 # -- the three theorems ------------------------------------------------------------------------------------------------
 
 
+@overload
 def ec_gp_ucb_bound(
     model: Model,
-    horizon: Any,
-    gain: float | InformationGain,
+    horizon: float,
+    gain: Gain,
+    epsilon: float = ...,
+    *,
+    regret: str = ...,
+    grounded_points: int | None = ...,
+) -> float: ...
+@overload
+def ec_gp_ucb_bound(
+    model: Model,
+    horizon: Rounds,
+    gain: Gain,
+    epsilon: float = ...,
+    *,
+    regret: str = ...,
+    grounded_points: int | None = ...,
+) -> Array: ...
+
+
+def ec_gp_ucb_bound(
+    model: Model,
+    horizon: float | Rounds,
+    gain: Gain,
     epsilon: float = 0.0,
     *,
     regret: str = "true",
     grounded_points: int | None = None,
-) -> Any:
+) -> float | Array:
     """Theorem 1: R ≤ 2(σ/√λ·√(2 ln(1/δ) + 2γ) + B)√(CγT) + 2εT√(Cγ/λ); true regret adds 2εT. ε = 0: GP-UCB.
 
     grounded_points: N, the number of candidates, for the grounded policy. Its true regret is at most the smaller of
@@ -55,17 +81,43 @@ def ec_gp_ucb_bound(
     return _answer(bound, T, model, eps, regret)
 
 
+@overload
 def phased_bound(
     model: Model,
-    horizon: Any,
-    gain: float | InformationGain,
+    horizon: float,
+    gain: Gain,
+    epsilon: float = ...,
+    *,
+    width: str = ...,
+    points: int | None = ...,
+    constants: str = ...,
+    regret: str = ...,
+) -> float: ...
+@overload
+def phased_bound(
+    model: Model,
+    horizon: Rounds,
+    gain: Gain,
+    epsilon: float = ...,
+    *,
+    width: str = ...,
+    points: int | None = ...,
+    constants: str = ...,
+    regret: str = ...,
+) -> Array: ...
+
+
+def phased_bound(
+    model: Model,
+    horizon: float | Rounds,
+    gain: Gain,
     epsilon: float = 0.0,
     *,
     width: str = "lemma1",
     points: int | None = None,
     constants: str = "tight",
     regret: str = "true",
-) -> Any:
+) -> float | Array:
     """Theorem 2, for the ungrounded policy: R ≤ 2B + 2εT(1 + log₂T)√(Cγ/λ) + 14·multiplier·√(CTγ); true: + 2εT.
 
     multiplier   (σ/√λ)√(2 ln(E/δ) + 2γ) + B, E the number of complete episodes; for width="nonadaptive", which needs
@@ -99,7 +151,7 @@ def phased_bound(
 def balancing_bound(
     model: Model,
     horizon: int,
-    gain: float | InformationGain,
+    gain: Gain,
     epsilon: float = 0.0,
     *,
     reward_range: float | None = None,
@@ -147,14 +199,20 @@ def balancing_bound(
     return min(total, most * T)
 
 
-def needle_lower_bound(horizon: Any, points: int, height: float) -> Any:
+@overload
+def needle_lower_bound(horizon: float, points: int, height: float) -> float: ...
+@overload
+def needle_lower_bound(horizon: Rounds, points: int, height: float) -> Array: ...
+
+
+def needle_lower_bound(horizon: float | Rounds, points: int, height: float) -> float | Array:
     """Appendix C on N points: with the needle drawn at random, any policy's expected regret is at least
     h·Σ_{t ≤ min(T,N)} (1 − t/N). On a continuum it is hT."""
     T = _rounds(horizon)
     N, h = whole("points", points, at_least=1), number("height", height, at_least=0)
     m = np.minimum(T, N)
     bound = h * (m - m * (m + 1.0) / (2.0 * N))
-    return float(bound) if np.ndim(horizon) == 0 else bound
+    return float(bound) if np.ndim(horizon) == 0 else np.asarray(bound)
 
 
 # -- parts of regret bound balancing, shared with the policy -----------------------------------------------------------
@@ -166,14 +224,27 @@ def paper_candidates(horizon: int, gain: float) -> list[float]:
     return [2.0 ** (1 - i) / math.sqrt(gain) for i in range(1, M + 1)]
 
 
-def candidate_bound(model: Model, n: Any, gain: float, epsilon: float, delta: float, reward_range: float) -> Any:
+@overload
+def candidate_bound(
+    model: Model, n: float, gain: float, epsilon: float, delta: float, reward_range: float
+) -> float: ...
+@overload
+def candidate_bound(
+    model: Model, n: Array, gain: float, epsilon: float, delta: float, reward_range: float
+) -> Array: ...
+
+
+def candidate_bound(
+    model: Model, n: float | Array, gain: float, epsilon: float, delta: float, reward_range: float
+) -> float | Array:
     """R_i(n) = min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}, δ the base's part."""
     ridge = model.regularization
     spread = model.noise / math.sqrt(ridge) * math.sqrt(2.0 + 2.0 * math.log(1.0 / delta) / gain)
     c1 = 2.0 * math.sqrt(2.0 * ridge + 1.0) * max(1.0, spread)
     c2 = 2.0 * math.sqrt(2.0 + 1.0 / ridge) + 2.0 / math.sqrt(gain)
     grows = c1 * (model.norm_bound * math.sqrt(gain) + gain) * n**0.5 + c2 * epsilon * math.sqrt(gain) * n
-    return np.minimum(grows, reward_range * n)
+    bound = np.minimum(grows, reward_range * n)
+    return float(bound) if np.ndim(bound) == 0 else np.asarray(bound)
 
 
 def elimination_spread(noise: float, ranges: list[float], *, varying: bool) -> float:
@@ -181,11 +252,19 @@ def elimination_spread(noise: float, ranges: list[float], *, varying: bool) -> f
     return math.sqrt(noise**2 + max(ranges) ** 2 / 4.0) if varying else noise
 
 
-def elimination_radius(n: Any, bases: int, delta: float, spread: float, kind: str) -> Any:
+@overload
+def elimination_radius(n: float, bases: int, delta: float, spread: float, kind: str) -> float: ...
+@overload
+def elimination_radius(n: Array, bases: int, delta: float, spread: float, kind: str) -> Array: ...
+
+
+def elimination_radius(n: float | Array, bases: int, delta: float, spread: float, kind: str) -> float | Array:
     """h: how far an average of n rewards may stray, for all n and all bases at once."""
     if kind == "paper":
-        return 2.2 * spread * np.sqrt(np.log(bases * np.maximum(1.0, np.log(n)) / delta) / n)
-    return spread * np.sqrt((n + 1.0) * (np.log(n + 1.0) + 2.0 * math.log(bases / delta))) / n
+        radius = 2.2 * spread * np.sqrt(np.log(bases * np.maximum(1.0, np.log(n)) / delta) / n)
+    else:
+        radius = spread * np.sqrt((n + 1.0) * (np.log(n + 1.0) + 2.0 * math.log(bases / delta))) / n
+    return float(radius) if np.ndim(radius) == 0 else np.asarray(radius)
 
 
 # -- small parts -------------------------------------------------------------------------------------------------------
@@ -221,7 +300,7 @@ def _read(model: Any, horizon: Any, gain: Any, epsilon: float, regret: str) -> t
     return T, np.asarray(gamma), number("epsilon", epsilon, at_least=0)
 
 
-def _answer(bound: Any, T: Array, model: Model, epsilon: float, regret: str) -> Any:
+def _answer(bound: Any, T: Array, model: Model, epsilon: float, regret: str) -> float | Array:
     most = 2.0 * (model.norm_bound + (epsilon if regret == "true" else 0.0)) * T
     result = np.minimum(bound, most)
-    return float(result) if result.ndim == 0 else result
+    return float(result) if result.ndim == 0 else np.asarray(result)

@@ -170,11 +170,12 @@ def test_own_radius_shrinks_with_observations(n, place, delta):
     assert 0 < confidence.own_radius(0.3, n + 1, place, delta) < here < confidence.own_radius(0.3, n, place + 1, delta)
 
 
-@given(st.integers(0, 2**32 - 1))
-def test_intersections(seed):
-    rng = np.random.default_rng(seed)
-    middle, own = rng.normal(size=20), rng.normal(size=20)
-    w, v = rng.random(20), np.where(rng.random(20) < 0.3, np.inf, rng.random(20))
+MIDDLES, HALVES = st.floats(-3, 3), st.floats(0, 2)
+
+
+@given(st.lists(st.tuples(MIDDLES, MIDDLES, HALVES, HALVES | st.just(np.inf)), min_size=1, max_size=20))
+def test_intersections(bands):
+    middle, own, w, v = np.array(bands).T
     lower, upper = confidence.ground(middle - w, middle + w, own - v, own + v)
     apart = np.maximum(middle - w, own - v) > np.minimum(middle + w, own + v)
     assert (lower <= upper).all()

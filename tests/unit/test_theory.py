@@ -84,15 +84,21 @@ def test_balancing_parts_are_those_of_the_policy():
 
 def plain_balancing_bound(model, T, gamma, epsilon):
     """The docstring's sum, term by term, without vectors."""
-    eps = theory.paper_candidates(T, gamma)
+    bases = max(1, math.ceil(1 + 0.5 * math.log2(T / gamma**2)))
+    eps = [2.0 ** (1 - i) / math.sqrt(gamma) for i in range(1, bases + 1)]
     M, most = len(eps), 2 * (model.norm_bound + epsilon)
 
     def h(n):
         return 2.2 * model.noise * math.sqrt(math.log(M * max(1, math.log(n)) / (model.delta / 2)) / n)
 
-    def R(i, n):  # noqa: N802  # the paper's name
-        reach = 2 * (model.norm_bound + eps[i])
-        return float(theory.candidate_bound(model, n, gamma, eps[i], model.delta / 2 / M, reach))
+    B, ridge, delta = model.norm_bound, model.regularization, model.delta / 2 / M
+    spread = model.noise / math.sqrt(ridge) * math.sqrt(2 + 2 * math.log(1 / delta) / gamma)
+    c1 = 2 * math.sqrt(2 * ridge + 1) * max(1, spread)
+    c2 = 2 * math.sqrt(2 + 1 / ridge) + 2 / math.sqrt(gamma)
+
+    def R(i, n):  # noqa: N802  # the paper's name, Eq. (21) with the constants of the spec
+        bound = c1 * (B * math.sqrt(gamma) + gamma) * math.sqrt(n) + c2 * eps[i] * math.sqrt(gamma) * n
+        return min(bound, 2 * (B + eps[i]) * n)
 
     sure = [i for i in range(M) if eps[i] >= epsilon or all(R(i, n) >= most * n for n in range(T + 1))]
     if not sure:

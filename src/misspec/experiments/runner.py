@@ -9,6 +9,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import logging
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -26,6 +27,7 @@ from misspec.experiments.store import Damaged, Folder, Results
 
 Outcome = bytes | str  # a Parquet file, or why there is none
 Outcomes = Iterator[tuple[Run, Outcome] | None]  # None: nothing new, but time to show progress
+LOG = logging.getLogger("misspec")
 POLL = 0.1  # seconds between looks at the workers' progress
 DIED = "its worker process ended unexpectedly (out of memory?); the same command tries this run again"
 NO_WORKERS = (
@@ -225,6 +227,7 @@ def _on_cores(todo: list[Run], progress: Progress, processes: int) -> Outcomes:
                     outcome, worker.used, unused = worker.connection.recv(), True, 0
                 except (EOFError, ConnectionError):
                     outcome, unused = DIED, unused + (not worker.used)
+                    LOG.warning("the worker of %s died with exit code %s", run, worker.process.exitcode)
                     if unused > processes:
                         raise MisspecError(NO_WORKERS) from None
                     rounds += worker.rounds.value

@@ -188,12 +188,12 @@ class RegretBalancing(Policy):
         if self._bounds == "realised":
             return self.candidate_bounds[i] + float(sum(each.details["bound"] for each in waiting))
         n, m, delta = self.counts[i] + len(waiting), self._bases[i].model, self._bases[i].delta
-        return float(theory.candidate_bound(m, n, self.gains[i], self.epsilons[i], delta, self._ranges[i]))
+        return theory.candidate_bound(m, n, self.gains[i], self.epsilons[i], delta, self._ranges[i])
 
     def elimination_radius(self, n: Array) -> Array:
         """h: how far an average of n rewards may stray; covers the varying maximum too where action sets vary."""
         s = theory.elimination_spread(self.model.noise, self._ranges, varying=len(self._offers) > 1)
-        return np.asarray(theory.elimination_radius(n, len(self.epsilons), self._delta, s, self._radius))
+        return theory.elimination_radius(n, len(self.epsilons), self._delta, s, self._radius)
 
     def _offer(self, actions: Actions | None) -> str:
         """A digest of the action set, to see whether it varies from round to round."""

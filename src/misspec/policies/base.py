@@ -11,6 +11,7 @@ import abc
 import contextlib
 import functools
 import inspect
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -30,6 +31,8 @@ from misspec.policies.evidence import Evidence
 from misspec.policies.field import field_of
 from misspec.policies.points import Actions, Place
 from misspec.posterior import Posterior
+
+LOG = logging.getLogger("misspec")
 
 
 class Asked(NamedTuple):
@@ -305,6 +308,7 @@ class Policy(abc.ABC):
     def _undo(self, before: tuple[Any, ...]) -> None:
         """Make the policy anew from the events before a call that failed; if that fails too, the next call does."""
         self._broken = True
+        LOG.warning("a call of %s failed; making it anew from its %d events", type(self).__name__, before[0])
         events, self._rng.bit_generator.state, self.t, self._next_id, self._asked = before
         del self._events[events:]
         with contextlib.suppress(Exception):

@@ -108,11 +108,11 @@ class Dictionary:
         self.members.append(place)
         return np.append(e, 0.0)  # the new point itself is not observed yet
 
-    def choose_anew(self, points: Array, among: list[int], tolerance: float) -> list[int]:
+    def choose_anew(self, points: Array, among: list[int]) -> list[int]:
         """Choose among distinct points by a Cholesky factorisation with complete pivoting; returns those left out."""
         chosen = np.array(among)
         K = kernels.cross(self.kernel, points[chosen], points[chosen])
-        factor, pivots, r, _ = lapack.dpstrf(K, lower=1, tol=tolerance)
+        factor, pivots, r, _ = lapack.dpstrf(K, lower=1, tol=TOLERANCE)
         order = chosen[pivots - 1]
         self.members = order[:r].tolist()
         self._Z, self._L = points[self.members], np.tril(factor[:r, :r])

@@ -59,12 +59,11 @@ class Posterior:
 
     _view: View | None = None  # of the candidates; `Tracked` has one
 
-    def __init__(self, model: Model, domain: Domain, *, tolerance: float = TOLERANCE, check: bool = True) -> None:
+    def __init__(self, model: Model, domain: Domain, *, check: bool = True) -> None:
         if check:
             model.check(domain)
         self.model = model
         self.domain = domain
-        self.tolerance = tolerance
         self.t = 0  # told observations
         self._table = Table(domain.dimension)
         self._dictionary = Dictionary(model.kernel, domain.dimension)
@@ -381,7 +380,7 @@ class Posterior:
     def _enter_one(self, key: bytes, x: Array) -> None:
         z, dictionary = x[None, :], self._dictionary
         new = dictionary.explain(z)
-        doubtful = self.rank > 0 and new.error > 0.1 * max(new.residual, self.tolerance)
+        doubtful = self.rank > 0 and new.error > 0.1 * max(new.residual, TOLERANCE)
         if not doubtful:
             nonnegative(np.array([new.residual]))
         at_points, at_candidates = self._columns(z, math.inf if doubtful else new.residual)
@@ -391,7 +390,7 @@ class Posterior:
             self._view.enter(place, x, at_points, at_candidates)
         if doubtful:
             self._rebuild(place)
-        elif new.residual > self.tolerance:
+        elif new.residual > TOLERANCE:
             self._grow(place, x, new, at_points, at_candidates)
         else:
             self._shadow(place, new.phi, new.residual, at_candidates)
@@ -399,7 +398,7 @@ class Posterior:
     def _columns(self, z: Array, residual: float) -> tuple[Array, Array]:
         """Kernel values that entering z needs: at the distinct points so far, and at the candidates."""
         view = self._view
-        all_of_them = residual > self.tolerance or (view is not None and view.weights is not None)
+        all_of_them = residual > TOLERANCE or (view is not None and view.weights is not None)
         at_points = kernels.cross(self.model.kernel, z, self.points)[0] if all_of_them else np.zeros(0)
         return at_points, np.zeros(0) if view is None else view.columns(z, residual)
 
@@ -419,9 +418,7 @@ class Posterior:
     def _rebuild(self, newcomer: int) -> None:
         """Choose the dictionary anew."""
         dictionary, view = self._dictionary, self._view
-        rest = dictionary.choose_anew(
-            self.points, [*dictionary.members, *self._shadows.places, newcomer], self.tolerance
-        )
+        rest = dictionary.choose_anew(self.points, [*dictionary.members, *self._shadows.places, newcomer])
         self._shadows = Shadows()
         if view is not None:
             view.rebuild(dictionary.features(view.X))
@@ -451,7 +448,7 @@ class Posterior:
         """From time to time: forget shadows that the dictionary has learned to explain, and shrink the others' rows."""
         if view.unseen.loose:
             self._shadows.weights = view.unseen.compress()
-            self._prune_shadows(NEGLIGIBLE * self.tolerance)
+            self._prune_shadows(NEGLIGIBLE * TOLERANCE)
 
 
 def nonnegative(values: Array) -> Array:

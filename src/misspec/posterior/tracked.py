@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from misspec.domains import Finite
 from misspec.errors import Array, InvalidInput, vector
 from misspec.model import Model
-from misspec.posterior.dictionary import TOLERANCE
 from misspec.posterior.posterior import Posterior
 from misspec.posterior.view import View
 from misspec.posterior.weights import Weights
@@ -26,17 +25,9 @@ class Tracked(Posterior):
     domain: Finite
     _view: View
 
-    def __init__(
-        self,
-        model: Model,
-        domain: Finite,
-        *,
-        weights: bool = False,
-        tolerance: float = TOLERANCE,
-        check: bool = True,
-    ) -> None:
-        super().__init__(model, domain, tolerance=tolerance, check=check)
-        self._view = View(model.kernel, domain.encoded, model.offset, tolerance, None)
+    def __init__(self, model: Model, domain: Finite, *, weights: bool = False, check: bool = True) -> None:
+        super().__init__(model, domain, check=check)
+        self._view = View(model.kernel, domain.encoded, model.offset)
         if weights:
             self._view.weights = Weights(model.regularization, self._view.prior)
 

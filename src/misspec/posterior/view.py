@@ -19,7 +19,7 @@ from scipy.linalg import blas
 
 from misspec import kernels
 from misspec.errors import Array
-from misspec.posterior.dictionary import Explained
+from misspec.posterior.dictionary import TOLERANCE, Explained
 from misspec.posterior.lowrank import LowRank
 from misspec.posterior.weights import Weights
 
@@ -33,12 +33,13 @@ class View:
     Law: after every step the mean and variance are those of a dense solve, up to drift that a refresh removes.
     """
 
-    def __init__(self, kernel: Any, X: Array, offset: float, tolerance: float, weights: Weights | None) -> None:
-        self.kernel, self.X, self.tolerance, self.weights = kernel, X, tolerance, weights
+    def __init__(self, kernel: Any, X: Array, offset: float) -> None:
+        self.kernel, self.X = kernel, X
+        self.weights: Weights | None = None
         N = len(X)
         self.place_of = np.full(N, -1, dtype=np.intp)  # candidate → place in the table of distinct points
         self.candidate_of: list[int] = []  # place → candidate, or -1
-        self.unseen = LowRank(N, NEGLIGIBLE * tolerance)  # E
+        self.unseen = LowRank(N, NEGLIGIBLE * TOLERANCE)  # E
         self.prior = kernels.diagonal(kernel, X)
         self.residual = self.prior.copy()
         self.mean: Array = np.full(N, offset)
@@ -101,8 +102,8 @@ class View:
 
         |e(x)|² ≤ residual(z)·residual(x): the columns of a point that cannot be a shadow are not needed.
         """
-        needed = residual > self.tolerance or self.weights is not None
-        if needed or max(residual, 1e-15) * float(self.residual.max()) > self.tolerance**2:
+        needed = residual > TOLERANCE or self.weights is not None
+        if needed or max(residual, 1e-15) * float(self.residual.max()) > TOLERANCE**2:
             return np.asarray(kernels.cross(self.kernel, z, self.X)[0])
         return np.zeros(0)
 
@@ -139,7 +140,7 @@ class View:
         self._Phi = np.ascontiguousarray(features.T)
         self._rank = len(self._Phi)
         self.residual = self.prior - np.einsum("rn,rn->n", self._Phi, self._Phi)
-        self.unseen = LowRank(len(self.X), NEGLIGIBLE * self.tolerance)
+        self.unseen = LowRank(len(self.X), NEGLIGIBLE * TOLERANCE)
 
     def shadow(self, phi: Array, at_candidates: Array) -> float:
         """The root mean square of what the dictionary does not see of a point; kept if not negligible, else 0."""
@@ -147,7 +148,7 @@ class View:
             return 0.0
         unseen = at_candidates - self.product(phi)
         weight = math.sqrt(float(unseen @ unseen) / len(unseen))
-        if weight <= NEGLIGIBLE * self.tolerance:
+        if weight <= NEGLIGIBLE * TOLERANCE:
             return 0.0
         self.unseen.append(unseen)
         return weight
