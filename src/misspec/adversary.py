@@ -1,8 +1,8 @@
 """Searches for the misfit within ±ε that hurts a policy most.
 
 The regret of a policy jumps with every choice it makes, so this is plain local search over misfits of full size,
-m(x) = ±ε. A move turns the signs of a neighbourhood: a candidate and those that the kernel finds most like it. It
-starts from patterns that are known to mislead: one good point is raised and what is like it lowered, so that the model
+m(x) = ±ε. A move flips the signs of a neighbourhood: a candidate and those that the kernel finds most like it. It
+starts from patterns that are known to mislead: one good point raised and those like it lowered, so that the model
 undervalues it. Every misfit is played with the same worlds (seeds), and the one found is judged in worlds that the
 search never saw.
 """
@@ -101,7 +101,7 @@ def _fresh(make: MakePolicy, problem: Problem) -> Policy:
 
 
 def _likeness(problem: Problem) -> np.ndarray:
-    """For every candidate all candidates, the most alike first."""
+    """For every candidate, all candidates, the most alike first."""
     X, kernel = problem.domain.encoded, problem.model.kernel
     K = kernels.cross(kernel, X, X)
     diagonal = np.diag(K)
@@ -109,7 +109,7 @@ def _likeness(problem: Problem) -> np.ndarray:
 
 
 def _starts(problem: Problem, nearest: np.ndarray, rng: np.random.Generator, at_most: int) -> list[Array]:
-    """The problem's own misfit and its opposite; then a good candidate raised alone, what is like it lowered."""
+    """The problem's own misfit and its opposite; then a good candidate raised alone, those like it lowered."""
     N = len(problem.domain)
     own = np.where(problem.misfit >= 0, 1.0, -1.0)
     starts = [own, -own]
@@ -123,7 +123,7 @@ def _starts(problem: Problem, nearest: np.ndarray, rng: np.random.Generator, at_
 
 
 def _move(signs: Array, nearest: np.ndarray, rng: np.random.Generator) -> Array:
-    """Turn the signs of a neighbourhood of random size, all to one side or each to its other one."""
+    """Flip the signs of a neighbourhood of random size: all to one side, or each to its opposite."""
     N = len(signs)
     size = int(np.exp(rng.uniform(0.0, np.log(max(2.0, N / 4)))))
     where = nearest[rng.integers(N), :size]

@@ -69,11 +69,11 @@ def _clean(command: Callable[..., None]) -> Callable[..., None]:
         except MemoryError:
             _fail("not enough memory; take a shorter horizon or fewer candidates")
         except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # who read the output has gone
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read the output has gone
             raise typer.Exit(1) from None
         except Exception as error:
             kind = type(error).__name__
-            _fail(f"unexpected {kind}: {error}; this is a defect of misspec, MISSPEC_DEBUG=1 shows where")
+            _fail(f"unexpected {kind}: {error}; this is a defect in misspec; MISSPEC_DEBUG=1 shows where")
 
     return run
 
@@ -176,7 +176,7 @@ def report(
 def _go(
     content: bytes, folder: Path, name: str, cores: int | None, dask: str | None, command: list[str]
 ) -> dict[Any, str]:
-    """Do the runs with progress bars; what failed, and why."""
+    """Do the runs with progress bars; returns what failed, and why."""
     from misspec import experiments
 
     console = _console()

@@ -158,7 +158,7 @@ class OwnBands:
         return f"OwnBands({len(self)} points observed)"
 
     def copy(self) -> OwnBands:
-        """As they are now."""
+        """A copy of them as they are now."""
         twin = copy.copy(self)
         twin.lower, twin.upper = self.lower.copy(), self.upper.copy()
         twin._known = {key: dataclasses.replace(own, waiting=list(own.waiting)) for key, own in self._known.items()}
@@ -171,7 +171,7 @@ class OwnBands:
         return [key for key, own in self._known.items() if own.n]
 
     def points(self) -> Array:
-        """Their coordinates in user units, as far as they were handed in."""
+        """Their coordinates in user units, where they were handed in."""
         return np.array([own.x for own in self._known.values() if own.n and own.x is not None])
 
     def table(self) -> tuple[Array, Array, NDArray[np.intp], Array]:
@@ -204,13 +204,13 @@ class OwnBands:
         self._advance(key, own)
 
     def drop(self, key: Key, query: int) -> None:
-        """It has no result."""
+        """The query has no result."""
         own = self._known[key]
         own.waiting = [each for each in own.waiting if each[0] != query]
         self._advance(key, own)
 
     def observe(self, keys: Sequence[Key], y: Sequence[float], points: Sequence[Array] | None = None) -> None:
-        """Results from elsewhere, at one time."""
+        """Results from elsewhere, all at once."""
         self._enter(keys, [None] * len(keys) if points is None else points)
         for key, value in zip(keys, y, strict=True):
             self._known[key].waiting.append([-1, value])
@@ -218,7 +218,7 @@ class OwnBands:
             self._advance(key, self._known[key])
 
     def _enter(self, keys: Sequence[Key], points: Sequence[Array | None]) -> None:
-        """Places for points never asked before: that of the last of them."""
+        """The place of points never asked before: that of the last of them."""
         new = {key: x for key, x in zip(keys, points, strict=True) if key not in self._known}
         last = len(self._known) + len(new)
         for key, x in new.items():
@@ -242,7 +242,7 @@ def within_class(
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
     """A model's band for f* intersected with what its class allows at all, offset ± (B√k(x,x) + ε).
 
-    prior: k(x,x). Where the two do not meet the class's interval stands in for the band; the last says where.
+    prior: k(x,x). Where the two do not meet, the class's interval stands in for the band; the last array says where.
     """
     reach = model.norm_bound * np.sqrt(prior) + epsilon
     low, high = np.maximum(lower, model.offset - reach), np.minimum(upper, model.offset + reach)

@@ -26,7 +26,7 @@ class Finite:
     """A list of N candidates in d dimensions, in the order given; ties go to the lowest index.
 
     points: (N, d) array, list or data frame. names: one string per point, for people. Two candidates with equal
-    coordinates are two arms: the model cannot tell them apart, what is observed at each (its own band) can.
+    coordinates are two arms: the model cannot tell them apart, but what is observed at each (its own band) can.
     """
 
     def __init__(self, points: ArrayLike, names: Sequence[str] | None = None, *, box: Box | None = None) -> None:
@@ -87,7 +87,7 @@ class Finite:
 
 
 class Box:
-    """A product of intervals, one (low, high) pair per dimension. Policies search it (`policies/boxed.py`)."""
+    """A product of intervals, one (low, high) pair per dimension. Policies search it (`policies/field.py`)."""
 
     def __init__(self, bounds: ArrayLike) -> None:
         pairs = np.asarray(bounds, dtype=object)

@@ -30,7 +30,7 @@ INSIDE = ("k1", "k2", "kernel")  # parameters that are kernels
 
 
 def make_kernel(name: Any, parameters: Mapping[str, Any], *, bounds: bool = False) -> Any:
-    """A kernel of scikit-learn by name; those inside sums and products are made already. bounds: of fits, too."""
+    """A kernel of scikit-learn by name; those inside sums and products are already made. bounds: those of fits too."""
     from sklearn.gaussian_process import kernels
 
     if name not in KERNELS:
@@ -78,7 +78,7 @@ def encode_kernel(kernel: Any) -> dict[str, Any]:
 
 
 def decode_kernel(stored: dict[str, Any], given: Any) -> Any:
-    """The kernel again; a custom one is what was handed in."""
+    """The kernel back; a custom one is the one handed in."""
     if "custom" in stored:
         if given is None:
             raise StorageError(
@@ -142,7 +142,7 @@ def encode_value(what: str, value: Any) -> Any:
 
 
 def decode_value(name: str, value: Any, given: dict[str, Any]) -> Any:
-    """The setting again; custom kernels and functions are what was handed in."""
+    """The setting back; custom kernels and functions are those handed in."""
     if isinstance(value, list):
         return [decode_value(name, each, given) for each in value]
     if not isinstance(value, dict):

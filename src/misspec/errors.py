@@ -37,7 +37,7 @@ class StorageError(MisspecError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """ "; did you mean 'x'?" where a known name is near, and the list of them."""
+    """ "; did you mean 'x'?" where a known name is near, and the list of known ones."""
     names = sorted(known)
     lower = {each.lower(): each for each in names}
     close = difflib.get_close_matches(str(name).lower(), lower, n=1, cutoff=0.6)
@@ -105,7 +105,7 @@ def matrix(name: str, value: ArrayLike, *, columns: int | None = None, rows_at_l
     if columns is not None and result.shape[1] != columns:
         raise InvalidInput(f"{name} must have {columns} column(s), one per dimension, got shape {result.shape}")
     finite(name, result)
-    # a copy in C order, in which -0.0 is 0.0: equal points are then equal to the bit, also after a round trip
+    # a copy in C order, in which -0.0 is 0.0: equal points are then equal to the bit, even after a round trip
     return np.ascontiguousarray(result) + 0.0
 
 
@@ -128,7 +128,7 @@ def vector(name: str, value: ArrayLike, *, length: int | None = None) -> Array:
 
 
 def finite(name: str, values: Array) -> None:
-    """InvalidInput that names the first place which is NaN or infinite."""
+    """InvalidInput that names the first entry that is NaN or infinite."""
     if not np.isfinite(values).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
         where = str(place[0]) if len(place) == 1 else str(place)

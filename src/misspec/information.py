@@ -19,14 +19,14 @@ from misspec.model import Model
 from misspec.posterior import Tracked
 
 DESIGN_STEPS = 300  # multiplicative steps of the design dual, at most
-DESIGN_WORK = 3e10  # and at most so many floating-point operations: some seconds
+DESIGN_WORK = 3e10  # and at most this many floating-point operations: a few seconds
 DESIGN_GAP = 1e-3  # and its relative gap to the greedy value at which it stops
 GREEDY_FACTOR = 1.0 - 1.0 / math.e
 COVER = 1024  # Sobol' points that stand for a box
-CHECK = 2048  # others, at which it is measured how well they do
+CHECK = 2048  # others, to measure how well they do
 POLISHED = 100  # steps of the greedy design that are polished in the box, and
-STARTS = 4  # from so many of the cover's best points
-CLIMB = 30  # by so many steps of L-BFGS-B, at most
+STARTS = 4  # from this many of the cover's best points
+CLIMB = 30  # by at most this many steps of L-BFGS-B
 MOST_KEPT = 4  # results that are kept for calls with the same arguments
 
 
@@ -80,10 +80,10 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
     spectral   water-filling over the eigenvalues of the Gram matrix
     design     the dual of the relaxed design problem, after multiplicative steps
 
-    Costs O(T·N·r) for the greedy path and some seconds for the design, r the rank of the domain (N for Matérn).
+    Costs O(T·N·r) for the greedy path and a few seconds for the design, r the rank of the domain (N for Matérn).
 
     A Box is replaced by Sobol' points and by the maximisers of the variance in the box along a greedy design. `greedy`
-    is the value of a design in the box, and so a lower bound of its γ_T. The bounds are those of the points, plus
+    is the value of a design in the box, and so a lower bound on its γ_T. The bounds are those of the points, plus
     `missed` = (T/2) ln(1 + ρ/λ), with ρ the largest variance that is left in the box when f is known at all of them:
     next to nothing for smooth kernels in few dimensions, and a large part of `upper` for rough ones or in many.
     """
@@ -151,10 +151,10 @@ def rate(kernel: Any, domain: Domain) -> str:
 
 
 def _stand_in(box: Box, model: Model) -> tuple[Finite, int]:
-    """The cover of a box and, after it, the polished points; and how many these are.
+    """The cover of a box and, after it, the polished points; and how many of these there are.
 
     They come from a greedy design whose steps climb from the cover's points of largest variance to maxima in the box.
-    The horizon plays no part, so that designs for a shorter one are the beginnings of designs for a longer.
+    The horizon plays no part, so that designs for a shorter one are the beginnings of those for a longer one.
     """
     spread = Finite(np.unique(box.decode(search.cover_with_faces(box.dimension, COVER, [0])), axis=0), box=box)
     posterior = Tracked(model, spread)

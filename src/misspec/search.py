@@ -3,7 +3,7 @@
     score(U)    values at the rows of U, shape (n,)
     slope(U)    values and gradients, shapes (n,) and (n, d)
 
-L-BFGS-B needs gradients; kernels that have none bring finite differences, in one batch (`kernels.gradient`).
+L-BFGS-B needs gradients; kernels that have none use finite differences, in one batch (`kernels.gradient`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def sobol(dimension: int, count: int, seed: Any) -> Array:
 def cover_with_faces(dimension: int, count: int, seed: Any) -> Array:
     """About `count` points spread over the unit cube, its faces and, in few dimensions, its corners.
 
-    Sobol' points, stretched by MARGIN and clipped: maxima like to lie on faces, where few Sobol' points do.
+    Sobol' points, stretched by MARGIN and clipped: maxima often lie on faces, where few Sobol' points do.
     """
     spread = np.clip((1.0 + 2.0 * MARGIN) * sobol(dimension, count, seed) - MARGIN, 0.0, 1.0)
     if dimension > MOST_CORNERS:
@@ -48,7 +48,7 @@ def cover_with_faces(dimension: int, count: int, seed: Any) -> Array:
 
 
 def around(centres: Array, rng: np.random.Generator, count: int) -> Array:
-    """For each centre `count` points about it in the cube, at distances from a tenth down to a thousandth."""
+    """For each centre `count` points around it in the cube, at distances from a tenth down to a thousandth."""
     n, d = centres.shape
     scales = 10.0 ** -rng.uniform(1.0, 3.0, (n, count, 1))
     return np.clip(centres[:, None, :] + scales * rng.standard_normal((n, count, d)), 0.0, 1.0).reshape(-1, d)
@@ -57,7 +57,7 @@ def around(centres: Array, rng: np.random.Generator, count: int) -> Array:
 def polish(score: Score, slope: Slope, candidates: Array, *, starts: int = POLISHED) -> Array:
     """Local maxima from the best candidates that are far from each other, and those candidates themselves.
 
-    All starts climb together, a batch a step, and the best of them once more alone, to the end.
+    All starts climb together, one batch per step; then the best of them climbs on alone, to the end.
     """
     chosen = candidates[spread_out(candidates, score(candidates), starts)] if len(candidates) else candidates
     if not len(chosen):  # there are no candidates, or none with a finite score

@@ -17,7 +17,7 @@ from misspec.problems import Problem
 
 Progress = Callable[[int, int], None]
 _NUMBERS = ("mean", "std", "multiplier", "enlargement", "upper")  # what a query knows of its choice
-STREAMS = (101, 102)  # of noise and action sets: others than those that problems of the same seed are drawn from
+STREAMS = (101, 102)  # of noise and action sets: not those that problems of the same seed are drawn from
 FAILURES = 10  # of a user's function in a row, after which on_error="drop" gives up
 
 
@@ -75,7 +75,7 @@ class Trace:
 
     @property
     def simple_regret(self) -> Array:
-        """The smallest regret of a round so far."""
+        """The smallest regret of any round so far."""
         return np.asarray(np.minimum.accumulate(self.regret))
 
     @property
@@ -157,10 +157,10 @@ def optimize(
 ) -> Evaluations:
     """Maximise a user's function of a point (1-d array, user units) with `horizon` evaluations.
 
-    on_error   "raise": an exception of the function goes on to the caller, and so does a result that is not a finite
+    on_error   "raise": an exception in the function reaches the caller, and so does a result that is not a finite
                number; the policy keeps everything learnt so far, nothing is left pending, and
                optimize(policy, function, horizon - policy.t) continues. "drop": a failed evaluation is forgotten, and
-               the policy asked again; ten failures in a row raise all the same
+               the policy is asked again; ten failures in a row raise all the same
     progress   called as progress(evaluations done, horizon) after every batch
     """
     T, batch = whole("horizon", horizon, at_least=1), whole("batch", batch, at_least=1)
@@ -254,7 +254,7 @@ def _same(one: Finite, other: Finite) -> bool:
 
 
 def _controller() -> Any:
-    """Of the threads that BLAS libraries use."""
+    """Controls the threads that BLAS libraries use."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -52,7 +52,7 @@ def replace(path: str | os.PathLike[str], content: bytes) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """The new name survives a power cut too, where the system can be asked for that."""
+    """The new name survives a power cut too, where the system can ensure that."""
     if hasattr(os, "O_DIRECTORY"):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

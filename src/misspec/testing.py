@@ -37,7 +37,7 @@ class Subject:
     evaluate   the noise-free value at a point
     kernel, width   the custom kernel and the width function to hand in again when it is restored, if it has any
 
-    What it takes (actions, new points, data from elsewhere) the policy says itself.
+    The policy itself says what it takes (actions, new points, data from elsewhere).
     """
 
     make: Callable[[int], Policy]
@@ -271,7 +271,7 @@ def answers_cannot_be_changed(subject: Subject) -> None:
 
 
 def threads_can_share_a_policy(subject: Subject) -> None:
-    """Several threads ask, tell, drop and read: nothing is lost, told twice, or raised that one would not raise."""
+    """Several threads ask, tell, drop and read: nothing is lost, told twice, or raised that one alone would not."""
     policy = subject.make(1)
     known, failures = probes(policy), []
     told = [0] * THREADS
@@ -290,7 +290,7 @@ def threads_can_share_a_policy(subject: Subject) -> None:
                 elif query is not None:
                     policy.tell(query, subject.noisy(query))
                     told[number] += 1
-        except Exception as error:  # whatever it is: it belongs into the assertion
+        except Exception as error:  # whatever it is: it belongs in the assertion
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
@@ -367,7 +367,7 @@ def _continue(subject: Subject, policy: Policy) -> list[Query]:
 
 
 def _wander(subject: Subject, policy: Policy, rng: np.random.Generator) -> None:
-    """Some random asking, telling and dropping, so that the next moment is another one."""
+    """Some random asking, telling and dropping, so that the next moment is a different one."""
     for _ in range(3):
         try:
             batch = policy.ask(int(rng.integers(1, 4)))

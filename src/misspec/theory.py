@@ -172,7 +172,7 @@ def balancing_bound(
     reward_range = None if reward_range is None else number("reward_range", reward_range, above=0)
     gamma = float(_read(model, T, gain, epsilon, "true")[1])
     eps = number("epsilon", epsilon, at_least=0)
-    most = 2.0 * (model.norm_bound + eps)  # in a round
+    most = 2.0 * (model.norm_bound + eps)  # per round
     candidates = paper_candidates(T, gamma)
     M, delta = len(candidates), model.delta / 2.0  # half for the widths, half for the test
     ranges = [reward_range or 2.0 * (model.norm_bound + e) for e in candidates]

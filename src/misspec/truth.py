@@ -13,7 +13,7 @@ Clarabel, bring in the worst violations all over the domain, drop what is slack,
 working set is a combination of the kernel at its points (the representer theorem), so a problem is as large as its
 working set, whatever N and whatever the kernel's rank.
 
-Every number is checked apart from the solver: the distance of the member found is computed on all points, and the
+Every number is checked independently of the solver: the distance of the member found is computed on all points, and the
 multipliers α ≥ 0, Σα = 1, with signs v_j = ±α_j, prove s ≥ −B√(vᵀKv) − Σ(v_jf_j + α_jr_j) by duality.
 """
 
@@ -40,7 +40,7 @@ MODERATE = 10.0  # factor on the norm bound up to which a larger one is advised,
 BLOCKS = 80  # parts of the domain; each brings in its worst violation
 INDEPENDENT = 1e-14  # residual above which a point of the working set is a direction of its own
 ROUNDED = 1e-9  # what rounding may do to a band, in units of the largest value
-MOST_WORK = 2e9  # operations for which the bands of all candidates of a domain are looked at
+MOST_WORK = 2e9  # operations up to which the bands of all candidates of a domain are looked at
 LEAST_REPEATS = 5  # observations at points observed before, from which the noise is estimated
 
 
@@ -54,7 +54,7 @@ class BestInClass:
     values    f̃ on the domain
     epsilon   max |f* − f̃|, the misspecification
     norm      ‖f̃ − offset‖ ≤ B
-    gap       no member is nearer than epsilon − gap: proved by duality, apart from the solver
+    gap       no member is nearer than epsilon − gap: proved by duality, independently of the solver
     """
 
     values: Array
@@ -234,7 +234,7 @@ class Averages(NamedTuple):
 
     @classmethod
     def of(cls, encoded: Array, y: Array) -> Averages:
-        """Of single observations."""
+        """From single observations."""
         place = _places(encoded)
         counts = np.bincount(place)
         first = np.unique(place, return_index=True)[1]
@@ -244,10 +244,10 @@ class Averages(NamedTuple):
 def certificate_of_bands(
     model: Model, own: Bands, told: Averages, *, delta: float, also: Array | None = None
 ) -> tuple[Array, Array]:
-    """For each point the misspecification that bands prove which do not meet there, and by how much ε moves them.
+    """For each point, the misspecification proved by bands that do not meet there, and by how much ε moves them.
 
     The posterior of what is told puts f̃(x) into μ ± (multiplier·σ + ε‖ζ‖₁), uniformly over x and whatever the choice of
-    points. Where that does not meet the own band of x, or what the class allows for at all, ε is at least
+    points. Where that does not meet the own band of x, or what the class allows at all, ε is at least
 
         dist/(1 + ‖ζ(x)‖₁ − 2W_x(x))     against the own band, W_x the point's own weight
         dist/‖ζ(x)‖₁                     against offset ± B√k(x,x)
@@ -370,7 +370,7 @@ def _suspicion(found: Diagnosis, model: Model) -> str:
 
 
 def _encode(domain: Any, points: Array) -> Array:
-    """Points in user units as the kernel sees them; those outside a box are a mistake of units."""
+    """Points in user units as the kernel sees them; those outside a box are a mistake in units."""
     if not isinstance(domain, Finite | Box):
         raise InvalidInput(f"domain must be a Finite or a Box, got {type(domain).__name__}; leave it out or make one")
     box = domain if isinstance(domain, Box) else domain.box
@@ -542,7 +542,7 @@ class _Program:
         settings = clarabel.DefaultSettings()
         settings.verbose, settings.max_threads = False, 1
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
-        # features of smooth kernels span seven orders of magnitude: the default regularisation would swamp the small
+        # features of smooth kernels span seven orders of magnitude: the default regularisation would swamp small ones
         settings.static_regularization_constant, settings.iterative_refinement_max_iter = 1e-12, 50
         if norm_bound is None:
             problem = (sparse.identity(r, format="csc"), np.zeros(r), sparse.csc_matrix(A), b)

@@ -45,11 +45,11 @@ def compare(
     if not isinstance(policies, Mapping) or not policies or not all(callable(make) for make in policies.values()):
         raise InvalidInput("policies must be names with functions of a problem, as in {'GP': lambda p: GPUCB(…)}")
     if not chosen or not all(isinstance(problem, Problem) for problem in chosen) or not worlds:
-        raise InvalidInput("problems must be Problems, at least one, and so must be the seeds")
+        raise InvalidInput("problems must be Problems, at least one, and there must be at least one seed")
     T = whole("horizon", horizon, at_least=1)
     for problem in chosen:
         for name, make in policies.items():
-            _made(name, make, problem)  # what is wrong is said before the first run
+            _made(name, make, problem)  # so that errors come before the first run
     todo = [
         (label, problem, name, make, seed)
         for label, problem in zip(_labels(chosen), chosen, strict=True)
@@ -65,7 +65,7 @@ def compare(
 
 
 def _all(todo: list[Any], T: int, cores: int) -> Iterable[tuple[int, dict[str, Any]]]:
-    """Rows as they come. joblib's workers take functions of any kind, also lambdas."""
+    """Rows as they come. joblib's workers take functions of any kind, even lambdas."""
     if cores == 1 or len(todo) == 1:
         return (_row(i, T, *run) for i, run in enumerate(todo))
     from joblib import Parallel, delayed

@@ -1,6 +1,6 @@
 """What a run needs, made from its settings: domain, model, problem and policy.
 
-A kind is a name of misspec's, or `module:name` for a policy or problem of one's own. Modules are imported only where
+A kind is one of misspec's names, or `module:name` for your own policy or problem. Modules are imported only where
 that was allowed by the person who runs the file (`--allow my_package`), never because a file says so.
 """
 
@@ -71,7 +71,7 @@ def _imported(kind: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except ImportError as error:
-        raise InvalidInput(f"cannot import {module} ({error}); install it, or run where it lies") from None
+        raise InvalidInput(f"cannot import {module} ({error}); install it, or run in its folder") from None
     except AttributeError:
         raise InvalidInput(f"{module} has no {name!r}; is it spelt right?") from None
     return found
@@ -81,7 +81,7 @@ def _imported(kind: str) -> Any:
 
 
 def make_domain(table: Mapping[str, Any]) -> Finite:
-    """From box with grid or cover, or from points."""
+    """From a box with a grid or cover, or from points."""
     if table["points"] is not None:
         return Finite(table["points"])
     box = Box(table["box"])
@@ -99,12 +99,12 @@ def takes(kind: str) -> list[str]:
 
 
 def contextual(kind: str) -> bool:
-    """Whether problems of this kind bring action sets by themselves."""
+    """Whether problems of this kind bring their own action sets."""
     return kind in problems.CONTEXTUAL or bool(getattr(problem_maker(kind), "contextual", False))
 
 
 def make_problem(settings: dict[str, Any], domain: Finite | None = None) -> Problem:
-    """The problem of a run's settings; on another domain, to try it."""
+    """The problem that a run's settings describe; on another domain, for a trial."""
     table = dict(settings["problem"])
     kind, actions = table.pop("kind"), table.pop("actions", None)
     if "kernel" in table:
@@ -134,7 +134,7 @@ def make_world(settings: dict[str, Any]) -> tuple[Finite, Model]:
 
 @functools.lru_cache(maxsize=4)
 def _bringing(settings: str) -> Problem:
-    """A problem that brings its own domain; where its truth has to be solved for, it need not be."""
+    """A problem that brings its own domain; a truth that has to be solved for is left unsolved."""
     table = json.loads(settings)
     if "solve" in takes(table["problem"]["kind"]):
         table["problem"]["solve"] = False

@@ -19,7 +19,7 @@ from misspec.problems import Problem
 from misspec.simulate import Trace, simulate
 
 LOOKS = 24  # rounds at which bands are looked at
-MOST_PICTURED = 2500  # candidates: of larger domains no bands are kept
+MOST_PICTURED = 2500  # candidates: no bands are kept of larger domains
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None
     from threadpoolctl import threadpool_limits
 
     start = time.perf_counter()
-    with threadpool_limits(1):  # for the same bits whatever the machine is busy with
+    with threadpool_limits(1):  # for the same bits, however busy the machine is
         problem = _problem(json.dumps(_of_problem(settings)))
         horizon, domain, model = settings["horizon"], problem.domain, problem.model
         policy = construct.make_policy(settings["policy"], domain, model, problem.epsilon, horizon, settings["seed"])

@@ -1,6 +1,6 @@
 """Does the runs of an experiment that are not done yet: in this process, on many cores, or on a Dask cluster.
 
-Workers compute, one process writes: a run is durable as soon as it is back, and the same command goes on after any end.
+Workers compute, one process writes: a run is durable once it is back, and the same command resumes after any stop.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NO_WORKERS = (
 
 @dataclasses.dataclass
 class Progress:
-    """How far a `go` is: runs and rounds of this call, not of those before it."""
+    """How far a `go` has come: runs and rounds of this call, not of earlier ones."""
 
     before: int  # runs that were done already
     of: int  # runs to do
@@ -68,9 +68,9 @@ def go(
 
     allow   packages whose policies and problems the file may name, as module:Class
 
-    cores   processes; all that there are by default, 1 for this process alone
-    dask    address of a scheduler, or "local" for a cluster of so many processes on this machine
-    name    of the file, in errors; a folder keeps the results of one
+    cores   processes; all cores by default, 1 for this process alone
+    dask    address of a scheduler, or "local" for a cluster of `cores` processes on this machine
+    name    of the file, for errors; a folder keeps the results of only one
     show    called with the progress, several times a second
 
     A run that fails stops nothing: the reasons are in `failed`. Whatever ends this, finished runs stay.
@@ -184,7 +184,7 @@ class _Worker:
         allowed = sorted(construct.ALLOWED)
         self.process = context.Process(target=_work, args=(theirs, self.rounds, allowed), daemon=True)
         self.process.start()
-        theirs.close()  # so that the end of the process is the end of the file
+        theirs.close()  # so that reading fails once the process has ended
 
     def give(self, run: Run) -> None:
         self.run = run
@@ -192,7 +192,7 @@ class _Worker:
             self.connection.send(run)
 
     def end(self) -> None:
-        """At once, whatever it is doing."""
+        """Kill it at once, whatever it is doing."""
         self.process.kill()
         self.process.join()
         self.connection.close()
@@ -203,7 +203,7 @@ def _on_cores(todo: list[Run], progress: Progress, processes: int) -> Outcomes:
     waiting = collections.deque(todo)
     workers: list[_Worker] = []
     rounds = 0  # of workers that are gone
-    unused = 0  # workers in a row that ended before they finished anything: then it is not the run
+    unused = 0  # workers in a row that ended before they finished anything: then the run is not to blame
 
     def start() -> _Worker:
         with _for_workers():
@@ -245,10 +245,10 @@ def _on_cores(todo: list[Run], progress: Progress, processes: int) -> Outcomes:
 
 @contextlib.contextmanager
 def _for_workers() -> Iterator[None]:
-    """What processes started meanwhile inherit: one thread for each library, and that Ctrl-C is ignored."""
+    """What processes started meanwhile inherit: one thread per library, and Ctrl-C ignored."""
     names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
     before = {name: os.environ.get(name) for name in names}
-    here = threading.current_thread() is threading.main_thread()  # only it may say what a signal does
+    here = threading.current_thread() is threading.main_thread()  # only it may set what a signal does
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if here else None
     os.environ.update(dict.fromkeys(names, "1"))
     try:
@@ -264,7 +264,7 @@ def _for_workers() -> Iterator[None]:
 
 
 def _work(connection: Any, rounds: Any, allowed: list[str]) -> None:
-    """In a worker: play what comes, and end with the parent, even if that is killed."""
+    """In a worker: play what comes, and end with the parent, even if the parent is killed."""
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

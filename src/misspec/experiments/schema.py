@@ -46,8 +46,8 @@ from misspec.errors import InvalidInput, nearest
 from misspec.experiments import construct
 from misspec.model import Model
 
-FORMAT = 1  # of what a run's settings mean; a new one does all runs anew
-FEW = 12  # candidates on which a problem is tried whose truth has to be solved for
+FORMAT = 1  # of what a run's settings mean; a new one redoes all runs
+FEW = 12  # candidates on which to try a problem whose truth has to be solved for
 
 # -- parts of a file ---------------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class ProblemSpec(BaseModel):
             if getattr(self, part) is not None and part not in self._takes():
                 raise ValueError(f"{self.kind} brings its own {part}; leave it out")
         if self.actions is not None and construct.contextual(self.kind):
-            raise ValueError(f"{self.kind} is contextual by itself; leave actions out")
+            raise ValueError(f"{self.kind} is contextual already; leave actions out")
         if self.epsilons is not None and not self.takes_epsilon:
             raise ValueError(f"the ε of {self.kind} is computed; leave epsilons out")
         self.name = self.name or _label(self.kind, self.settings | ({"actions": self.actions} if self.actions else {}))
@@ -163,7 +163,7 @@ class PolicySpec(BaseModel):
     def _check(self) -> PolicySpec:
         cls = construct.policy_class(self.kind)
         if self.as_in_paper and not hasattr(cls, "as_in_paper"):
-            raise ValueError(f"{self.kind} is not of the paper: leave as_in_paper out")
+            raise ValueError(f"{self.kind} is not from the paper: leave as_in_paper out")
         parameters = inspect.signature(construct.maker(self.kind, self.as_in_paper)).parameters
         takes = set(parameters)
         if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):  # options of as_in_paper
@@ -288,7 +288,7 @@ class Experiment(_Part):
     def _run(self, policy: PolicySpec, problem: ProblemSpec, epsilon: float | None, seed: int) -> Run:
         domain, model = problem.domain or self.domain, problem.model or self.model
         own = problem.takes_domain
-        # the names are for people: to change them is to change nothing
+        # the names are for people: changing them changes nothing
         settings = {
             "format": FORMAT,
             "policy": policy.model_dump(mode="json", exclude={"name"}),
@@ -337,7 +337,7 @@ def read(path: str | os.PathLike[str]) -> Experiment:
 
 
 def content_of(path: str | os.PathLike[str]) -> bytes:
-    """A TOML file as it is."""
+    """The bytes of a TOML file."""
     try:
         return Path(path).read_bytes()
     except FileNotFoundError:
@@ -369,7 +369,7 @@ def demo() -> bytes:
 
 def _first(error: pydantic.ValidationError, table: Any) -> str:
     """The first complaint in one line: key, what was expected, what came."""
-    # a key that is not known comes before one that is missing: it is often the same, misspelt
+    # a key that is not known comes before one that is missing: often it is the same one, misspelt
     found = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
     first = found[0]
     key = _key(first["loc"], table, missing=first["type"] == "missing")
@@ -389,7 +389,7 @@ def _first(error: pydantic.ValidationError, table: Any) -> str:
 
 
 def _key(loc: tuple[int | str, ...], table: Any, *, missing: bool) -> str:
-    """The place in the file: what pydantic says beside it (which kind of a union it tried) is left out."""
+    """The place in the file: what pydantic adds (which member of a union it tried) is left out."""
     key = ""
     for i, part in enumerate(loc):
         inside = part in table if isinstance(table, dict) else isinstance(table, list) and isinstance(part, int)
@@ -400,7 +400,7 @@ def _key(loc: tuple[int | str, ...], table: Any, *, missing: bool) -> str:
 
 
 def _check_names(kind: str, given: dict[str, Any], known: set[str], also: Iterable[str] = ()) -> None:
-    """ValueError for an argument that is not known; `also`: keys of the table that are no arguments."""
+    """ValueError for an argument that is not known; `also`: keys of the table that are not arguments."""
     for name in given:
         if name not in known:
             raise ValueError(f"{kind} has no argument {name!r}{nearest(name, {*known, *also})}")

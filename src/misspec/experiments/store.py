@@ -62,7 +62,7 @@ def rounds(trace: Trace) -> pl.DataFrame:
 
 @functools.cache
 def version() -> str:
-    """Of this misspec: another may give other numbers."""
+    """The version of this misspec: another may give other numbers."""
     return metadata.version("misspec")
 
 
@@ -162,8 +162,8 @@ class Folder:
     def locked(self, content: bytes, source: str) -> Iterator[None]:
         """Make the folder, keep others out, and write down what was asked for.
 
-        One runner at a time: the lock ends with its process, however that ends, and what killed ones have left
-        half-written goes. One experiment a folder: the lock holds the name of its file, which may be edited.
+        One runner at a time: the lock ends with its process, however that ends, and what killed ones left
+        half-written is removed. One experiment per folder: the lock holds the name of its file, which may be edited.
         """
         if (self.path / EXPERIMENT).exists() and not self.runs.exists():
             raise StorageError(

@@ -1,1 +1,1 @@
-"""Neighbours: one file each, imported only when it is used."""
+"""Neighbours: one file each, imported only when used."""

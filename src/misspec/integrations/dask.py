@@ -9,7 +9,7 @@ from typing import Any
 from misspec.errors import InvalidInput
 
 PATIENCE = "10s"  # to reach a scheduler
-GOODBYE = 5  # seconds to part from it
+GOODBYE = 5  # seconds to disconnect from it
 
 
 def outcomes(
@@ -56,7 +56,7 @@ def _as_they_come(execute: Any, todo: list[Any], client: Any, cluster: Any, prog
                 outcome = future.result()
             except KilledWorker:
                 outcome = "its worker was killed again and again (out of memory?)"
-            except Exception as error:  # what a cluster can fail with has no common class
+            except Exception as error:  # a cluster's errors have no common class
                 raise InvalidInput(
                     f"the Dask cluster failed ({type(error).__name__}: {error}); finished runs are kept, and the same "
                     "command goes on from them"

@@ -45,8 +45,8 @@ def certify(
     raw: bool = False,
     fixed_design: bool = False,
 ) -> Certificates:
-    """How wrong a model is at least. Without a norm bound several are tried, from half the largest deviation on;
-    without a noise it is estimated from repeated points; without an offset it is the average. Kernels see each column
+    """How wrong a model is at least. Without a norm bound, several are tried, from half the largest deviation up;
+    without a noise, it is estimated from repeated points; without an offset, it is the average. Kernels see each column
     scaled to its range, unless raw."""
     X, y = table.points, table.observations
     trial = Model(kernel, norm_bound or 1.0, 1.0 if noise is None else noise, delta=delta)
@@ -79,7 +79,7 @@ def read(
 ) -> Table:
     """Read a CSV file with a header; commas, semicolons, tabs or blanks separate.
 
-    target: the last column by default; columns: all others by default. skip: leave out rows with a cell that is no
+    target: the last column by default; columns: all others by default. skip: leave out rows with a cell that is not a
     number, instead of refusing the file.
     """
     try:

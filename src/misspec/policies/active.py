@@ -23,7 +23,7 @@ from misspec.posterior import Posterior, Tracked
 
 
 class Spending(NamedTuple):
-    """A width, and δ over so many episodes."""
+    """A width, and δ over this many episodes."""
 
     width: Width
     episodes: int  # E
@@ -97,7 +97,7 @@ class Active(Protocol):
 
 
 class ArmBands:
-    """w over all candidates; "nonadaptive" widths hold together on the points that were active, not on those before."""
+    """w over all candidates; "nonadaptive" widths hold jointly on the points active then, not on earlier ones."""
 
     def __init__(self, posterior: Tracked, half: Array, own: OwnBands | None) -> None:
         self.posterior, self.half, self.own = posterior, half, own

@@ -72,7 +72,7 @@ def _query(values: dict[str, Any]) -> Query:
 
 
 def frozen(x: Array) -> Array:
-    """The same numbers where nobody can write."""
+    """The same numbers, read-only."""
     return x if not x.flags.writeable else np.frombuffer(x.tobytes()).reshape(x.shape)
 
 
@@ -86,7 +86,7 @@ class Recommendation:
     guaranteed     whether lower, upper and gap hold with probability 1 − δ *provided that* the truth lies within the
                    policy's ε of the model's class (ε = 0 for GP-UCB and phased, the largest active ε̂ for balancing)
     caveats        if not, why not, one sentence each
-    note           what else is worth knowing, as that a grounded band excludes the model's mean; else empty
+    note           what else is worth knowing, such as that a grounded band excludes the model's mean; else empty
     """
 
     x: Array

@@ -1,6 +1,6 @@
 """Regret bound balancing over EC-GP-UCB bases: contextual, misspecification unknown (the paper's Algorithm 3).
 
-Read with the slips of the paper put right: the test compares averages per round, and only the base that played counts
+Read with the paper's slips put right: the test compares averages per round, and only the base that played counts
 up (docs/paper.md).
 """
 
@@ -51,7 +51,7 @@ class RegretBalancing(Policy):
     radius: of the elimination test, "anytime" or "paper". resolution, delays: as for GPUCB.
 
     To read: `epsilons` (ε̂ per base), `active` (bases still played), `counts`, `rewards`, `candidate_bounds` (N, J, R of
-    each base, over the rounds told before any that pends), `eliminated` (base, round, both sides of the failed test).
+    each base, over the rounds told before any pending one), `eliminated` (base, round, both sides of the failed test).
     Bands and `recommend().gap` are those of the most cautious active base: they hold for any ε up to its ε̂, and are as
     wide as that; a smaller epsilon_max narrows them. The horizon shapes the grid; more rounds can be asked for.
     """
@@ -141,7 +141,7 @@ class RegretBalancing(Policy):
         self._count()
 
     def _count(self) -> None:
-        """Rounds count in the order asked, up to the first that pends: a set chosen by its values would be biased."""
+        """Rounds count in the order asked, up to the first pending one: a set chosen by its values would be biased."""
         for id_, (asked, y) in list(self._rounds.items()):
             if y is None:
                 break

@@ -105,15 +105,15 @@ class Policy(abc.ABC):
         self._events: list[tuple[Any, ...]] = []
         self._lock = threading.RLock()
         self._broken = False  # whether a failed call is still to be undone
-        self._latest = -1  # of what was told, the turn that was asked last
+        self._latest = -1  # the latest turn asked among what was told
         self._delays = one_of("delays", delays, ("any", "independent"))
         self._delta = model.delta / parts
         # policies that do not choose by own bands keep them to find conflicts, with half of δ for these
         self._evidence = Evidence(self.field, model, self._delta if flag("grounded", grounded) else model.delta / 2)
         self.grounded = bool(grounded)
         self._own: OwnBands | None = self._evidence.own if grounded else None
-        self._without: list[str] = []  # why nothing is guaranteed whatever the data
-        self._certified: tuple[int, list[Conflict]] | None = None  # conflicts after so many events
+        self._without: list[str] = []  # why nothing is guaranteed, whatever the data
+        self._certified: tuple[int, list[Conflict]] | None = None  # conflicts after this many events
 
     # -- what a policy implements ------------------------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Policy(abc.ABC):
         self._evidence.observe(actions.points, places, y)
 
     def _promise(self, width: Width, *models: Model) -> None:
-        """Note why bands of this width and these models hold at no stated level, if so."""
+        """Note why bands of this width and these models hold at no stated level, if they do not."""
         if callable(width):
             self._without.append("the width is a function that was handed in: what it guarantees is not known here")
         elif not isinstance(width, str):
@@ -250,7 +250,7 @@ class Policy(abc.ABC):
                 raise
 
     def drop(self, query: Query | int) -> None:
-        """A failed evaluation: forget that it was asked. That it failed must not depend on what its result would be."""
+        """A failed evaluation: forget that it was asked. Failing must not depend on what its result would have been."""
         with self._lock:
             self._repair()
             known = self._pending_one(query)
@@ -306,7 +306,7 @@ class Policy(abc.ABC):
         return len(self._events), self._rng.bit_generator.state, self.t, self._next_id, dict(self._asked)
 
     def _undo(self, before: tuple[Any, ...]) -> None:
-        """Make the policy anew from the events before a call that failed; if that fails too, the next call does."""
+        """Make the policy anew from the events before a failed call; if that fails too, the next call tries again."""
         self._broken = True
         LOG.warning("a call of %s failed; making it anew from its %d events", type(self).__name__, before[0])
         events, self._rng.bit_generator.state, self.t, self._next_id, self._asked = before
@@ -349,7 +349,7 @@ class Policy(abc.ABC):
             return self._band(self.field.whole("band() without points") if X is None else self._parse(X))
 
     def recommend(self) -> Recommendation:
-        """The maximiser of the lower band for f*, and a gap that bounds its regret; without a list as far as found."""
+        """The maximiser of the lower band for f*, and a gap that bounds its regret; without a list, as far as found."""
         with self._lock:
             self._repair()
             contenders = self._contenders()
@@ -422,7 +422,7 @@ class Policy(abc.ABC):
         ]
 
     def _told_prefix(self) -> tuple[Array, Array]:
-        """Points, as the kernel sees them, and results up to the first query that pends, in the order asked."""
+        """Points, as the kernel sees them, and results up to the first pending query, in the order asked."""
         first = min((asked.turn for asked in self._asked.values()), default=len(self._events))
         results = {event[1]: event[2] for event in self._events if event[0] == "tell"}
         points: list[Array] = []
@@ -492,7 +492,7 @@ class Policy(abc.ABC):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it was made with, but for domain and model."""
+        """What it was made with, except domain and model."""
         return dict(self._settings)
 
     @property
@@ -502,7 +502,7 @@ class Policy(abc.ABC):
 
     @property
     def alive(self) -> NDArray[np.intp] | None:
-        """The candidates that a policy which eliminates has left; None for those that do not."""
+        """The candidates that are left, for a policy that eliminates; None for others."""
         return None
 
     def __repr__(self) -> str:

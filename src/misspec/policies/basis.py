@@ -18,7 +18,7 @@ from misspec.policies.points import Actions
 
 FEATURES = 400  # at most, on a box
 COVER = 2048  # points of the box that they are chosen from
-CHECK = 2048  # others, at which it is measured what they miss
+CHECK = 2048  # others, to measure what they miss
 
 
 class Sample(Protocol):

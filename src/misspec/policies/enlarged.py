@@ -62,7 +62,7 @@ class Enlarged:
 
     @property
     def multiplier(self) -> float:
-        """Of the told observations: what bands are made with."""
+        """The multiplier for the told observations, with which bands are made."""
         return confidence.multiplier(self.width, self.model, self.posterior.log_det, self.delta)
 
     @property
@@ -74,7 +74,7 @@ class Enlarged:
 
     @property
     def inflation(self) -> float:
-        """What restores the multiplier's validity while queries pend, if that is wanted."""
+        """What restores the multiplier's validity while queries are pending, if that is wanted."""
         return math.exp(self.posterior.pending_information) if self.inflate else 1.0
 
     # -- choosing --------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class Enlarged:
         return confidence.grounded_upper(upper, c.own_lower, c.own_upper, least=least)
 
     def search(self, turn: int, sign: float = 1.0, *, pending: bool = True) -> Search:
-        """Of the largest upper (sign = 1) or lower end (−1) over a domain without a list of candidates."""
+        """The search for the largest upper (sign = 1) or lower end (−1) over a domain without a list of candidates."""
         factor = sign * (self.inflation if pending else 1.0) * (self.multiplier + self.slope)
         epsilon, posterior = sign * self.epsilon, self.posterior
 
@@ -148,7 +148,7 @@ class Enlarged:
             values, gradients = here.end(factor)
             return values + epsilon * here.norm1, gradients + epsilon * here.dnorm1
 
-        # what is next to an observed point is not asked, but it counts in what could be better
+        # points next to an observed one are not asked, but count among what could be better
         return Search(posterior, self.own, score, slope, turn, snap=pending)
 
     # -- bands -----------------------------------------------------------------------------------------------

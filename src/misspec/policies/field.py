@@ -3,11 +3,11 @@
 A policy parses, offers and looks at points through its field, and feeds posteriors through it. A new kind of domain is
 a class here, or a domain that brings its own (`domain.field(seed, resolution)`).
 
-*Boxes.* A policy chooses from a finite offer that holds the maximiser: Sobol' candidates and points about the best
+*Boxes.* A policy chooses from a finite offer that holds the maximiser: Sobol' candidates and points around the best
 observed ones, the best of which are polished with L-BFGS-B, and all points that have own bands. Two points within the
 *resolution* of each other are the same to a grounded policy: a point a hair's breadth from an observed one has no own
 band, and would escape what was learnt there. Queries that come that near to an observed point go to the point itself.
-Near is meant in the kernel's metric
+Nearness is in the kernel's metric,
 
     √(k(x,x) + k(z,z) − 2k(x,z)) ≤ resolution,
 
@@ -38,9 +38,9 @@ from misspec.posterior import Posterior, Tracked, Weights
 
 RESOLUTION = 0.05
 LARGE = 10_000_000  # bytes of points above which a domain is stored as a hash
-LEADERS = 8  # observed points that candidates are drawn about
-ABOUT = 16  # candidates about each
-RIM = 48  # and about an observed point at which a climb ended
+LEADERS = 8  # observed points that candidates are drawn around
+ABOUT = 16  # candidates around each
+RIM = 48  # and around an observed point at which a climb ended
 SAME = 1e-7  # distance at which two points are one to rounding
 
 
@@ -96,7 +96,7 @@ class Field(Protocol):
         """What there is to choose from if nothing was handed in, holding the maximiser."""
 
     def draw(self, rng: np.random.Generator) -> Actions:
-        """Actions a uniform row of which is a uniform point of the domain."""
+        """Actions of which a uniform row is a uniform point of the domain."""
 
     def is_whole(self, actions: Actions | None) -> bool:
         """Whether these are all the candidates."""
@@ -108,7 +108,7 @@ class Field(Protocol):
         """The whole domain as a set from which a phased policy eliminates."""
 
     def state(self) -> dict[str, Any]:
-        """The domain as JSON, but for large arrays."""
+        """The domain as JSON, except large arrays."""
 
     def arrays(self) -> dict[str, Array]:
         """The arrays of the domain that are stored, unless they are too large."""
@@ -129,7 +129,7 @@ def field_of(domain: Any, seed: int, resolution: float) -> Field:
 
 
 def stored_domain(stored: dict[str, Any], given: Domain | None) -> Domain:
-    """A domain from its state; one that was not stored is what was handed in."""
+    """A domain from its state; one that was not stored is the one handed in."""
     kinds: dict[str, Callable[..., Domain]] = {"Finite": FiniteField.restored, "Box": BoxField.restored}
     if stored["kind"] in kinds:
         return kinds[stored["kind"]](stored, given)
@@ -346,7 +346,7 @@ class BoxField(_Shared):
             points = np.unique(box.decode(found), axis=0)
             return Actions(points, box.encode(points), None)
         outside = free(found)
-        # a climb that ends at an observed point leaves what is next to it, just outside the resolution
+        # where a climb ends at an observed point, what is next to it remains, just outside the resolution
         rng = np.random.default_rng([self.seed, turn, 2])
         ends = np.unique(nearest(model, found, known)[0][~outside])
         rims = search.around(known[ends], rng, RIM)
@@ -355,7 +355,7 @@ class BoxField(_Shared):
         return Actions(points, box.encode(points), None)
 
     def _candidates(self, posterior: Posterior, turn: int) -> Array:
-        """A cover of the unit cube, and points about the best observed ones."""
+        """A cover of the unit cube, and points around the best observed ones."""
         rng = np.random.default_rng([self.seed, turn, 1])
         spread = search.cover_with_faces(self.domain.dimension, search.CANDIDATES, [self.seed, turn])
         best = np.argsort(-posterior.averages, kind="stable")[:LEADERS]

@@ -13,9 +13,9 @@ class GPUCB(UpperConfidence):
     """x_t maximises μ_{t−1}(x) + multiplier_t·σ_{t−1}(x).
 
     width: "mixture", "lemma1", a number (a multiplier in units of model.scale, without guarantee), or a function of
-    the model, L = log det(I + K/λ) and δ that returns the multiplier (whose guarantee is yours).
+    the model, L = log det(I + K/λ) and δ that returns the multiplier (its guarantee is up to you).
     grounded: use the intersection with the own bands of observed points. inflate: choose
-    by upper ends that stay valid while queries pend (`band` always is: it counts told results only).
+    by upper ends that stay valid while queries are pending (`band` always does: it counts told results only).
     resolution: on a box, queries of a grounded policy that come this near to an observed point, in units of the length
     scale, go to the point itself; None or 0 turns that off (see `policies/field.py`).
     delays: "independent" says that when results are told does not depend on their values; without that, bands are

@@ -4,11 +4,11 @@
 
 Each complete episode leaves its bands and its threshold, so that membership of any point can be tested. The threshold
 is the best lower end that a search inside D_e finds: one that misses the maximum keeps more, never less. The point it
-was found at, the *anchor*, stays in whatever rounding does, so that no D_e is empty.
+was found at, the *anchor*, stays in, whatever rounding does, so that no D_e is empty.
 
-Maxima over D_e are searched among known members and by steps from the best of them that never leave the set. Known
+Maxima over D_e are sought among known members and by steps from the best of them that never leave the set. Known
 members are the anchor, points asked before, and a sample: Sobol' points of the box as long as enough of them are in,
-then a random walk (symmetric steps, those that leave are not taken), which leaves the uniform law on D_e as it is.
+then a random walk (symmetric steps, those that leave are not taken), which leaves the uniform law on D_e invariant.
 Sets too small for that are reached through larger ones, {upper ≥ cut} with rising cuts, a tenth of the sample at a
 time (subset simulation: Au & Beck, 2001); the product of the fractions that survive estimates the volume.
 """
@@ -35,10 +35,10 @@ from misspec.posterior import Posterior, Tracked
 SAMPLE = 2048  # points of the sample when it is new
 ENOUGH = 512  # survivors below which it is made anew
 MANY = 16384  # Sobol' points that it is made of if enough of them will survive
-SHARE, CUTS = 0.1, 24  # share of a sample that the next cut keeps at least, and how many cuts there are at most
+SHARE, CUTS = 0.1, 24  # least share of a sample that the next cut keeps, and the largest number of cuts
 WORTH = 0.5  # share of the largest variance that a member asked before must have to be asked again
 WALK = 16  # steps of the random walk
-STARTS, STEPS, TRIES = 6, 10, 8  # of the ascent: from the best members, a step the best of 8 along the slope, 8 about
+STARTS, STEPS, TRIES = 6, 10, 8  # of the ascent: a step is the best of 8 tries along the slope and 8 around
 
 Inside = Callable[[Array], NDArray[np.bool_]]
 
@@ -125,7 +125,7 @@ class LevelSets:
     # -- who is in -------------------------------------------------------------------------------------------
 
     def contains(self, X: Array, *, levels: int | None = None) -> NDArray[np.bool_]:
-        """Which rows of X are active, or were when there were only so many levels."""
+        """Which rows of X are active, or were when there were only that many levels."""
         kept = np.ones(len(X), dtype=bool)
         for level in self.levels[:levels]:
             rows = np.flatnonzero(kept)
@@ -193,7 +193,7 @@ class LevelSets:
         return self._walk(kept if len(kept) else level.anchor[None, :], rng, lambda X: level.margin(X) >= 0)
 
     def _walk(self, seeds: Array, rng: np.random.Generator, inside: Inside) -> Array:
-        """Points of D_e that are `inside`, by a random walk from such points; where steps fail they repeat."""
+        """Points of D_e that are `inside`, by a random walk from such points; where steps fail, points repeat."""
         U = self.box.encode(seeds)
         spread = np.where(U.std(axis=0) > 0, U.std(axis=0), 0.1)
         X = np.resize(seeds, (SAMPLE, self.box.dimension))

@@ -44,7 +44,7 @@ class PhasedUncertaintySampling(Policy):
     "mixture" (the default on a box), "lemma1", or a number.
     grounded: clip the bands to the own bands, which use all observations of all episodes.
     resolution: on a box, queries this near to an active point asked before go to that point if its variance is about
-    as large; own bands and a small dictionary live on that. The kernel's metric, as for GPUCB; None or 0 turns it off.
+    as large; own bands and a small dictionary rely on it. The kernel's metric, as for GPUCB; None or 0 turns it off.
 
     Its bands are for the model as if it were right (ε is unknown): `band` holds f* only up to the misspecification.
     `ask(n)` hands out at most the rest of the episode: 1 query, then 2, then 4, … It takes no data from elsewhere.

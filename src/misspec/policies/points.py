@@ -20,7 +20,7 @@ Rows = NDArray[np.intp] | slice
 class Place:
     """A point: in user units, with the index and name of the candidate that it is, if any.
 
-    key: what own bands are kept by, the candidate's index where the point is one to the bit, else its coordinates.
+    key: what own bands are kept under: the candidate's index where the point is one to the bit, else its coordinates.
     """
 
     x: Array

@@ -21,11 +21,11 @@ from misspec.policies.field import stored_domain
 if TYPE_CHECKING:
     from misspec.policies.base import Policy
 
-VERSION = 2  # 1 wrote numbers that were unset as 0
+VERSION = 2  # version 1 wrote unset numbers as 0
 
 
 def name_of(cls: type) -> str:
-    """What a class is stored as: its name for those of misspec, module:Class for any other, which replaces none."""
+    """What a class is stored as: its name for those of misspec, module:Class for others, which thus replace none."""
     ours = cls.__module__.startswith("misspec.policies.")
     return cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
 
@@ -61,7 +61,7 @@ def write(path: str | os.PathLike[str], document: dict[str, Any], arrays: dict[s
 
 def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None = None, width: Any = None) -> Policy:
     """A policy from its state(). What is not in it is handed in again: a custom kernel, a domain above 10 MB, a width
-    that is a function. The class of a policy of one's own must have been imported."""
+    that is a function. The class of your own policy must have been imported."""
     from misspec.policies.base import Policy
 
     if not isinstance(state, dict):

@@ -1,4 +1,4 @@
-"""Thompson sampling: play the maximiser of a sample of the posterior (a comparator, not of the paper)."""
+"""Thompson sampling: play the maximiser of a sample of the posterior (a comparator, not from the paper)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ThompsonSampling(UpperConfidence):
         super().__init__(domain, model, width=width, seed=seed)
         self.basis = self.field.basis(model)
         self.missed = self.basis.missed
-        self.takes_points = not self.field.size  # on a list of candidates samples are known there alone
+        self.takes_points = not self.field.size  # on a list of candidates, samples are known only there
 
     def _admit(self, actions: Actions) -> Actions:
         if self.takes_points or actions.rows is not None:

@@ -1,4 +1,4 @@
-"""Uniform sampling: the least that any policy has to beat (a comparator, not of the paper)."""
+"""Uniform sampling: the least that any policy has to beat (a comparator, not from the paper)."""
 
 from __future__ import annotations
 

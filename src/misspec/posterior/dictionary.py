@@ -96,7 +96,7 @@ class Dictionary:
         self._size = place + 1
 
     def grow(self, x: Array, new: Explained, at_points: Array) -> Array:
-        """The last distinct point joins, k(x, x_j) at those before given. Components along the new feature, (u,)."""
+        """The last distinct point joins, given k(x, x_j) at those before. Components along the new feature, (u,)."""
         r, place, pivot = self.rank, self._size - 1, float(np.sqrt(new.residual))
         e = (at_points - self._F[:place, :r] @ new.phi) / pivot
         e[self.members] = 0.0  # the dictionary's own points have no component along later features

@@ -4,7 +4,7 @@
 
 The shadows of the posterior (`shadows.py`) lie close together, and so do their rows: a hundred of them have a rank
 of twenty. A product with Eᵀ then reads b rows instead of s. The entries of E are corrections of 1e-5 and less, so that
-single precision is exact enough for B and halves what is read once more.
+single precision is exact enough for B and halves again what is read.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class Posterior:
         variance = kernels.diagonal(kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
         e, de = np.zeros((n, 0)), np.zeros((n, 0, d))
         ratio = np.zeros(0)
-        if S:  # points whose covariance the dictionary cannot see: the formulas on top of this page
+        if S:  # points whose covariance the dictionary cannot see: the formulas at the top of this file
             F, alpha = self._dictionary.rows(S), self._alpha()
             ratio = self._counts(hoped)[S] / ridge
             values, slopes = kernels.cross_with_gradient(kernel, encoded, self.points[S])
@@ -182,7 +182,7 @@ class Posterior:
         dnorm1 = np.einsum("nr,rnd->nd", back, told_dv) + np.einsum("ns,nsd->nd", signs[:, S], de)
         return Local(mean, variance, np.abs(weights).sum(axis=1), dmean, dvariance, dnorm1)
 
-    # -- the formulas on top of this page, for rows of φ (n, r) and e (n, s) -----------------------------------------
+    # -- the formulas at the top of this file, for rows of φ (n, r) and e (n, s) -------------------------------------
 
     def _means(self, phi: Array, e: Array) -> Array:
         mean = phi @ self._told.w + self.model.offset

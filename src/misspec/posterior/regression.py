@@ -10,7 +10,7 @@ rank-one step:
     v = Fᵀ(n∘e)/λ,  q = C v,  s = 1 + Σ n e²/λ − v·q,  κ = (v·w − Σ n e ȳ/λ)/s
     C ← [[C + qqᵀ/s, −q/s], [−qᵀ/s, 1/s]],   w ← [w + κq, −κ]
 
-The hot path calls one BLAS only, SciPy's: NumPy brings a second one with threads of its own, and the two in turn are
+The hot path calls one BLAS only, SciPy's: NumPy brings a second one with threads of its own, and using both is
 several times slower than either.
 """
 

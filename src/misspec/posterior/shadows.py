@@ -3,7 +3,7 @@
     e(x)       k(x, x_j) − φ(x)·φ(x_j) for each shadow j                                   (s,)
 
 A residual of 1e-10 allows covariances of 1e-5 with points far from the data, and many observations close together
-multiply them by n/λ. Treated as features of their own such points would be rounding noise; ignored, they move the mean
+multiply them by n/λ. Treated as features of their own, such points would be rounding noise; ignored, they move the mean
 by up to 1e-4. So their covariances are kept beside the dictionary and enter exactly.
 """
 

@@ -70,5 +70,5 @@ class Table:
         self._sums[place] += value
 
     def replace(self, averages: Array) -> None:
-        """Other averages (minus the offset) at the same points, as often."""
+        """Other averages (minus the offset) at the same points, with the same counts."""
         self._sums[: len(averages)] = self.counts * averages

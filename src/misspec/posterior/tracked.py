@@ -83,12 +83,12 @@ class Tracked(Posterior):
 
     @property
     def places(self) -> NDArray[np.intp]:
-        """For each candidate its column in the weights, -1 where it was neither observed nor hallucinated."""
+        """For each candidate, its column in the weights, -1 where it was neither observed nor hallucinated."""
         return self._view.place_of.copy()
 
     @property
     def candidates(self) -> NDArray[np.intp]:
-        """For each column of the weights its (first) candidate, -1 where it is none."""
+        """For each column of the weights, its (first) candidate, -1 where there is none."""
         return np.array(self._view.candidate_of, dtype=np.intp)
 
     # -- writing: by index as well as by point ---------------------------------------------------------------------
@@ -98,7 +98,7 @@ class Tracked(Posterior):
         if isinstance(indices, int | np.integer) and isinstance(y, float) and self._hoped is None and math.isfinite(y):
             known = self._view.place_of
             place = int(known[indices]) if 0 <= indices < len(known) else -1
-            if place >= 0:  # a point seen before, one at a time: the step that repeats, without ceremony
+            if place >= 0:  # a point seen before, one at a time: the usual step, by a short cut
                 self._step(place, y - self.model.offset)
                 return
         rows = self.domain.validate_indices(indices)

@@ -24,7 +24,7 @@ PLAYABLE = (
     "svm_digits",
     "digits_bandit",
 )  # by name in files
-CONTEXTUAL = ("digits_bandit",)  # those that bring action sets by themselves
+CONTEXTUAL = ("digits_bandit",)  # those that bring their own action sets
 
 __all__ = [
     "CONTEXTUAL",

@@ -18,13 +18,13 @@ ROUNDING = 1e-9  # by which |f* − f̃| may exceed ε, in units of the largest 
 
 
 class Noise(Protocol):
-    """What is added to f*. All chance of a run is drawn before it, so that policies can be compared round by round."""
+    """What is added to f*. All its draws come before a run, so that policies can be compared round by round."""
 
     def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[Any]:
         """One draw per round, the same whatever is played."""
 
     def at(self, index: int, draw: Any) -> float:
-        """The noise that a round's draw means at this candidate; of mean zero."""
+        """The noise at this candidate for a round's draw; its mean is zero."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ def needle(domain: Finite, model: Model, height: float = 0.5, seed: int = 0) -> 
     On a continuum its ε lies in [h/2, h]; on a grid it can be less, and on one as wide as the kernel it is 0: a needle
     between candidates far apart is a member like any other.
 
-    No policy can find the needle but by trying: on N candidates the expected regret is at least
+    No policy can find the needle except by trying: on N candidates the expected regret is at least
     `theory.needle_lower_bound`, h per round while T is small against N.
     """
     check_known(domain, model)

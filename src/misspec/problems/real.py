@@ -1,4 +1,4 @@
-"""Problems from data: tuning a classifier, and classification as a contextual bandit. ε is whatever it is."""
+"""Problems from data: tuning a classifier, and classification as a contextual bandit. The data determine ε."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def digits_bandit(images: int = 500, *, components: int = 16, solve: bool = True
 
     A point is the image's first `components` principal components, scaled to unit mean square, beside a one-hot code of
     the class; the kernel is an RBF on both. images: how many of the 1,797 to use. solve: find f̃ and ε by
-    `best_in_class`, some seconds for 500 images and a minute for all; without, f̃ is the offset and ε = 0.9.
+    `best_in_class`, a few seconds for 500 images, a minute for all; otherwise f̃ is the offset and ε = 0.9.
 
     The theory's widths only explore here for thousands of rounds; a numeric one (width=0.5) learns.
     """

@@ -47,7 +47,7 @@ def _ripple(U: Array, rng: np.random.Generator, width: float) -> Array:
     wave = np.asarray(np.sin(2.0 * np.pi * (U.sum(axis=1) / width + rng.random())))
     if len(wave) > 2 and np.ptp(wave) < 1.0:
         raise InvalidInput(
-            f"a ripple of wavelength {width:g} falls between the candidates, which all lie at the same part of a wave; "
+            f"a ripple of wavelength {width:g} falls between the candidates, all of which lie at the same phase of it; "
             "take another width, or more candidates"
         )
     return wave
@@ -86,12 +86,12 @@ def misspecified(
 ) -> Problem:
     """A random member of norm exactly B as f̃, plus a misfit within ±ε.
 
-    misfit   "random" (signs), "ripple" (a sine of wavelength `width`), "spikes" (±ε at a part `width` of the
-             candidates), "bump" (a Gaussian of that width), "none", or N numbers within ±ε of your own
+    misfit   "random" (signs), "ripple" (a sine of wavelength `width`), "spikes" (±ε at a share `width` of the
+             candidates), "bump" (a Gaussian of that width), "none", or N numbers of your own within ±ε
     width    in units of the domain's extent
     seed     of the member and of the misfit; problems that differ in ε or misfit alone share the member
 
-    f̃ is the planted member and ε its distance at most; `problem.solved()` has the nearest member, which may be nearer.
+    f̃ is the planted member and ε bounds its distance; `problem.solved()` has the nearest member, which may be nearer.
     For the misfit that hurts a given policy most, see `misspec.adversary`.
     """
     eps = number("epsilon", epsilon, at_least=0)

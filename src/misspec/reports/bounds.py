@@ -1,4 +1,4 @@
-"""The theorem that speaks about a run, where one does."""
+"""The theorem that covers a run, where one does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Case(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A bound on the cumulative true regret at some rounds, and how it is called."""
+    """A bound on the cumulative true regret at some rounds, and what it is called."""
 
     name: str
     x: Array
@@ -35,7 +35,7 @@ Allowed = dict[tuple[str, float, str], list[Bound]]  # by problem, ε and policy
 
 
 def all_bounds(results: Results) -> Allowed:
-    """What is allowed, only where a theorem speaks."""
+    """What is allowed, only where a theorem applies."""
     found = {
         (problem, epsilon, policy): bounds(runs)
         for (problem, epsilon), group in results.groups().items()
@@ -92,7 +92,7 @@ def _proposition1(case: _Case) -> list[Bound]:
     policy, T = case.policy, int(case.t[-1])
     gain = policy.settings["gain"] or case.gain.upper
     if gain < case.gain.upper:
-        return []  # the policy was told less than what γ_T is known to be at most
+        return []  # the policy was told a γ_T below its known upper bound
     options = {"reward_range": policy.settings["reward_range"], "varying": case.varying}
     found = theory.balancing_bound(policy.model, T, gain, case.epsilon, **options)
     return [Bound("Proposition 1", np.array([float(T)]), np.array([found]))]

@@ -14,7 +14,7 @@ from misspec.reports.plots import Json, figure_of, packed, tinted
 from misspec.reports.style import MEMBER, MISSED, MOST_ARMS, TRUTH, TUBE, Stroke, as_grid, vertical
 
 MOST_CURVE = 300  # candidates of a one-dimensional domain that are drawn
-MOST_MARKED = 400  # most often played candidates of a two-dimensional one that are marked
+MOST_MARKED = 400  # candidates of a two-dimensional one that are marked, the most played
 
 
 def cards(pictured: list[Finished], style: dict[str, Stroke]) -> list[Json]:
@@ -37,18 +37,18 @@ def _card_maker(each: Finished) -> Callable[[Finished, Stroke], tuple[Json, list
 
 
 def _counts(each: Finished) -> Array:
-    """How often each candidate was played, at every stroke: (looks, N)."""
+    """How often each candidate was played, at every look: (looks, N)."""
     index, N = each.table["index"].to_numpy(), each.facts["candidates"]
     return np.array([np.bincount(index[:t], minlength=N) for t in each.looks["round"].to_list()], dtype=np.float64)
 
 
 def _bands(each: Finished) -> tuple[Array, Array, Array]:
-    """Lower ends, upper ends and means at every stroke: (looks, N) each."""
+    """Lower ends, upper ends and means at every look: (looks, N) each."""
     return tuple(np.array(each.looks[name].to_list()) for name in ("band_lower", "band_upper", "band_mean"))  # type: ignore[return-value]
 
 
 def _alive(each: Finished) -> Array | None:
-    """Whether a candidate is active, at every look; None but for phased policies."""
+    """Whether a candidate is active, at every look; None except for phased policies."""
     lists = each.looks["active"].to_list()
     if lists[0] is None:
         return None
@@ -59,7 +59,7 @@ def _alive(each: Finished) -> Array | None:
 
 
 def _frames(attribute: str, changes: dict[int, Array]) -> Json:
-    """What the slider sets: an attribute of some traces, one row per stroke."""
+    """What the slider sets: an attribute of some traces, one row per look."""
     return {"attribute": attribute, "traces": list(changes), "packed": [packed(v, rows=True) for v in changes.values()]}
 
 

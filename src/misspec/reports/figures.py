@@ -371,7 +371,7 @@ def coverage(problem: str, groups: dict[float, Group], style: dict[str, Stroke])
         ax = axes[0, column]
         for policy, runs in group.items():
             curve = tables.coverage_curve(runs)
-            width = 1.2 + 2.0 * (1 - list(group).index(policy) / len(group))  # lines that coincide are all seen
+            width = 1.2 + 2.0 * (1 - list(group).index(policy) / len(group))  # so that coinciding lines all show
             _line(
                 ax,
                 curve.x,
@@ -431,5 +431,5 @@ def _finished(figure: Figure, title: str, axes: Any, *, legend: bool = True) -> 
 
 
 def unformatted(name: str) -> str:
-    """A name with dollar signs is a name, not a formula, and one that starts with _ belongs into a legend too."""
+    """A name with dollar signs is a name, not a formula, and one that starts with _ belongs in a legend too."""
     return (" " if name.startswith("_") else "") + name.replace("$", r"\$")

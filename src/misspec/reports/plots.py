@@ -19,18 +19,18 @@ Json = dict[str, Any]
 
 
 def plain(name: str) -> str:
-    """A name as Plotly shall print it: it reads a little HTML."""
+    """A name as Plotly should print it: Plotly reads a little HTML."""
     return html.escape(name, quote=False)
 
 
 def hover(template: str, name: str) -> str:
-    """A template with a name beside it, in which Plotly shall fill in nothing."""
+    """A template with a name beside it, in which Plotly must fill in nothing."""
     shown = plain(name).replace("%{", "%\u200b{")
     return f"{template}<extra>{shown}</extra>"
 
 
 def packed(values: Any, *, rows: bool = False) -> Json:
-    """Numbers as Plotly reads them from text: base64 of 32-bit floats. rows: of a matrix, one frame a row."""
+    """Numbers as Plotly reads them from text: base64 of 32-bit floats. rows: of a matrix, one frame per row."""
     array = np.ascontiguousarray(values, dtype="<f4")
     found: Json = {"dtype": "f4", "bdata": base64.b64encode(array.tobytes()).decode()}
     return found | {"shape": f"{array.shape[0]}, {array.shape[1]}"} if rows else found

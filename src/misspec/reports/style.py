@@ -68,6 +68,6 @@ def vertical(f: Array) -> tuple[float, float]:
 
 
 def as_grid(points: Array) -> tuple[Array, Array, Any] | None:
-    """Both axes, and the order in which the candidates fill rows of equal y; None if they are no grid."""
+    """Both axes, and the order in which the candidates fill rows of equal y; None if they are not a grid."""
     xs, ys = (np.unique(points[:, i]) for i in (0, 1))
     return (xs, ys, np.lexsort((points[:, 0], points[:, 1]))) if len(xs) * len(ys) == len(points) else None
