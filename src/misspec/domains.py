@@ -32,7 +32,8 @@ class Finite:
     def __init__(self, points: ArrayLike, names: Sequence[str] | None = None, *, box: Box | None = None) -> None:
         self.points: Array = matrix("points of a Finite domain", points, rows_at_least=1)
         self.box = box
-        self.encoded: Array = self.points if box is None else box.encode(self.points)
+        plain = box is None and type(self).encode is Finite.encode
+        self.encoded: Array = self.points if plain else self.encode(self.points)
         self.points.flags.writeable = self.encoded.flags.writeable = False
         if names is not None:
             names = [str(name) for name in names]
@@ -47,7 +48,7 @@ class Finite:
         return len(self.points)
 
     def __repr__(self) -> str:
-        return f"Finite({len(self)} points in {self.dimension} dimension{'s' * (self.dimension > 1)})"
+        return f"{type(self).__name__}({len(self)} points in {self.dimension} dimension{'s' * (self.dimension > 1)})"
 
     @property
     def dimension(self) -> int:

@@ -186,7 +186,7 @@ def test_sixteen_threads(name, domain):
 
 def test_observations_are_what_was_told_in_order():
     policy = ms.GPUCB(DOMAIN, ms.Model(RBF(0.3), 2.0, 0.1))
-    assert policy.observations.points.shape == (0, 2)
+    assert policy.observations.x.shape == (0, 2)
     batch = policy.ask(3)
     policy.tell(batch[2], 0.3)
     policy.observe([5, 7], [0.5, 0.7])
@@ -195,4 +195,4 @@ def test_observations_are_what_was_told_in_order():
     found = policy.observations
     np.testing.assert_array_equal(found.y, [0.3, 0.5, 0.7, 0.2])
     np.testing.assert_array_equal(found.ids, [2, -1, -1, 1])
-    np.testing.assert_array_equal(found.points, np.array([batch[2].x, POINTS[5], POINTS[7], batch[1].x]))
+    np.testing.assert_array_equal(found.x, np.array([batch[2].x, POINTS[5], POINTS[7], batch[1].x]))

@@ -274,3 +274,27 @@ def test_comparisons_keep_curves_and_can_be_told_apart():
     assert found["curve"].list.len().to_list() == [40] * 8
     np.testing.assert_allclose(found["curve"].list.mean(), found["regret"])
     assert found.filter(pl.col("policy") == "GP")["problem"].unique().len() == 2
+
+
+class Scaled(Masked):
+    """The same, in other coordinates for the kernel."""
+
+    def encode(self, points):
+        return super().encode(points) / 2.0
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
+def test_a_list_that_encodes_its_points_itself(check):
+    domain = Scaled([0.1, 0.4, 0.7], [0.2, 0.5, 0.8, 0.9], np.arange(12).reshape(3, 4) % 5 != 0)
+    np.testing.assert_array_equal(domain.encoded, domain.points / 2)
+    if check.__name__ not in (
+        "continues_to_the_bit",
+        "threads_can_share_a_policy",
+    ):  # these restore it without its domain
+        check(Subject(lambda seed: ms.ECGPUCB(domain, MODEL, epsilon=0.1, seed=seed), truth))
+    policy = ms.ECGPUCB(domain, MODEL, epsilon=0.1)
+    policy.observe([0, 3], [0.1, 0.2])
+    with pytest.raises(StorageError, match="encodes its points in a way of its own; hand it in again"):
+        ms.restore(policy.state())
+    again = ms.restore(policy.state(), domain=domain)
+    np.testing.assert_array_equal(again.band().lower, policy.band().lower)

@@ -48,7 +48,7 @@ def test_no_band_leaves_the_class(name):
     free = band.upper - band.lower  # own bands alone may leave it: they are about what was seen
     ungrounded = np.ones(30, dtype=bool)
     if policy.grounded:
-        seen = np.unique(policy.observations.points, axis=0)
+        seen = np.unique(policy.observations.x, axis=0)
         ungrounded = ~np.isin(DOMAIN.points[:, 0], seen[:, 0])
     assert (free >= 0).all()
     assert (band.upper[ungrounded] <= reach + 1e-12).all()
@@ -72,12 +72,12 @@ def test_conflicts_are_there_exactly_when_more_than_epsilon_is_certified(misfit,
         noise = 0.1 * rng.standard_normal(repeats)
         policy.tell(again, misfit * np.sign(np.sin(rough * query.x[0])) + noise)
     seen = policy.observations
-    certified = ms.diagnose(seen.points, seen.y, MODEL, domain=DOMAIN, time_order=True).epsilon_lower
+    certified = ms.diagnose(seen.x, seen.y, MODEL, domain=DOMAIN, time_order=True).epsilon_lower
     assert bool(policy.conflicts) == (certified > epsilon + 1e-7)
     if policy.conflicts:
         assert max(c.epsilon for c in policy.conflicts) == pytest.approx(certified, rel=1e-4, abs=1e-6)
         assert not policy.recommend().guaranteed
-    any_order = ms.diagnose(seen.points, seen.y, MODEL, domain=DOMAIN).epsilon_lower
+    any_order = ms.diagnose(seen.x, seen.y, MODEL, domain=DOMAIN).epsilon_lower
     assert any_order <= certified + 1e-9
 
 

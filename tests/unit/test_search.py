@@ -235,7 +235,7 @@ def test_resolution_is_measured_by_the_kernel():
 
 def test_offers_hold_every_observed_point():
     policy = played(ms.ECGPUCB(BOX, MODEL, epsilon=0.1), 10)
-    observed = policy.observations.points
+    observed = policy.observations.x
 
     def slope(U):
         return np.zeros(len(U)), np.zeros(U.shape)

@@ -228,7 +228,7 @@ class Experiment(_Part):
                 raise ValueError(f"{place}: {problem.kind} needs epsilons; add epsilons = [0.0, 0.1] to the file")
             try:
                 self._try(problem)
-            except (InvalidInput, TypeError) as error:
+            except (ValueError, TypeError) as error:
                 raise ValueError(f"{place}: {error}") from None
         for i, policy in enumerate(self.policies):
             if not construct.policy_class(policy.kind).takes_actions and any(p.contextual for p in self.problems):
@@ -239,7 +239,7 @@ class Experiment(_Part):
             try:  # on a stand-in, so that its own checks are made now and not in the hundredth run
                 small = construct.stand_in()
                 construct.make_policy(policy.model_dump(), small.domain, small.model, 0.1, self.horizon, seed=0)
-            except (InvalidInput, TypeError) as error:
+            except (ValueError, TypeError) as error:
                 raise ValueError(f"policies[{i}] ({policy.name}): {error}") from None
         return self
 

@@ -22,12 +22,20 @@ class Band(NamedTuple):
     upper: Array
 
 
-class Observations(NamedTuple):
-    """What was told, in that order: points in user units, results, and the query's id (-1: data from elsewhere)."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Observations:
+    """What was told, in that order.
 
-    points: Array
+    x, y    points in user units, shape (n, d), and results
+    ids     of the queries; -1 for data from elsewhere
+    """
+
+    x: Array
     y: Array
     ids: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.y)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

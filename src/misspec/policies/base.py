@@ -373,8 +373,8 @@ class Policy(abc.ABC):
             found = list(self._without)
             if self._delays == "any" and not self.waits and any(a.turn < self._latest for a in self._asked.values()):
                 found.append(
-                    "results are told that were asked after pending ones: if that depends on their values, they are "
-                    'biased (delays="independent" says that it does not)'
+                    "some results were told before others that were asked earlier: until those are told or dropped, "
+                    'bands hold only if the order does not depend on the results (delays="independent" says so)'
                 )
             if self.conflicts:
                 found.append(f"the data contradict the model by more than ε = {self.epsilon:.4g} (see `conflicts`)")
@@ -462,7 +462,7 @@ class Policy(abc.ABC):
     def observations(self) -> Observations:
         """What was told, in that order."""
         with self._lock:
-            points: list[Array] = []
+            x: list[Array] = []
             y: list[float] = []
             ids: list[int] = []
             asked: dict[int, Query] = {}
@@ -470,13 +470,15 @@ class Policy(abc.ABC):
                 if kind == "ask":
                     asked[rest[0].id] = rest[0]
                 elif kind == "tell":
-                    points, y, ids = [*points, asked[rest[0]].x], [*y, rest[1]], [*ids, rest[0]]
+                    x.append(asked[rest[0]].x)
+                    y.append(rest[1])
+                    ids.append(rest[0])
                 elif kind == "observe":
-                    points += list(self._parse(rest[0]).points)
-                    y, ids = [*y, *rest[1]], [*ids, *[-1] * len(rest[1])]
-            return Observations(
-                np.array(points).reshape(len(y), self.domain.dimension), np.array(y), np.array(ids, dtype=np.intp)
-            )
+                    x.extend(self._parse(rest[0]).points)
+                    y.extend(rest[1])
+                    ids.extend([-1] * len(rest[1]))
+            points = np.array(x).reshape(len(y), self.domain.dimension)
+            return Observations(points, np.array(y), np.array(ids, dtype=np.intp))
 
     @property
     def information(self) -> float:

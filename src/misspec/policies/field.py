@@ -295,8 +295,13 @@ class FiniteField(_Shared):
                 raise StorageError(
                     "this state holds its domain, and the one handed in differs from it; leave domain= out"
                 )
+            if given is not None:
+                return given
             box = None if stored["box"] is None else Box(stored["box"])
-            return Finite(stored["points"], stored["names"], box=box) if given is None else given
+            found = Finite(stored["points"], stored["names"], box=box)
+            if _digest(found) != stored["sha256"]:
+                raise StorageError("the domain encodes its points in a way of its own; hand it in again: domain=…")
+            return found
         if given is None:
             raise StorageError("the domain was too large to be stored; hand it in again: load(path, domain=…)")
         if _digest(given) != stored["sha256"]:
