@@ -160,8 +160,9 @@ class OwnBands:
     def copy(self) -> OwnBands:
         """A copy of them as they are now."""
         twin = copy.copy(self)
-        twin.lower, twin.upper = self.lower.copy(), self.upper.copy()
-        twin._known = {key: dataclasses.replace(own, waiting=list(own.waiting)) for key, own in self._known.items()}
+        twin.lower, twin.upper, twin._known = self.lower.copy(), self.upper.copy(), {}
+        for key, own in self._known.items():
+            twin._known[key] = dataclasses.replace(own, waiting=[list(each) for each in own.waiting])
         return twin
 
     # -- reading ---------------------------------------------------------------------------------------------

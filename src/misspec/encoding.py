@@ -121,7 +121,9 @@ def decode_model(stored: dict[str, Any], kernel: Any) -> Model:
 def encode_value(what: str, value: Any) -> Any:
     """A setting: numbers, text, lists, arrays, models, kernels; functions by name only."""
     if isinstance(value, np.ndarray):
-        return {"array": value.tolist(), "dtype": str(value.dtype)}
+        if value.dtype.kind not in "biuf":
+            raise InvalidInput(f"{what} cannot be stored: an array of {value.dtype}; use numbers")
+        return {"array": encode_value(what, value.tolist()), "dtype": str(value.dtype)}
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -148,7 +150,7 @@ def decode_value(name: str, value: Any, given: dict[str, Any]) -> Any:
     if not isinstance(value, dict):
         return value
     if "array" in value:
-        return np.array(value["array"], dtype=value["dtype"])
+        return np.array(decode_value(name, value["array"], given), dtype=value["dtype"])
     if "number" in value:
         return float(value["number"])
     if "mapping" in value:

@@ -196,8 +196,8 @@ def diagnose(
     norms += [needed.norm] if needed is not None else []
     by_class = nearest.proved if nearest.proved > GAP * program.scale else 0.0
     own, told = Bands(encoded, averages, radii), Averages(encoded, averages, counts)
-    few = isinstance(domain, Finite) and len(domain) * u**2 <= MOST_WORK
-    also = domain.encoded if few and isinstance(domain, Finite) else None
+    also = None if domain is None else domain.probes()
+    also = None if also is None or len(also) * u**2 > MOST_WORK else also
     by_bands, _ = certificate_of_bands(model, own, told, delta=delta, also=also)
     worst = int((np.abs(nearest.values - program.target) - radii).argmax())
     if by_bands[:u].max() > by_class:

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import logging
+import pickle
 import threading
 
 import numpy as np
@@ -196,3 +198,65 @@ def test_observations_are_what_was_told_in_order():
     np.testing.assert_array_equal(found.y, [0.3, 0.5, 0.7, 0.2])
     np.testing.assert_array_equal(found.ids, [2, -1, -1, 1])
     np.testing.assert_array_equal(found.x, np.array([batch[2].x, POINTS[5], POINTS[7], batch[1].x]))
+
+
+def test_an_interrupt_while_undoing_changes_nothing_either():
+    """A second Ctrl-C, in the middle of taking a call back."""
+
+    class Interrupting(logging.Handler):
+        def emit(self, record):  # noqa: ARG002
+            raise KeyboardInterrupt
+
+    kernel, handler = Moody(), Interrupting()
+    policy = started("gp-ucb", DOMAIN, kernel)
+    batch = policy.ask(3)
+    before = answers(policy)
+    logging.getLogger("misspec").addHandler(handler)
+    try:
+        policy._learn = lambda asked, y, plain=policy._learn: plain(asked, y) if asked is not last else 1 / 0
+        last = policy._asked[batch[2].id]
+        with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):
+            policy.tell(batch, [0.1, 0.2, 0.3])
+    finally:
+        logging.getLogger("misspec").removeHandler(handler)
+        policy.__dict__.pop("_learn", None)
+    assert answers(policy) == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s["events"][0][1].update(index=999),
+        lambda s: s["events"].append(["tell", 77, 0.1]),
+        lambda s: s["events"].append(["tell", 0]),
+        lambda s: s["events"][0][1].update(details={}),
+    ],
+)
+def test_states_that_make_no_sense_are_storage_errors(change):
+    policy = ms.RegretBalancing(DOMAIN, ms.Model(RBF(0.3), 2.0, 0.1), horizon=20)
+    policy.tell(policy.ask(), 0.1)
+    state = json.loads(json.dumps(policy.state()))
+    change(state)
+    with pytest.raises(ms.StorageError):
+        ms.restore(state)
+
+
+def test_pickles_are_whole_while_others_tell():
+    policy = ms.GPUCB(DOMAIN, ms.Model(RBF(0.3), 2.0, 0.1))
+    failures = []
+
+    def work():
+        try:
+            for i in range(40):
+                policy.observe([i], [0.1])
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    for _ in range(10):
+        twin = pickle.loads(pickle.dumps(policy))
+        assert twin.t == len(twin.observations)
+        twin.recommend()
+    thread.join()
+    assert not failures

@@ -298,3 +298,103 @@ def test_a_list_that_encodes_its_points_itself(check):
         ms.restore(policy.state())
     again = ms.restore(policy.state(), domain=domain)
     np.testing.assert_array_equal(again.band().lower, policy.band().lower)
+
+
+class Passing(ms.ECGPUCB):
+    """Hands its settings on."""
+
+    def __init__(self, domain, model, **options):
+        super().__init__(domain, model, **options)
+
+
+class Bare(ms.Policy):
+    """Has no __init__ of its own."""
+
+    def _choose(self, actions):
+        offer = self.field.draw(self._rng) if actions is None else actions
+        row = int(self._rng.integers(len(offer.points)))
+        return Choice(self.field.place(offer, row), None if actions is None else row, {})
+
+    @property
+    def posterior(self):
+        return self.posteriors[0] if self.posteriors else self._evidence.posterior(self.model)
+
+    def _band(self, actions):
+        return ms.Band(np.full(len(actions.points), -2.0), np.full(len(actions.points), 2.0))
+
+
+def test_settings_that_are_handed_on_and_classes_without_an_init():
+    policy = Passing(DOMAIN, MODEL, epsilon=0.1, seed=3)
+    assert policy.settings == {"epsilon": 0.1, "seed": 3}
+    policy.observe([1], [0.2])
+    again = ms.restore(policy.state())
+    assert again.epsilon == 0.1
+    np.testing.assert_array_equal(again.band().upper, policy.band().upper)
+    assert ms.restore(Bare(DOMAIN, MODEL, seed=4).state()).settings["seed"] == 4
+
+
+def test_settings_belong_to_the_policy():
+    bases = [(MODEL, 0.2), (MODEL, 0.0)]
+    policy = ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=bases)
+    for _ in range(4):
+        policy.tell(policy.ask(), 0.1)
+    bases.pop()
+    assert ms.restore(policy.state()).epsilons == [0.2, 0.0]
+    favours = np.zeros(40)
+    greedy = EpsilonGreedy(DOMAIN, MODEL, favours=favours)
+    favours[0] = 9.0
+    greedy.settings["favours"][1] = 9.0
+    np.testing.assert_array_equal(ms.restore(greedy.state()).favours, np.zeros(40))
+
+
+def test_arrays_with_nan_and_infinity_are_settings_too(tmp_path):
+    odd = np.append(np.zeros(38), [np.nan, np.inf])
+    EpsilonGreedy(DOMAIN, MODEL, favours=odd).save(tmp_path / "odd")
+    np.testing.assert_array_equal(ms.load(tmp_path / "odd").favours, odd)
+    with pytest.raises(InvalidInput, match="setting favours cannot be stored: an array of"):
+        EpsilonGreedy(DOMAIN, MODEL, favours=np.array(["a"] * 40)).state()
+
+
+def test_details_are_copies_all_the_way_down():
+    class Listing(EpsilonGreedy):
+        learnt: list = []  # noqa: RUF012  # of this test alone
+
+        def _choose(self, actions):
+            choice = super()._choose(actions)
+            return choice._replace(story={**choice.story, "details": {"w": [1.0]}})
+
+        def _learn(self, asked, y):
+            self.learnt.append(list(asked.details["w"]))
+            super()._learn(asked, y)
+
+    policy = Listing(DOMAIN, MODEL)
+    query = policy.ask()
+    query.details["w"].append(99.0)
+    policy.tell(query, 0.1)
+    assert Listing.learnt == [[1.0]]
+    assert ms.Query(0, np.array([1, 2])).x.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.usefixtures("my_rules")
+def test_what_an_allowed_module_merely_imports_is_not_allowed(tmp_path):
+    wanted = tmp_path / "pwned"
+    file = FILE.replace(
+        'kind = "my_rules:steps"\nheight = 0.3', f'kind = "my_rules:os.system"\ncommand = "touch {wanted}"'
+    )
+    assert "os.system" in file
+    for kind in ("my_rules:os.system", "my_rules:os", "my_rules:np"):
+        with pytest.raises(
+            InvalidInput, match=r"has no 'os.system'|not defined in a package that --allow names|must be"
+        ):
+            ex.go(file.replace("my_rules:os.system", kind).encode(), "evil", cores=1, allow="my_rules")
+    assert not wanted.exists()
+
+
+@pytest.mark.usefixtures("my_rules")
+def test_every_run_may_kill_its_worker():
+    file = FILE.replace('kind = "GPUCB"', 'kind = "my_rules:Deadly"').replace("seeds = 2", "seeds = [1]")
+    file = file[: file.index('[[problems]]\nkind = "my_rules:steps"')] + file[file.index("[[policies]]") :]
+    file = file[: file.index('[[policies]]\nkind = "my_rules:Quantile"')]
+    file = file.replace("epsilons = [0.1]", "epsilons = [0.0, 0.05, 0.1, 0.15, 0.2, 0.25]")
+    progress = ex.go(file.encode(), "all dead", cores=2, allow=["my_rules"])
+    assert progress.runs == len(progress.failed) == 6

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.gaussian_process.kernels import RBF, Matern
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
 
 import misspec as ms
 
@@ -137,3 +137,33 @@ def test_a_mean_outside_its_band_is_not_reported_without_a_word():
     assert best.mean < best.lower
     assert "below the band" in best.note
     assert ms.GPUCB(DOMAIN, MODEL).recommend().note == ""
+
+
+STEEP = np.linspace(0.49, 0.51, 100)[:, None]
+
+
+@pytest.mark.parametrize("domain", [ms.Box([(0, 1)]), ms.Box([(0, 1)]).grid(101)], ids=["box", "arms"])
+@pytest.mark.parametrize("evidence", [None, "shared", "own"])
+def test_bands_outside_the_class_are_conflicts_wherever_they_lie(domain, evidence):
+    """Data in a corner of the domain whose slope no member has: the model's band leaves the class far from them."""
+    model = ms.Model(RBF(0.3), norm_bound=1.0, noise=0.05)
+    policy = ms.ECGPUCB(domain, model, epsilon=0.055, grounded=False)
+    if evidence is not None:
+        options = {"horizon": 50, "epsilon_max": 0.055, "grounded": False}
+        policy = ms.RegretBalancing(domain, model, evidence=evidence, **options)
+    y = 30 * (STEEP[:, 0] - 0.5) + 0.05 * np.random.default_rng(0).standard_normal(100)
+    policy.observe(STEEP, y)
+    assert policy.conflicts
+    assert not policy.recommend().guaranteed
+    policy.tell(policy.ask(), 0.0)
+    assert policy.conflicts
+
+
+def test_the_gap_on_a_box_is_that_of_a_fine_grid():
+    """A kernel that grows with x, so that the class caps the ends that the search climbs."""
+    model = ms.Model(ConstantKernel(0.99) * RBF(0.1) * DotProduct(1e-5), norm_bound=1.0, noise=0.05)
+    policy = ms.GPUCB(ms.Box([(0, 1)]), model)
+    policy.observe([[1.0]] * 40, [0.5] * 40)
+    best, fine = policy.recommend(), policy.band(np.linspace(0, 1, 500)[:, None])
+    assert best.lower >= fine.lower.max() - 1e-3
+    assert best.lower + best.gap >= fine.upper.max() - 1e-3

@@ -19,7 +19,7 @@ from misspec.domains import Box, Finite
 from misspec.encoding import kernel_from_table
 from misspec.errors import InvalidInput, nearest
 from misspec.model import Model
-from misspec.policies import Policy
+from misspec.policies import Policy, signature_of
 from misspec.problems import Problem
 
 KNOWN = "known"  # an ε, or the corruption εT, that the policy is told
@@ -29,9 +29,9 @@ POLICIES = {name: cast("type[Policy]", getattr(policies, name)) for name in poli
 PROBLEMS: dict[str, Callable[..., Problem]] = {name: getattr(problems, name) for name in problems.PLAYABLE}
 
 
-def allow(packages: Iterable[str]) -> None:
+def allow(packages: str | Iterable[str]) -> None:
     """Let files name what these packages hold, in this process; the current folder is searched for them too."""
-    chosen = set(packages)
+    chosen = {packages} if isinstance(packages, str) else set(packages)
     if chosen - ALLOWED and "" not in sys.path:
         sys.path.append("")
     ALLOWED.update(chosen)
@@ -56,7 +56,7 @@ def problem_maker(kind: str) -> Callable[..., Problem]:
             raise InvalidInput(f"unknown problem {kind!r}{nearest(kind, PROBLEMS)}; or module:function of your own")
         return PROBLEMS[kind]
     found = _imported(kind)
-    if not callable(found):
+    if not inspect.isfunction(found) and not isinstance(found, type):
         raise InvalidInput(f"{kind} must be a function that returns a misspec.Problem, got {found!r}")
     return cast("Callable[..., Problem]", found)
 
@@ -64,17 +64,22 @@ def problem_maker(kind: str) -> Callable[..., Problem]:
 def _imported(kind: str) -> Any:
     module, _, name = kind.partition(":")
     package = module.partition(".")[0]
-    if not any(module == each or module.startswith(f"{each}.") for each in ALLOWED):
+    if not _allowed(module):
         raise InvalidInput(f"{kind} is code of yours: say that this file may import it with --allow {package}")
     try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
+        found: Any = getattr(importlib.import_module(module), name)
     except ImportError as error:
         raise InvalidInput(f"cannot import {module} ({error}); install it, or run in its folder") from None
     except AttributeError:
         raise InvalidInput(f"{module} has no {name!r}; is it spelt right?") from None
+    home = str(getattr(found, "__module__", "another"))
+    if not _allowed(home):  # what a module merely imports is not what was allowed
+        raise InvalidInput(f"{kind} is not defined in a package that --allow names, but in {home}")
     return found
+
+
+def _allowed(module: str) -> bool:
+    return any(module == each or module.startswith(f"{each}.") for each in ALLOWED)
 
 
 # -- domain, model, problem --------------------------------------------------------------------------------------------
@@ -154,7 +159,7 @@ def make_policy(table: dict[str, Any], domain: Finite, model: Model, epsilon: fl
     """A fresh policy; what it is told of ε and the horizon is filled in."""
     make = maker(table["kind"], table["as_in_paper"])
     given = {key: value for key, value in table.items() if key not in ("kind", "name", "as_in_paper")}
-    wanted = inspect.signature(make).parameters
+    wanted = arguments(make)
     filled: dict[str, Any] = {"seed": seed} if "seed" in wanted else {}
     if "horizon" in wanted:
         filled["horizon"] = horizon
@@ -162,6 +167,11 @@ def make_policy(table: dict[str, Any], domain: Finite, model: Model, epsilon: fl
         if name in wanted and given.get(name, KNOWN) == KNOWN:
             given[name] = value
     return make(domain, model, **{**filled, **given})
+
+
+def arguments(make: Callable[..., Policy]) -> Mapping[str, inspect.Parameter]:
+    """What a policy is made with: of a class, the arguments of its __init__."""
+    return signature_of(make).parameters if isinstance(make, type) else inspect.signature(make).parameters
 
 
 @functools.cache

@@ -176,7 +176,7 @@ def _here(todo: list[Run], progress: Progress, show: Show) -> Outcomes:
 class _Worker:
     """A process that plays one run after another; nothing of it is shared with other workers."""
 
-    used = False  # whether it has finished a run
+    used = False  # whether it has begun
 
     def __init__(self, context: Any) -> None:
         self.rounds = context.RawValue("q", 0)
@@ -224,7 +224,10 @@ def _on_cores(todo: list[Run], progress: Progress, processes: int) -> Outcomes:
                 worker = busy.pop(connection)
                 run = worker.run
                 try:
-                    outcome, worker.used, unused = worker.connection.recv(), True, 0
+                    outcome = worker.connection.recv()
+                    if outcome is None:  # it has begun
+                        worker.used, unused, busy[connection] = True, 0, worker
+                        continue
                 except (EOFError, ConnectionError):
                     outcome, unused = DIED, unused + (not worker.used)
                     LOG.warning("the worker of %s died with exit code %s", run, worker.process.exitcode)
@@ -233,7 +236,8 @@ def _on_cores(todo: list[Run], progress: Progress, processes: int) -> Outcomes:
                     rounds += worker.rounds.value
                     workers.remove(worker)
                     worker.end()
-                    worker = start()
+                    if waiting:
+                        worker = start()
                 if waiting:
                     worker.give(waiting.popleft())
                     busy[worker.connection] = worker
@@ -277,5 +281,6 @@ def _work(connection: Any, rounds: Any, allowed: list[str]) -> None:
 
     threading.Thread(target=watch, daemon=True).start()
     with contextlib.suppress(EOFError):
+        connection.send(None)
         while True:
             connection.send(execute(connection.recv(), tick, allowed))

@@ -164,10 +164,10 @@ class PolicySpec(BaseModel):
         cls = construct.policy_class(self.kind)
         if self.as_in_paper and not hasattr(cls, "as_in_paper"):
             raise ValueError(f"{self.kind} is not from the paper: leave as_in_paper out")
-        parameters = inspect.signature(construct.maker(self.kind, self.as_in_paper)).parameters
+        parameters = construct.arguments(construct.maker(self.kind, self.as_in_paper))
         takes = set(parameters)
         if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):  # options of as_in_paper
-            takes |= set(inspect.signature(cls).parameters)
+            takes |= set(construct.arguments(cls))
         takes -= {"domain", "model", "options", "bases", "horizon"}  # the horizon is the experiment's
         _check_names(self.kind, self.settings, takes, also=PolicySpec.model_fields)
         self.name = self.name or _label(
@@ -238,7 +238,8 @@ class Experiment(_Part):
                 )
             try:  # on a stand-in, so that its own checks are made now and not in the hundredth run
                 small = construct.stand_in()
-                construct.make_policy(policy.model_dump(), small.domain, small.model, 0.1, self.horizon, seed=0)
+                world = (small.domain, small.model) if ":" not in policy.kind else self.world()
+                construct.make_policy(policy.model_dump(), *world, 0.1, self.horizon, seed=0)
             except (ValueError, TypeError) as error:
                 raise ValueError(f"policies[{i}] ({policy.name}): {error}") from None
         return self

@@ -2,7 +2,7 @@
 
 from misspec.policies.answers import Band, Choice, Conflict, Observations, Query, Recommendation
 from misspec.policies.balancing import Elimination, RegretBalancing
-from misspec.policies.base import Asked, Policy
+from misspec.policies.base import Asked, Policy, signature_of
 from misspec.policies.corruption import CorruptionTolerantGPUCB
 from misspec.policies.ec_gp_ucb import ECGPUCB
 from misspec.policies.gp_ucb import GPUCB
@@ -42,4 +42,5 @@ __all__ = [
     "UniformSampling",
     "load",
     "restore",
+    "signature_of",
 ]

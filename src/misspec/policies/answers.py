@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Mapping
@@ -65,7 +66,7 @@ class Query:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "x", frozen(self.x))
-        object.__setattr__(self, "details", MappingProxyType(dict(self.details)))
+        object.__setattr__(self, "details", MappingProxyType(copy.deepcopy(dict(self.details))))
 
     def __deepcopy__(self, memo: Any) -> Query:
         return self
@@ -81,7 +82,8 @@ def _query(values: dict[str, Any]) -> Query:
 
 def frozen(x: Array) -> Array:
     """The same numbers, read-only."""
-    return x if not x.flags.writeable else np.frombuffer(x.tobytes()).reshape(x.shape)
+    values = np.asarray(x, dtype=np.float64)
+    return values if not values.flags.writeable else np.frombuffer(values.tobytes()).reshape(values.shape)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

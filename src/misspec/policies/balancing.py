@@ -128,6 +128,8 @@ class RegretBalancing(Policy):
         i = min(self.active, key=lambda i: self._price[i] * self._bound(i, pending=True))
         place, position, story = choose(self._bases[i], self.field, actions, self._next_id)  # 6   base i_t plays x_t
         bound = self._realised(i, place) if self._bounds == "realised" else 0.0
+        if self._partial:  # the bands may be biased now
+            bound = self._ranges[i]
         details = {"base": i, "epsilon": self.epsilons[i], "bound": bound, "offer": self._offer(actions)}
         return Choice(place, position, {**story, "details": details})
 
@@ -269,7 +271,7 @@ class RegretBalancing(Policy):
     def _contenders(self) -> Actions:
         searches = (self._reported.search(self._next_id, sign, pending=False) for sign in (-1.0, 1.0))
         lower, upper = (self.field.offer(each) for each in searches)
-        return lower if lower.rows is not None else lower + upper
+        return lower if lower.rows is not None else lower + upper + self.field.spread()
 
     @property
     def story(self) -> dict[str, Any]:

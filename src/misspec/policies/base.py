@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import copy
 import functools
 import inspect
 import logging
@@ -20,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from misspec import confidence, truth
+from misspec import truth
 from misspec.confidence import OwnBands, Width
 from misspec.domains import Domain
 from misspec.errors import Array, InvalidInput, MisspecError, NumericalError, flag, number, one_of, vector, whole
@@ -48,7 +49,7 @@ class Policy(abc.ABC):
     """Base of all policies. A new one implements the abstract methods; the smallest to copy is `uniform.py`.
 
     Every argument of its __init__ but domain and model is a setting, which state() keeps and restore() hands in again.
-    All methods can be called from several threads.
+    All methods can be called from several threads; `posterior` itself is the live object, for one at a time.
 
     theorem            what bounds its regret as it is set, as `reports` know it; "" for nothing
     takes_actions      whether ask(actions=…) works, takes_points whether these may be points never seen before
@@ -72,9 +73,11 @@ class Policy(abc.ABC):
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         policy = super().__new__(cls)
         with contextlib.suppress(TypeError):  # __init__ will say what is wrong with the arguments
-            bound = _signature(cls).bind(None, *arguments, **keywords)
+            bound = signature_of(cls).bind(*arguments, **keywords)
             bound.apply_defaults()
-            policy._settings = {k: v for k, v in list(bound.arguments.items())[1:] if k not in ("domain", "model")}
+            given = {**bound.arguments, **bound.arguments.get(_options(cls), {})}
+            names = [name for name in given if name not in ("domain", "model", _options(cls))]
+            policy._settings = {name: _kept(given[name]) for name in names}  # whoever changes his changes nothing here
         return policy
 
     def __init__(
@@ -104,7 +107,7 @@ class Policy(abc.ABC):
         self._next_id = 0
         self._events: list[tuple[Any, ...]] = []
         self._lock = threading.RLock()
-        self._broken = False  # whether a failed call is still to be undone
+        self._broken: tuple[Any, ...] | None = None  # what was before a failed call that is still to be undone
         self._latest = -1  # the latest turn asked among what was told
         self._delays = one_of("delays", delays, ("any", "independent"))
         self._delta = model.delta / parts
@@ -222,7 +225,7 @@ class Policy(abc.ABC):
                 self._evidence.expect(asked.query.id, asked.place, self._feeds(asked))
 
     def _register(self, query: Query, place: Place) -> None:
-        asked = self._asked[query.id] = Asked(query, place, dict(query.details), len(self._events))
+        asked = self._asked[query.id] = Asked(query, place, copy.deepcopy(dict(query.details)), len(self._events))
         self._next_id = query.id + 1
         self._evidence.ask(query.id, place)
         self._remember(asked)
@@ -306,19 +309,25 @@ class Policy(abc.ABC):
         return len(self._events), self._rng.bit_generator.state, self.t, self._next_id, dict(self._asked)
 
     def _undo(self, before: tuple[Any, ...]) -> None:
-        """Make the policy anew from the events before a failed call; if that fails too, the next call tries again."""
-        self._broken = True
-        LOG.warning("a call of %s failed; making it anew from its %d events", type(self).__name__, before[0])
-        events, self._rng.bit_generator.state, self.t, self._next_id, self._asked = before
-        del self._events[events:]
+        """Make the policy anew from the events before a call that failed; if that fails too, the next call does."""
+        self._broken = before  # one assignment: whatever interrupts what follows, the next call goes on from here
+        self._take_back()
         with contextlib.suppress(Exception):
             self._repair()
+        LOG.warning("a call of %s failed and was undone", type(self).__name__)
+
+    def _take_back(self) -> None:
+        if self._broken is not None:
+            events, self._rng.bit_generator.state, self.t, self._next_id, asked = self._broken
+            self._asked = dict(asked)
+            del self._events[events:]
 
     def _repair(self) -> None:
-        if not self._broken:
+        if self._broken is None:
             return
+        self._take_back()
         try:
-            twin = type(self)(self.domain, self.model, **self._settings)
+            twin = type(self)(self.domain, self.model, **self.settings)
             twin._replay(self._events)
         except Exception as error:
             kind = type(error) if isinstance(error, MisspecError) else NumericalError
@@ -371,7 +380,7 @@ class Policy(abc.ABC):
         with self._lock:
             self._repair()
             found = list(self._without)
-            if self._delays == "any" and not self.waits and any(a.turn < self._latest for a in self._asked.values()):
+            if self._partial:
                 found.append(
                     "some results were told before others that were asked earlier: until those are told or dropped, "
                     'bands hold only if the order does not depend on the results (delays="independent" says so)'
@@ -379,6 +388,13 @@ class Policy(abc.ABC):
             if self.conflicts:
                 found.append(f"the data contradict the model by more than ε = {self.epsilon:.4g} (see `conflicts`)")
             return found
+
+    @property
+    def _partial(self) -> bool:
+        """Whether results are told that were asked after pending ones, by someone who may have chosen them."""
+        if self._delays == "independent" or self.waits:
+            return False
+        return any(asked.turn < self._latest for asked in self._asked.values())
 
     @property
     def guaranteed(self) -> bool:
@@ -405,7 +421,7 @@ class Policy(abc.ABC):
         if not len(points):
             return []
         delta = self._delta if self.grounded else self._delta / 2
-        doubtful = self._doubtful(delta)
+        doubtful = self._doubtful(len(points))
         found = truth.contradictions(
             self._reported_model,
             truth.Bands(self.domain.encode(points), averages, radii),
@@ -414,7 +430,8 @@ class Policy(abc.ABC):
             epsilon=self.epsilon,
             also=doubtful.encoded,
         )
-        keys = [*self._evidence.own.keys(), *np.asarray(doubtful.rows).tolist()]
+        rows = np.arange(len(doubtful.points)).tolist() if self.field.size else [b""] * len(doubtful.points)
+        keys = [*self._evidence.own.keys(), *rows]
         where = np.concatenate([points, doubtful.points])
         return [
             Conflict(where[i], key if isinstance(key := keys[i], int) else None, gap, implied)
@@ -436,16 +453,11 @@ class Policy(abc.ABC):
                 y.extend(rest[1])
         return self.domain.encode(np.reshape(points, (len(y), self.domain.dimension))), np.array(y)
 
-    def _doubtful(self, delta: float) -> Actions:
-        """Candidates at which the model's band may lie outside what its class allows at all."""
-        none = np.zeros((0, self.domain.dimension))
-        if not self.field.size or self.posterior.t != self.t:
-            return Actions(none, none, np.zeros(0, dtype=np.intp))
-        everything, model = self.field.whole("conflicts"), self._reported_model
-        c = self.field.look(self.posterior, None, everything, pending=False)
-        half = confidence.mixture(model, self.posterior.log_det, delta) * np.sqrt(c.variance)
-        rows = np.flatnonzero(np.abs(c.mean - model.offset) - half > model.norm_bound * np.sqrt(c.prior()))
-        return Actions(everything.points[rows], everything.encoded[rows], rows)
+    def _doubtful(self, seen: int) -> Actions:
+        """Where the model's band is compared with what its class allows: candidates or a cover, unless too many."""
+        found = self.field.spread()
+        few = len(found.points) * seen**2 <= truth.MOST_WORK
+        return found if few else Actions(found.points[:0], found.encoded[:0], np.zeros(0, dtype=np.intp))
 
     @property
     def _reported_model(self) -> Model:
@@ -495,7 +507,7 @@ class Policy(abc.ABC):
     @property
     def settings(self) -> dict[str, Any]:
         """What it was made with, except domain and model."""
-        return dict(self._settings)
+        return {name: _kept(value) for name, value in self._settings.items()}
 
     @property
     def story(self) -> dict[str, Any]:
@@ -527,13 +539,30 @@ class Policy(abc.ABC):
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             self._repair()
-            return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+            return copy.deepcopy({name: value for name, value in self.__dict__.items() if name != "_lock"})
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         self.__dict__.update(kept, _lock=threading.RLock())
 
 
 @functools.cache
-def _signature(cls: type) -> inspect.Signature:
+def signature_of(cls: type) -> inspect.Signature:
+    """Of a policy's __init__, without self."""
     init: Callable[..., Any] = cls.__init__  # type: ignore[misc]  # not called
-    return inspect.signature(init)
+    signature = inspect.signature(init)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+def _options(cls: type) -> str:
+    """The name of the argument that takes all other settings, where there is one."""
+    kinds = {each.kind: name for name, each in signature_of(cls).parameters.items()}
+    return kinds.get(inspect.Parameter.VAR_KEYWORD, "")
+
+
+def _kept(value: Any) -> Any:
+    """A setting that nobody else holds: lists, mappings and arrays are copied."""
+    if isinstance(value, list | tuple):
+        return type(value)(_kept(each) for each in value) if type(value) in (list, tuple) else value
+    if isinstance(value, dict):
+        return {key: _kept(each) for key, each in value.items()}
+    return value.copy() if isinstance(value, np.ndarray) else value

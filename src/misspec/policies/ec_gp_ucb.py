@@ -84,7 +84,9 @@ class UpperConfidence(Policy):
 
     def _contenders(self) -> Actions:
         lower, upper = (self.field.offer(self._ends.search(self._next_id, s, pending=False)) for s in (-1.0, 1.0))
-        return lower if lower.rows is not None else lower + upper
+        return (
+            lower if lower.rows is not None else lower + upper + self.field.spread()
+        )  # the class may cap what is found
 
 
 class ECGPUCB(UpperConfidence):

@@ -95,6 +95,9 @@ class Field(Protocol):
     def offer(self, wanted: Search) -> Actions:
         """What there is to choose from if nothing was handed in, holding the maximiser."""
 
+    def spread(self) -> Actions:
+        """Points all over the domain: the candidates, or a cover."""
+
     def draw(self, rng: np.random.Generator) -> Actions:
         """Actions of which a uniform row is a uniform point of the domain."""
 
@@ -265,6 +268,9 @@ class FiniteField(_Shared):
     def offer(self, wanted: Search) -> Actions:  # noqa: ARG002  # all are scored
         return self.whole("")
 
+    def spread(self) -> Actions:
+        return self.whole("")
+
     def draw(self, rng: np.random.Generator) -> Actions:  # noqa: ARG002  # a uniform row of all
         return self.whole("")
 
@@ -366,6 +372,10 @@ class BoxField(_Shared):
         best = np.argsort(-posterior.averages, kind="stable")[:LEADERS]
         leaders = np.clip(posterior.points[best], 0.0, 1.0)  # data from elsewhere may lie outside
         return np.concatenate([spread, leaders, search.around(leaders, rng, ABOUT)]) if len(leaders) else spread
+
+    def spread(self) -> Actions:
+        points = self.domain.decode(search.cover_with_faces(self.domain.dimension, search.CANDIDATES, [self.seed]))
+        return Actions(points, self.domain.encode(points), None)
 
     def draw(self, rng: np.random.Generator) -> Actions:
         points = self.domain.decode(rng.random((1, self.domain.dimension)))

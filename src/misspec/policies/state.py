@@ -13,7 +13,7 @@ import numpy as np
 from misspec import storage
 from misspec.domains import Domain
 from misspec.encoding import decode_model, decode_value, encode_model, encode_value, kernel_key
-from misspec.errors import Array, InvalidInput, StorageError
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, StorageError
 from misspec.model import Model
 from misspec.policies.answers import Query
 from misspec.policies.field import stored_domain
@@ -62,7 +62,7 @@ def write(path: str | os.PathLike[str], document: dict[str, Any], arrays: dict[s
 def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None = None, width: Any = None) -> Policy:
     """A policy from its state(). What is not in it is handed in again: a custom kernel, a domain above 10 MB, a width
     that is a function. The class of your own policy must have been imported."""
-    from misspec.policies.base import Policy
+    from misspec.policies.base import Policy, signature_of
 
     if not isinstance(state, dict):
         raise StorageError(f"expected the dictionary that state() returns, got {type(state).__name__}")
@@ -72,7 +72,9 @@ def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None 
         cls = _class_of(state["policy"], Policy.registry)
         given = {"kernel": kernel, "width": width}
         settings = {name: decode_value(name, value, given) for name, value in state["settings"].items()}
-        unknown = sorted(set(settings) - set(inspect.signature(cls).parameters))
+        known = signature_of(cls).parameters
+        anything = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values())
+        unknown = [] if anything else sorted(set(settings) - set(known))
         if unknown:
             raise StorageError(f"{state['policy']} has no setting {unknown[0]!r}; was this written by a newer misspec?")
         made: Any = cls
@@ -80,9 +82,12 @@ def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None 
         events, random = [_decode_event(event, policy) for event in state["events"]], state["random"]
     except KeyError as error:
         raise StorageError(f"not a policy's state: {error} is missing") from None
-    except TypeError as error:
+    except (TypeError, IndexError, AttributeError) as error:
         raise StorageError(f"not a policy's state, or of another version of it: {error}") from None
-    policy._replay(events)
+    try:
+        policy._replay(events)
+    except (InvalidInput, KeyError, TypeError, IndexError, AwaitingResults, HorizonReached) as error:
+        raise StorageError(f"a policy's state whose events cannot be replayed: {error}") from error
     policy._rng.bit_generator.state = random
     return policy
 
