@@ -29,6 +29,8 @@ class Finite:
     coordinates are two arms: the model cannot tell them apart, but what is observed at each (its own band) can.
     """
 
+    kind = "Finite"  # as it is stored
+
     def __init__(self, points: ArrayLike, names: Sequence[str] | None = None, *, box: Box | None = None) -> None:
         self.points: Array = matrix("points of a Finite domain", points, rows_at_least=1)
         self.box = box
@@ -89,6 +91,8 @@ class Finite:
 
 class Box:
     """A product of intervals, one (low, high) pair per dimension. Policies search it (`policies/field.py`)."""
+
+    kind = "Box"  # as it is stored
 
     def __init__(self, bounds: ArrayLike) -> None:
         pairs = np.asarray(bounds, dtype=object)

@@ -134,6 +134,8 @@ def field_of(domain: Any, seed: int, resolution: float) -> Field:
 def stored_domain(stored: dict[str, Any], given: Domain | None) -> Domain:
     """A domain from its state; one that was not stored is the one handed in."""
     kinds: dict[str, Callable[..., Domain]] = {"Finite": FiniteField.restored, "Box": BoxField.restored}
+    if given is not None and given.kind != stored["kind"]:
+        raise StorageError(f"this policy was made on a {stored['kind']} domain, got {given!r}; leave domain= out")
     if stored["kind"] in kinds:
         return kinds[stored["kind"]](stored, given)
     if given is None:
@@ -294,8 +296,6 @@ class FiniteField(_Shared):
 
     @staticmethod
     def restored(stored: dict[str, Any], given: Any) -> Finite:
-        if given is not None and not isinstance(given, Finite):
-            raise StorageError(f"this policy was made for a Finite domain, got {given!r}; hand in that one")
         if stored.get("points") is not None:
             if given is not None and _digest(given) != stored["sha256"]:
                 raise StorageError(
@@ -398,7 +398,7 @@ class BoxField(_Shared):
 
     @staticmethod
     def restored(stored: dict[str, Any], given: Any) -> Box:
-        if given is not None and not (isinstance(given, Box) and given.bounds == Box(stored["bounds"]).bounds):
+        if given is not None and given.bounds != Box(stored["bounds"]).bounds:
             raise StorageError("this state holds its domain, and the one handed in differs from it; leave domain= out")
         return Box(stored["bounds"])
 
