@@ -295,7 +295,7 @@ class FiniteField(_Shared):
         return {"points": self.domain.points} if self.domain.points.nbytes <= LARGE else {}
 
     @staticmethod
-    def restored(stored: dict[str, Any], given: Any) -> Finite:
+    def restored(stored: dict[str, Any], given: Finite | None) -> Finite:
         if stored.get("points") is not None:
             if given is not None and _digest(given) != stored["sha256"]:
                 raise StorageError(
