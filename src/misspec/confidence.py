@@ -192,8 +192,10 @@ class OwnBands:
 
     def ask(self, key: Key, query: int, x: Array | None = None) -> None:
         """A query at this point (x: its coordinates) was handed out."""
-        self._enter([key], [x])
-        self._known[key].waiting.append([query, None])
+        own = self._known.get(key)
+        if own is None:
+            own = self._known[key] = _Own(len(self._known) + 1, x)
+        own.waiting.append([query, None])
 
     def tell(self, key: Key, y: float, query: int) -> None:
         """Its result."""

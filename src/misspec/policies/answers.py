@@ -66,7 +66,7 @@ class Query:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "x", frozen(self.x))
-        object.__setattr__(self, "details", MappingProxyType(copy.deepcopy(dict(self.details))))
+        object.__setattr__(self, "details", MappingProxyType(copied(self.details)))
 
     def __deepcopy__(self, memo: Any) -> Query:
         return self
@@ -80,9 +80,15 @@ def _query(values: dict[str, Any]) -> Query:
     return Query(**values)
 
 
+def copied(details: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, all the way down."""
+    flat = all(isinstance(value, int | float | str) for value in details.values())
+    return dict(details) if flat else copy.deepcopy(dict(details))
+
+
 def frozen(x: Array) -> Array:
     """The same numbers, read-only."""
-    values = np.asarray(x, dtype=np.float64)
+    values = x if isinstance(x, np.ndarray) and x.dtype == np.float64 else np.asarray(x, dtype=np.float64)
     return values if not values.flags.writeable else np.frombuffer(values.tobytes()).reshape(values.shape)
 
 

@@ -269,9 +269,7 @@ class RegretBalancing(Policy):
         return base.band(self.field.look(base.posterior, base.own, actions, pending=False))
 
     def _contenders(self) -> Actions:
-        searches = (self._reported.search(self._next_id, sign, pending=False) for sign in (-1.0, 1.0))
-        lower, upper = (self.field.offer(each) for each in searches)
-        return lower if lower.rows is not None else lower + upper + self.field.spread()
+        return self._reported.contenders(self.field, self._next_id)
 
     @property
     def story(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from misspec.domains import Domain
 from misspec.errors import Array, InvalidInput, MisspecError, NumericalError, flag, number, one_of, vector, whole
 from misspec.model import Model
 from misspec.policies import state
-from misspec.policies.answers import Band, Choice, Conflict, Observations, Query, Recommendation
+from misspec.policies.answers import Band, Choice, Conflict, Observations, Query, Recommendation, copied
 from misspec.policies.evidence import Evidence
 from misspec.policies.field import field_of
 from misspec.policies.points import Actions, Place
@@ -203,7 +203,7 @@ class Policy(abc.ABC):
             offered = None if actions is None else self._admit(self._parse(actions))
             available = self._available()
             count = 1 if n is None else n if available is None else min(n, available)
-            before = self._mark()
+            before = self._mark(drawing=True)
             try:
                 batch = [self._ask_one(offered) for _ in range(count)]
             except BaseException:
@@ -225,7 +225,7 @@ class Policy(abc.ABC):
                 self._evidence.expect(asked.query.id, asked.place, self._feeds(asked))
 
     def _register(self, query: Query, place: Place) -> None:
-        asked = self._asked[query.id] = Asked(query, place, copy.deepcopy(dict(query.details)), len(self._events))
+        asked = self._asked[query.id] = Asked(query, place, copied(query.details), len(self._events))
         self._next_id = query.id + 1
         self._evidence.ask(query.id, place)
         self._remember(asked)
@@ -299,14 +299,15 @@ class Policy(abc.ABC):
             reason = "it was told or dropped before" if 0 <= int(key) < self._next_id else "this policy never asked it"
             raise InvalidInput(f"query {key!r} is not pending: {reason}; see policy.pending")
         found = self._asked[int(key)]
-        if isinstance(query, Query) and not np.array_equal(query.x, found.query.x):
+        if isinstance(query, Query) and query is not found.query and not np.array_equal(query.x, found.query.x):
             raise InvalidInput(f"query {key} comes from another policy: its point differs from the one asked here")
         return found
 
     # -- all or nothing --------------------------------------------------------------------------------------
 
-    def _mark(self) -> tuple[Any, ...]:
-        return len(self._events), self._rng.bit_generator.state, self.t, self._next_id, dict(self._asked)
+    def _mark(self, *, drawing: bool = False) -> tuple[Any, ...]:
+        random = self._rng.bit_generator.state if drawing else None  # only asking draws
+        return len(self._events), random, self.t, self._next_id, dict(self._asked)
 
     def _undo(self, before: tuple[Any, ...]) -> None:
         """Make the policy anew from the events before a call that failed; if that fails too, the next call does."""
@@ -318,8 +319,10 @@ class Policy(abc.ABC):
 
     def _take_back(self) -> None:
         if self._broken is not None:
-            events, self._rng.bit_generator.state, self.t, self._next_id, asked = self._broken
+            events, random, self.t, self._next_id, asked = self._broken
             self._asked = dict(asked)
+            if random is not None:
+                self._rng.bit_generator.state = random
             del self._events[events:]
 
     def _repair(self) -> None:

@@ -21,7 +21,7 @@ from misspec.posterior import Posterior
 
 def choose(ends: Enlarged, field: Field, actions: Actions | None, turn: int) -> Choice:
     """Line 4, on whatever posterior the ends are of: also what the bases of balancing play."""
-    offer = field.offer(ends.search(turn)) if actions is None else actions
+    offer = field.offer(lambda: ends.search(turn)) if actions is None else actions
     c = field.look(ends.posterior, ends.own, offer, pending=True)
     multiplier, slope = ends.inflation * ends.multiplier, ends.inflation * ends.slope
     # 4   x_t ∈ argmax μ*_{t−1}(x) + (β_t + ε√t/√λ)·σ_{t−1}(x); ε‖ζ(x)‖₁ instead of ε√t/√λ·σ if that is the enlargement
@@ -83,10 +83,7 @@ class UpperConfidence(Policy):
         return self._ends.band(self.field.look(self.posterior, self._own, actions, pending=False))
 
     def _contenders(self) -> Actions:
-        lower, upper = (self.field.offer(self._ends.search(self._next_id, s, pending=False)) for s in (-1.0, 1.0))
-        return (
-            lower if lower.rows is not None else lower + upper + self.field.spread()
-        )  # the class may cap what is found
+        return self._ends.contenders(self.field, self._next_id)
 
 
 class ECGPUCB(UpperConfidence):

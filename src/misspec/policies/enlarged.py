@@ -15,8 +15,8 @@ from misspec.confidence import OwnBands, Width
 from misspec.errors import Array, InvalidInput, flag, number
 from misspec.model import Model
 from misspec.policies.answers import Band
-from misspec.policies.field import Search
-from misspec.policies.points import Candidates
+from misspec.policies.field import Field, Search
+from misspec.policies.points import Actions, Candidates
 from misspec.posterior import Posterior
 
 ONE_BY_ONE = 4  # points whose exact enlargement is looked at singly before the bounds of many are tightened
@@ -150,6 +150,16 @@ class Enlarged:
 
         # points next to an observed one are not asked, but count among what could be better
         return Search(posterior, self.own, score, slope, turn, snap=pending)
+
+    def contenders(self, field: Field, turn: int) -> Actions:
+        """Points among which the best lower and the largest upper end lie, as far as they are found.
+
+        What a search finds the class may cap, so a cover is looked at too.
+        """
+        if field.size:
+            return field.spread()
+        lower, upper = (field.offer(lambda s=s: self.search(turn, s, pending=False)) for s in (-1.0, 1.0))  # type: ignore[misc]
+        return lower + upper + field.spread()
 
     # -- bands -----------------------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class Field(Protocol):
     def look(self, posterior: Posterior, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
         """What a posterior and own bands say of the actions; pending: with the variance for choosing."""
 
-    def offer(self, wanted: Search) -> Actions:
+    def offer(self, search_for: Callable[[], Search]) -> Actions:
         """What there is to choose from if nothing was handed in, holding the maximiser."""
 
     def spread(self) -> Actions:
@@ -267,7 +267,7 @@ class FiniteField(_Shared):
 
         return Candidates(posterior.mean[rows], variance[rows], low, high, rows, norm1, prior, kept)
 
-    def offer(self, wanted: Search) -> Actions:  # noqa: ARG002  # all are scored
+    def offer(self, search_for: Callable[[], Search]) -> Actions:  # noqa: ARG002  # all are scored
         return self.whole("")
 
     def spread(self) -> Actions:
@@ -338,8 +338,9 @@ class BoxField(_Shared):
     def expect(self, posterior: Posterior, place: Place) -> None:
         posterior.hallucinate(place.x[None, :])
 
-    def offer(self, wanted: Search) -> Actions:
+    def offer(self, search_for: Callable[[], Search]) -> Actions:
         """Points among which the maximiser lies: found by search, observed, or just outside the resolution of those."""
+        wanted = search_for()
         box, model, turn = self.domain, wanted.posterior.model, wanted.turn
         seen = np.zeros(0) if wanted.own is None else wanted.own.points()
         observed = seen.reshape(len(seen), box.dimension)

@@ -58,7 +58,10 @@ class ThompsonSampling(UpperConfidence):
             here, (values, slopes) = p.local(U), sample.slopes(U)
             return here.mean + multiplier * values, here.dmean + multiplier * slopes
 
-        offer = self.field.offer(Search(p, None, score, slope, self._next_id)) if actions is None else actions
+        def wanted() -> Search:
+            return Search(p, None, score, slope, self._next_id)
+
+        offer = self.field.offer(wanted) if actions is None else actions
         c = self.field.look(p, None, offer, pending=True)
         values = c.mean + multiplier * sample.at(offer)
         row = int(values.argmax())
