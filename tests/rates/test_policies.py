@@ -96,7 +96,7 @@ def test_bands_of_grounded_ec_gp_ucb_hold_the_truth():
         W = pilot.posterior.weights_at(X)
         worst = int(np.abs(W).sum(axis=1).argmax())
         signs = np.ones(40)
-        signs[pilot._own.keys()] = np.sign(W[worst])
+        signs[pilot.posterior.candidates] = np.sign(W[worst])
         truth = f + epsilon * signs * rng.choice([-1.0, 1.0])
         policy = ms.ECGPUCB(domain, model, epsilon=epsilon)
         for _ in range(rounds):

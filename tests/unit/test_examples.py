@@ -61,4 +61,6 @@ def test_every_example_is_run():
 @pytest.mark.parametrize("name", CHECKS)
 def test_example(name, capsys):
     found = runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
-    CHECKS[name](found, capsys.readouterr().out)
+    out = capsys.readouterr().out
+    assert out.strip(), "an example shows something"
+    CHECKS[name](found, out)

@@ -219,7 +219,7 @@ def test_many_candidates_lose_no_play(tmp_path):
     many = f'{many}[[policies]]\nkind = "PhasedUncertaintySampling"'
     ex.go(many.encode(), tmp_path, cores=1)
     each = ex.results(tmp_path).runs[-1]
-    figure, frames = cards._card_1d(each, style.Stroke("#000000", "solid"))
+    figure, frames = cards.card_1d(each, style.Stroke("#000000", "solid"))
     counts = unpacked(frames[1]["packed"][0])
     assert counts.shape[1] <= cards.MOST_CURVE
     np.testing.assert_array_equal(counts.sum(axis=1), each.looks["round"].to_numpy())

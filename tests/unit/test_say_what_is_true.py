@@ -128,6 +128,23 @@ def test_balancing_counts_rounds_in_the_order_asked():
     assert sum(policy.counts) == 5
 
 
+def test_balancing_charges_the_whole_range_while_results_may_be_chosen():
+    """Realised bounds are sums of bands, and bands of a chosen set may be biased."""
+    options = {"horizon": 60, "reward_range": 1.5}
+    policy = ms.RegretBalancing(DOMAIN, MODEL, **options)
+    trusting = ms.RegretBalancing(DOMAIN, MODEL, delays="independent", **options)
+    for each, whole in ((policy, True), (trusting, False)):
+        for _ in range(20):
+            each.tell(each.ask(), 0.1)
+        first, second = each.ask(2)
+        each.tell(second, 0.1)
+        assert (each.ask().details["bound"] == 1.5) == whole
+        each.tell(first, 0.1)
+        for query in each.pending:
+            each.tell(query, 0.1)
+        assert each.ask().details["bound"] < 1.5
+
+
 def test_a_mean_outside_its_band_is_not_reported_without_a_word():
     model = ms.Model(RBF(1.0), 2.0, 0.01, regularization=50.0)  # a mean that shrinks towards 0
     policy = ms.GPUCB(ms.Finite([[0.0], [0.05]]), model, grounded=True)

@@ -120,7 +120,7 @@ class Field(Protocol):
 def field_of(domain: Any, seed: int, resolution: float) -> Field:
     """The field of a domain. The only place that asks which kind of domain it is."""
     if isinstance(domain, Finite):
-        return FiniteField(domain, resolution)
+        return FiniteField(domain)
     if isinstance(domain, Box):
         return BoxField(domain, seed, resolution)
     if hasattr(domain, "field"):
@@ -205,7 +205,7 @@ class _Shared:
 class FiniteField(_Shared):
     """A list of candidates: Tracked posteriors, own bands by index."""
 
-    def __init__(self, domain: Finite, resolution: float = 0.0) -> None:  # noqa: ARG002  # candidates are never nearly equal
+    def __init__(self, domain: Finite) -> None:
         self.domain = domain
         self.size = len(domain)
 

@@ -30,7 +30,7 @@ def cards(pictured: list[Finished], style: dict[str, Stroke]) -> list[Json]:
 
 def _card_maker(each: Finished) -> Callable[[Finished, Stroke], tuple[Json, list[Json]]] | None:
     if each.facts["dimension"] == 1:
-        return _card_1d
+        return card_1d
     if each.facts["dimension"] == 2:
         return _card_2d
     return _card_arms if each.facts["candidates"] <= MOST_ARMS else None
@@ -63,7 +63,7 @@ def _frames(attribute: str, changes: dict[int, Array]) -> Json:
     return {"attribute": attribute, "traces": list(changes), "packed": [packed(v, rows=True) for v in changes.values()]}
 
 
-def _card_1d(each: Finished, stroke: Stroke) -> tuple[Json, list[Json]]:
+def card_1d(each: Finished, stroke: Stroke) -> tuple[Json, list[Json]]:
     x = np.array(each.facts["points"])[:, 0]
     order = np.argsort(x, kind="stable")
     parts = np.arange(0, len(x), math.ceil(len(x) / MOST_CURVE))  # of many candidates, neighbours share a place
