@@ -2,16 +2,18 @@
 
 import importlib
 import logging
-from types import ModuleType
+from typing import Any
 
 from misspec import adversary, confidence, problems, theory
-from misspec.domains import Box, Finite
+from misspec.domains import Box, Finite, Space
 from misspec.errors import AwaitingResults, HorizonReached, InvalidInput, MisspecError, NumericalError, StorageError
 from misspec.information import InformationGain, information_gain
 from misspec.model import Model
+from misspec.parameters import Choice, Float, Int
 from misspec.policies import (
     ECGPUCB,
     GPUCB,
+    Auto,
     Band,
     Conflict,
     CorruptionTolerantGPUCB,
@@ -30,6 +32,7 @@ from misspec.policies import (
 )
 from misspec.posterior import Posterior, Tracked
 from misspec.problems import Problem
+from misspec.product import ProductMatern, product_kernel
 from misspec.simulate import Evaluations, Trace, optimize, simulate
 from misspec.truth import (
     BestInClass,
@@ -45,10 +48,12 @@ __version__ = "0.1.0"
 __all__ = [
     "ECGPUCB",
     "GPUCB",
+    "Auto",
     "AwaitingResults",
     "Band",
     "BestInClass",
     "Box",
+    "Choice",
     "Conflict",
     "CorruptionTolerantGPUCB",
     "Diagnosis",
@@ -56,8 +61,10 @@ __all__ = [
     "Episode",
     "Evaluations",
     "Finite",
+    "Float",
     "HorizonReached",
     "InformationGain",
+    "Int",
     "InvalidInput",
     "MisspecError",
     "Model",
@@ -67,10 +74,12 @@ __all__ = [
     "Policy",
     "Posterior",
     "Problem",
+    "ProductMatern",
     "Profile",
     "Query",
     "Recommendation",
     "RegretBalancing",
+    "Space",
     "StorageError",
     "ThompsonSampling",
     "Trace",
@@ -87,6 +96,7 @@ __all__ = [
     "noise_from_repeats",
     "optimize",
     "problems",
+    "product_kernel",
     "restore",
     "simulate",
     "theory",
@@ -95,8 +105,14 @@ __all__ = [
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 
-def __getattr__(name: str) -> ModuleType:
-    """`misspec.experiments` and `misspec.reports` need an extra, and load when they are first used."""
+def __getattr__(name: str) -> Any:
+    """`experiments`, `reports` and `report` need an extra, and load when they are first used."""
     if name in ("experiments", "reports"):
         return importlib.import_module(f"misspec.{name}")
+    if name == "report":
+        try:
+            return importlib.import_module("misspec.reports.optimisation").report
+        except ModuleNotFoundError as error:
+            missing = f"ms.report draws, and needs {error.name}: pip install 'misspec[experiments]'"
+            raise ModuleNotFoundError(missing, name=error.name) from error
     raise AttributeError(f"module 'misspec' has no attribute {name!r}")

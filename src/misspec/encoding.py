@@ -14,6 +14,7 @@ import numpy as np
 from misspec.errors import InvalidInput, StorageError, nearest
 from misspec.kernels import Kernel
 from misspec.model import Model
+from misspec.product import ProductMatern
 
 KERNELS = (
     "RBF",
@@ -26,6 +27,7 @@ KERNELS = (
     "Product",
     "Exponentiation",
 )
+OURS = {"ProductMatern": ProductMatern}
 INSIDE = ("k1", "k2", "kernel")  # parameters that are kernels
 
 
@@ -33,15 +35,15 @@ def make_kernel(name: Any, parameters: Mapping[str, Any], *, bounds: bool = Fals
     """A kernel of scikit-learn by name; those inside sums and products are already made. bounds: those of fits too."""
     from sklearn.gaussian_process import kernels
 
-    if name not in KERNELS:
-        raise InvalidInput(f"unknown kernel {name!r}{nearest(name, KERNELS)}")
-    cls = getattr(kernels, name)
+    if name not in (*KERNELS, *OURS):
+        raise InvalidInput(f"unknown kernel {name!r}{nearest(name, [*KERNELS, *OURS])}")
+    cls = OURS[name] if name in OURS else getattr(kernels, name)
     takes = {each for each in inspect.signature(cls).parameters if bounds or not each.endswith("_bounds")}
     for key, value in parameters.items():
         if key not in takes:
             raise InvalidInput(f"{name} has no argument {key!r}{nearest(key, takes)}")
-        inside = key in INSIDE or key.endswith("_bounds")
-        if not inside and not _is_positive(value, zero=key == "sigma_0"):
+        inside = key in (*INSIDE, "columns") or key.endswith("_bounds")
+        if not inside and not _is_positive(value, zero=key in ("sigma_0", "additive")):
             raise InvalidInput(f"kernel {name}: {key} must be a number above 0, or a list of them, got {value!r}")
     try:
         return cls(**parameters)
@@ -69,6 +71,11 @@ def _is_positive(value: Any, *, zero: bool) -> bool:
 def encode_kernel(kernel: Any) -> dict[str, Any]:
     """{"name", "parameters"} for a kernel of scikit-learn; {"custom": its class} for any other."""
     kind = type(kernel)
+    if kind is OURS.get(kind.__name__):
+        return {
+            "name": kind.__name__,
+            "parameters": {name: _encode(value) for name, value in kernel.get_params().items()},
+        }
     if kind.__module__ != "sklearn.gaussian_process.kernels" or kind.__name__ not in KERNELS:
         return {"custom": f"{kind.__module__}.{kind.__qualname__}"}
     parameters = {name: _encode(value) for name, value in kernel.get_params(deep=False).items()}

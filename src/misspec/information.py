@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from misspec import kernels, search
-from misspec.domains import Box, Domain, Finite
+from misspec.domains import Box, Domain, Finite, Space
 from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, whole
 from misspec.model import Model
@@ -82,13 +82,15 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
 
     Costs O(T·N·r) for the greedy path and a few seconds for the design, r the rank of the domain (N for Matérn).
 
-    A Box is replaced by Sobol' points and by the maximisers of the variance in the box along a greedy design. `greedy`
-    is the value of a design in the box, and so a lower bound on its γ_T. The bounds are those of the points, plus
+    A Box or a Space is replaced by Sobol' points and by maximisers of the variance along a greedy design. `greedy` is
+    the value of a design in it, and so a lower bound on its γ_T. The bounds are those of the points, plus
     `missed` = (T/2) ln(1 + ρ/λ), with ρ the largest variance that is left in the box when f is known at all of them:
     next to nothing for smooth kernels in few dimensions, and a large part of `upper` for rough ones or in many.
     """
     T = whole("horizon", horizon, at_least=1)
-    if isinstance(domain, Box):
+    if isinstance(domain, Space) and domain.size is not None and domain.size <= COVER:
+        return information_gain(domain.members(), model, horizon)
+    if isinstance(domain, Box | Space):
         stand_in, polished = _stand_in(domain, model)
         gain = _gain(stand_in, model, T, _unseen(stand_in, model))
         return dataclasses.replace(
@@ -98,7 +100,7 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
             "points polished in it, so that `upper` may fall short by a little",
         )
     if not isinstance(domain, Finite):
-        raise InvalidInput(f"domain must be a Finite or a Box, got {type(domain).__name__}")
+        raise InvalidInput(f"domain must be a Finite or a Box, or a Space, got {type(domain).__name__}")
     key = (kernel_key(model.kernel), model.regularization, hashlib.sha256(domain.encoded.tobytes()).digest(), T)
     if key not in _KEPT or "custom" in key[0]:
         while len(_KEPT) >= MOST_KEPT:
@@ -150,13 +152,13 @@ def rate(kernel: Any, domain: Domain) -> str:
     return "unknown"
 
 
-def _stand_in(box: Box, model: Model) -> tuple[Finite, int]:
+def _stand_in(box: Box | Space, model: Model) -> tuple[Finite, int]:
     """The cover of a box and, after it, the polished points; and how many of these there are.
 
     They come from a greedy design whose steps climb from the cover's points of largest variance to maxima in the box.
     The horizon plays no part, so that designs for a shorter one are the beginnings of those for a longer one.
     """
-    spread = Finite(np.unique(box.decode(search.cover_with_faces(box.dimension, COVER, [0])), axis=0), box=box)
+    spread = Finite(np.unique(box.decode(box.spread(COVER, [0])), axis=0), box=box)
     posterior = Tracked(model, spread)
 
     def variance(U: Array) -> tuple[Array, Array]:
@@ -166,7 +168,7 @@ def _stand_in(box: Box, model: Model) -> tuple[Finite, int]:
     polished = np.empty((POLISHED, box.dimension))
     for k in range(POLISHED):
         best = search.spread_out(spread.encoded, posterior.variance, STARTS)
-        found = search.climb(variance, spread.encoded[best], CLIMB, precision=1e6)
+        found = search.climb(variance, spread.encoded[best], CLIMB, precision=1e6, free=box.free)
         options = box.decode(np.concatenate([found, spread.encoded[best]]))
         polished[k] = options[int(posterior.at(options)[1].argmax())]
         posterior.observe(polished[k : k + 1], [model.offset])
@@ -178,7 +180,8 @@ def _unseen(domain: Finite, model: Model) -> float:
     """ρ: the largest variance at other points of the box if f is known at all of the domain's."""
     X, kernel = domain.encoded, model.kernel
     Phi, pivots = kernels.pivoted(kernel, X, 1e-10)
-    others = search.sobol(domain.dimension, CHECK, [1])
+    assert domain.box is not None  # it stands for one
+    others = domain.box.uniform(CHECK, [1])
     psi = solve_triangular(Phi[pivots], kernels.cross(kernel, X[pivots], others), lower=True)
     return max(0.0, float((kernels.diagonal(kernel, others) - np.einsum("rn,rn->n", psi, psi)).max()))
 

@@ -102,12 +102,17 @@ def check(kernel: Any, X: Array) -> None:
 
 def gradient(kernel: Kernel, X: Array, Z: Array) -> Array:
     """∂k(x, z)/∂x, shape (n, m, d): analytic for the common kernels of scikit-learn, central differences otherwise."""
+    if hasattr(kernel, "with_gradient"):  # a kernel that brings its own
+        return np.asarray(kernel.with_gradient(X, Z)[1])
     analytic = _gradient(kernel, X, Z)
     return analytic if analytic is not None else _differences(lambda P: cross(kernel, P, Z), X)
 
 
 def cross_with_gradient(kernel: Kernel, X: Array, Z: Array) -> tuple[Array, Array]:
     """k(X, Z) and ∂k(x, z)/∂x together, shapes (n, m) and (n, m, d): for the common kernels in one pass."""
+    if hasattr(kernel, "with_gradient"):
+        values, slopes = kernel.with_gradient(X, Z)
+        return np.asarray(values), np.asarray(slopes)
     if not (_is(kernel, "RBF") or _is(kernel, "Matern")):
         return cross(kernel, X, Z), gradient(kernel, X, Z)
     scaled, r, nu, scale = _stationary(kernel, X, Z)
@@ -200,6 +205,8 @@ def _slope_over_r(r: Array, nu: float) -> Array:
 
 
 def _diagonal_gradient(kernel: Any, X: Array) -> Array | None:
+    if getattr(kernel, "stationary", False):
+        return np.zeros_like(X)
     if _is(kernel, "Sum") or _is(kernel, "Product"):
         first, second = _diagonal_gradient(kernel.k1, X), _diagonal_gradient(kernel.k2, X)
         if first is None or second is None:

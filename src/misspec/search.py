@@ -1,30 +1,46 @@
-"""Maximising a score over the unit cube: many Sobol' candidates scored at once, the best few polished.
+"""Maximising a score over a region: many Sobol' candidates scored at once, the best few polished.
 
     score(U)    values at the rows of U, shape (n,)
     slope(U)    values and gradients, shapes (n,) and (n, d)
 
-L-BFGS-B needs gradients; kernels that have none use finite differences, in one batch (`kernels.gradient`).
+L-BFGS-B needs gradients; kernels that have none use finite differences, in one batch (`kernels.gradient`). Where some
+columns stand for integers or choices, it climbs in the others, in turns with steps to the best neighbour.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from misspec.errors import Array
 
 Score = Callable[[Array], Array]
 Slope = Callable[[Array], tuple[Array, Array]]
 
+
+class Region(Protocol):
+    """What is searched: a box, or a space of which some columns are no numbers to climb."""
+
+    @property
+    def free(self) -> NDArray[np.bool_]:
+        """The columns that can be climbed."""
+
+    def neighbours(self, U: Array) -> tuple[Array, NDArray[np.intp]]:
+        """Points with one parameter changed that cannot be climbed, and the row of each."""
+
+
 CANDIDATES = 1024  # points of the cover
 POLISHED = 8  # of the best: starts of L-BFGS-B
 SPREAD = 0.15  # distance below which two starts are taken for the same, in units of the cube's side
 MARGIN = 0.05  # by which a cover is stretched beyond the cube before it is clipped
 MOST_CORNERS = 8  # dimensions up to which it holds all corners
+FINEST = 3.0  # digits of the nearest points drawn around another
 TOGETHER, ALONE = 30, 100  # steps of L-BFGS-B, of all starts at once and then of the best
+TURNS = 4  # of climbing what can be climbed and changing what cannot, at most
 
 
 def sobol(dimension: int, count: int, seed: Any) -> Array:
@@ -47,24 +63,59 @@ def cover_with_faces(dimension: int, count: int, seed: Any) -> Array:
     return np.unique(np.concatenate([spread, corners]), axis=0)
 
 
-def around(centres: Array, rng: np.random.Generator, count: int) -> Array:
-    """For each centre `count` points around it in the cube, at distances from a tenth down to a thousandth."""
+def around(centres: Array, rng: np.random.Generator, count: int, *, finest: float = FINEST) -> Array:
+    """For each centre `count` points around it in the cube, at distances from a tenth down to 10^−finest."""
     n, d = centres.shape
-    scales = 10.0 ** -rng.uniform(1.0, 3.0, (n, count, 1))
-    return np.clip(centres[:, None, :] + scales * rng.standard_normal((n, count, d)), 0.0, 1.0).reshape(-1, d)
+    scales = 10.0 ** -rng.uniform(1.0, finest, (n, count, 1))
+    return np.clip(centres[:, None, :] + scales * rng.standard_normal((n, count, d)), 0.0, 1.0).reshape(n * count, d)
 
 
-def polish(score: Score, slope: Slope, candidates: Array, *, starts: int = POLISHED) -> Array:
+class Effort(NamedTuple):
+    """How hard a search tries: starts, steps of all of them together, and of the best alone."""
+
+    starts: int = POLISHED
+    together: int = TOGETHER
+    alone: int = ALONE
+
+
+FULL = Effort()
+
+
+def polish(
+    score: Score, slope: Slope, candidates: Array, *, effort: Effort = FULL, region: Region | None = None
+) -> Array:
     """Local maxima from the best candidates that are far from each other, and those candidates themselves.
 
     All starts climb together, one batch per step; then the best of them climbs on alone, to the end.
     """
-    chosen = candidates[spread_out(candidates, score(candidates), starts)] if len(candidates) else candidates
+    free = None if region is None else region.free
+    chosen = candidates[spread_out(candidates, score(candidates), effort.starts)] if len(candidates) else candidates
     if not len(chosen):  # there are no candidates, or none with a finite score
         return chosen
-    together = climb(slope, chosen, TOGETHER, precision=1e6)
+    together = climb(slope, chosen, effort.together, precision=1e6, free=free)
+    for _ in range(TURNS if region is not None else 0):
+        better = _stepped(score, together, region)  # type: ignore[arg-type]  # not None
+        if not len(better[0]):
+            break
+        rows, points = better
+        together[rows] = climb(slope, points, effort.together, precision=1e6, free=free)
     summit = together[[int(score(together).argmax())]]
-    return np.concatenate([climb(slope, summit, ALONE, precision=10.0), together, chosen])
+    return np.concatenate([climb(slope, summit, effort.alone, precision=10.0, free=free), together, chosen])
+
+
+def _stepped(score: Score, U: Array, region: Region) -> tuple[NDArray[np.intp], Array]:
+    """The rows of U that have a better neighbour, and the best of those."""
+    points, owner = region.neighbours(U)
+    if not len(points):
+        return owner, points
+    values, reached = score(points), score(U)
+    rows, best = [], []
+    for row in range(len(U)):
+        mine = np.flatnonzero(owner == row)
+        if len(mine) and values[mine].max() > reached[row]:
+            rows.append(row)
+            best.append(int(mine[values[mine].argmax()]))
+    return np.array(rows, dtype=np.intp), points[best]
 
 
 def spread_out(points: Array, values: Array, count: int) -> list[int]:
@@ -77,14 +128,25 @@ def spread_out(points: Array, values: Array, count: int) -> list[int]:
     return chosen
 
 
-def climb(slope: Slope, starts: Array, steps: int, precision: float) -> Array:
-    """Local maxima in the unit cube by L-BFGS-B on the sum of the scores, which is separable in the starts."""
+def climb(slope: Slope, starts: Array, steps: int, precision: float, *, free: NDArray[np.bool_] | None = None) -> Array:
+    """Local maxima in the unit cube by L-BFGS-B on the sum of the scores, which is separable in the starts.
+
+    free: the columns that may change; all by default.
+    """
     from scipy.optimize import fmin_l_bfgs_b
 
-    def downhill(flat: Array) -> tuple[float, Array]:
-        values, gradients = slope(flat.reshape(starts.shape))
-        return -float(values.sum()), -gradients.ravel()
+    columns = np.ones(starts.shape[1], dtype=bool) if free is None else free
+    if not columns.any():
+        return starts.copy()
+    U = starts.copy()
 
-    bounds = [(0.0, 1.0)] * starts.size
-    flat, _, _ = fmin_l_bfgs_b(downhill, starts.ravel(), bounds=bounds, maxiter=steps, factr=precision, pgtol=1e-8)
-    return np.asarray(np.clip(flat, 0.0, 1.0).reshape(starts.shape))
+    def downhill(flat: Array) -> tuple[float, Array]:
+        U[:, columns] = flat.reshape(len(U), -1)
+        values, gradients = slope(U)
+        return -float(values.sum()), -gradients[:, columns].ravel()
+
+    first = starts[:, columns].ravel()
+    bounds = [(0.0, 1.0)] * first.size
+    flat, _, _ = fmin_l_bfgs_b(downhill, first, bounds=bounds, maxiter=steps, factr=precision, pgtol=1e-8)
+    U[:, columns] = np.clip(flat, 0.0, 1.0).reshape(len(U), -1)
+    return U

@@ -143,20 +143,23 @@ class Evaluations:
         return len(self.y)
 
     def __repr__(self) -> str:
-        return f"Evaluations({len(self)} results; recommends {self.best.x}, at least {self.best.lower:.4g})"
+        named = self.best.row if self.best.params is None else self.best.params
+        best = self.best.x if named is None else dict(named)
+        return f"Evaluations({len(self)} results; recommends {best}, {self.best.lower:.4g} to {self.best.upper:.4g})"
 
 
 def optimize(
     policy: Policy,
-    function: Callable[[Array], float],
+    function: Callable[[Any], float],
     horizon: int,
     *,
     batch: int = 1,
     on_error: str = "raise",
     progress: Progress | None = None,
 ) -> Evaluations:
-    """Maximise a user's function of a point (1-d array, user units) with `horizon` evaluations.
+    """Maximise a user's function with `horizon` evaluations (or minimise it, if that is what the policy does).
 
+    function   of a dict of parameters on a Space, of a row as a dict on a table, else of a point (1-d array)
     on_error   "raise": an exception in the function reaches the caller, and so does a result that is not a finite
                number; the policy keeps everything learnt so far, nothing is left pending, and
                optimize(policy, function, horizon - policy.t) continues. "drop": a failed evaluation is forgotten, and
@@ -181,7 +184,7 @@ def optimize(
         try:
             while waiting:
                 try:
-                    value = _evaluate(function, waiting[0].x)
+                    value = _evaluate(function, waiting[0])
                 except Exception:
                     failures += 1
                     if on_error == "raise" or failures == FAILURES:
@@ -204,7 +207,9 @@ def optimize(
     return Evaluations(index, np.array([q.x for q in asked]), np.array(y), policy.recommend())
 
 
-def _evaluate(function: Callable[[Array], float], x: Array) -> float:
+def _evaluate(function: Callable[[Any], float], query: Query) -> float:
+    named = query.row if query.params is None else query.params
+    x: Any = query.x if named is None else dict(named)
     result = function(x)
     try:
         value = float(result)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec import confidence, kernels
-from misspec.domains import Box, Domain, Finite
+from misspec.domains import Box, Domain, Finite, Space
 from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, vector
 from misspec.model import Model
 
@@ -371,9 +371,9 @@ def _suspicion(found: Diagnosis, model: Model) -> str:
 
 def _encode(domain: Any, points: Array) -> Array:
     """Points in user units as the kernel sees them; those outside a box are a mistake in units."""
-    if not isinstance(domain, Finite | Box):
+    if not isinstance(domain, Finite | Box | Space):
         raise InvalidInput(f"domain must be a Finite or a Box, got {type(domain).__name__}; leave it out or make one")
-    box = domain if isinstance(domain, Box) else domain.box
+    box = domain.box if isinstance(domain, Finite) else domain
     if box is not None and not box.contains(points).all():
         outside = points[int(np.argmin(box.contains(points)))]
         raise InvalidInput(f"points must lie in {box!r}, got {outside}; are they in other units?")
@@ -383,7 +383,7 @@ def _encode(domain: Any, points: Array) -> Array:
 def check_known(domain: Any, model: Any) -> None:
     """InvalidInput unless a truth can be known on this domain, and the model works there."""
     if not isinstance(domain, Finite):
-        given = repr(domain) if isinstance(domain, Box) else type(domain).__name__
+        given = repr(domain) if isinstance(domain, Box | Space) else type(domain).__name__
         raise InvalidInput(f"a known truth needs a Finite domain, got {given}; box.grid(n) makes one of a box")
     if not isinstance(model, Model):
         raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")

@@ -3,12 +3,15 @@
 import os
 import shutil
 
+import numpy as np
 import pytest
 
+import misspec as ms
 from files import head
 from misspec import experiments as ex
-from misspec.reports import tables
+from misspec.reports import optimisation_page, tables
 from misspec.reports.bounds import all_bounds
+from misspec.reports.optimisation import facts
 from misspec.reports.page import page as page_of
 
 NASTY = "<img src=x onerror=alert(1)> & <b>bold</b> %{x}"
@@ -202,3 +205,44 @@ def test_the_page_fits(page, tmp_path):
     """Nothing sticks out sideways; the picture is for people (the folder is printed when a test fails)."""
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert len(page.screenshot(path=tmp_path / "page.png", full_page=True)) > 50_000
+
+
+# -- a report of one optimisation --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def optimisation(tmp_path_factory):
+    space = {"rate": ms.Float(1e-4, 1e-1, log=True), NASTY: ms.Choice(["a", NASTY, "$x$ and $y$"]), "n": ms.Int(1, 9)}
+    policy = ms.Auto(ms.Space(space), minimize=True)
+    for _ in range(8):
+        query = policy.ask()
+        policy.tell(query, (np.log10(query.params["rate"]) + 2) ** 2 + 0.1 * query.params["n"])
+    path = tmp_path_factory.mktemp("report") / "index.html"
+    path.write_text(optimisation_page.page(facts(policy, title=NASTY)), encoding="utf-8")
+    return path.resolve().as_uri()
+
+
+@pytest.mark.parametrize("width", [1280, 390, 360])
+def test_a_report_of_one_optimisation(browser, optimisation, width):
+    context = browser.new_context(
+        viewport={"width": width, "height": 844}, is_mobile=width < 640, has_touch=width < 640
+    )
+    opened = context.new_page()
+    complaints = []
+    opened.on("console", lambda m: complaints.append(m.text))
+    opened.on("pageerror", lambda e: complaints.append(str(e)))
+    opened.on("request", lambda r: complaints.append(r.url) if r.url.startswith("http") else None)
+    opened.goto(optimisation)
+    opened.wait_for_selector("body[data-drawn='1']", timeout=60_000)
+    wanted = {"best", "importance", "model"} | ({"parallel"} if width > 640 else set())
+    assert set(drawn(opened)) >= wanted
+    assert opened.locator(".card .js-plotly-plot").count() == 3
+    assert opened.locator(".sentences li").count() == 6
+    assert NASTY in opened.locator(".card h3").all_inner_texts()
+    assert "$x$ and $y$" in opened.locator(".card .xtick").all_text_contents()
+    fits = "[...document.querySelectorAll('.card')].every(c => c.querySelector('svg').clientWidth <= c.clientWidth)"
+    assert opened.evaluate(fits)
+    assert opened.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert opened.locator("img").count() == 0
+    assert complaints == []
+    context.close()

@@ -59,6 +59,58 @@ ON_A_BOX = {
 }
 
 
+SPACE = ms.Space({"rate": ms.Float(1e-4, 1e-1, log=True), "depth": ms.Int(1, 9), "kind": ms.Choice(["a", "b", "c"])})
+WHOLE = ms.Space({"depth": ms.Int(1, 6), "size": ms.Int(1, 64, log=True), "kind": ms.Choice(["a", None])})
+TABLE = ms.Finite.from_table(
+    {
+        "heat": [float(20 * (i % 7)) for i in range(40)],
+        "acid": [["citric", "acetic", "none"][i % 3] for i in range(40)],
+        "note": [None if i % 2 else "tried before" for i in range(40)],
+        "yield": [None] * 40,
+    },
+    target="yield",
+    ignore=["note"],
+)
+FAR = ms.Model(RBF(0.6), norm_bound=1.5, noise=0.1, offset=0.2)
+
+
+def on(domain):
+    return {
+        "gp-ucb": lambda seed: ms.GPUCB(domain, FAR, seed=seed),
+        "ec": lambda seed: ms.ECGPUCB(domain, FAR, epsilon=0.1, seed=seed),
+        "phased": lambda seed: ms.PhasedUncertaintySampling(domain, FAR, horizon=300, seed=seed),
+        "balancing": lambda seed: ms.RegretBalancing(domain, FAR, horizon=200, seed=seed),
+        "thompson": lambda seed: ms.ThompsonSampling(domain, FAR, seed=seed),
+        "uniform": lambda seed: ms.UniformSampling(domain, FAR, seed=seed),
+    }
+
+
+WITH_NAMES = {
+    f"{name} on a {kind}": make
+    for kind, domain in {"space": SPACE, "whole space": WHOLE, "table": TABLE}.items()
+    for name, make in on(domain).items()
+}
+
+TRIED = ms.Finite.from_table(
+    {
+        "heat": [float(20 * (i % 7)) for i in range(40)],
+        "acid": [["citric", "acetic", "none"][i % 3] for i in range(40)],
+        "note": [None if i % 2 else "tried before" for i in range(40)],
+        "yield": [0.1 * (i % 5) if i < 7 else None for i in range(40)],
+    },
+    target="yield",
+    ignore=["note"],
+)
+LEARNING = {  # its model: rounds are dear
+    "auto": lambda seed: ms.Auto(DOMAIN, seed=seed),
+    "auto minimising": lambda seed: ms.Auto(DOMAIN, minimize=True, seed=seed),
+    "auto on a table with results": lambda seed: ms.Auto(TRIED, horizon=90, seed=seed),
+    "auto on a whole space": lambda seed: ms.Auto(WHOLE, noise=0.05, seed=seed),
+    "auto on a box": lambda seed: ms.Auto(BOX, horizon=90, minimize=True, seed=seed),
+    "auto on a space": lambda seed: ms.Auto(SPACE, seed=seed),
+}
+
+
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("name", POLICIES)
 def test_contract(name, check):
@@ -69,3 +121,15 @@ def test_contract(name, check):
 @pytest.mark.parametrize("name", ON_A_BOX)
 def test_contract_on_a_box(name, check):
     check(Subject(ON_A_BOX[name], lambda x: 0.2 + float(np.sin(2 * x[0]) * x[1]), rounds=15))
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("name", WITH_NAMES)
+def test_contract_with_names(name, check):
+    check(Subject(WITH_NAMES[name], lambda x: 0.2 + 0.1 * float(np.sin(x[0] + x[1]) + (x[-1] == 1)), rounds=10))
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("name", LEARNING)
+def test_contract_of_a_policy_that_learns_its_model(name, check):
+    check(Subject(LEARNING[name], lambda x: 0.2 + float(np.sin(2 * x[0]) * np.cos(x[-1])), rounds=12, moments=2))

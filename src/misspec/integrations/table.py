@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from misspec import frames
 from misspec.domains import Box
 from misspec.errors import Array, InvalidInput, nearest
 from misspec.model import Model
@@ -82,28 +81,7 @@ def read(
     target: the last column by default; columns: all others by default. skip: leave out rows with a cell that is not a
     number, instead of refusing the file.
     """
-    try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            sample = file.read(4096)
-            file.seek(0)
-            try:
-                dialect: type[csv.Dialect] | csv.Dialect = csv.Sniffer().sniff(sample, delimiters=",;\t ")
-            except csv.Error:
-                dialect = csv.excel
-            rows = [row for row in csv.reader(file, dialect) if any(cell.strip() for cell in row)]
-    except FileNotFoundError:
-        raise InvalidInput(f"{path} does not exist") from None
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{path} is not a CSV file in UTF-8: {error}") from None
-    if len(rows) < 2:
-        raise InvalidInput(f"{path} must hold a line of column names and lines of numbers, got {len(rows)} line(s)")
-    header = [cell.strip() for cell in rows[0]]
-    if all(_is_number(cell) for cell in header):
-        raise InvalidInput(f"{path} must start with a line of column names, got {','.join(rows[0])}")
-    if len(set(header)) < len(header):
-        raise InvalidInput(f"{path} has two columns of the same name; rename one: {', '.join(header)}")
+    header, rows = frames.read_csv(path)
     if len(header) < 2:
         raise InvalidInput(f"{path} must have at least two columns, points and a target, got {', '.join(header)}")
     goal = header[-1] if target is None else target
@@ -114,11 +92,13 @@ def read(
     if goal in chosen or not chosen:
         raise InvalidInput(f"the target {goal!r} cannot be one of the columns of points; choose with --columns")
     places = [header.index(name) for name in [*chosen, goal]]
-    cells = [[row[i].strip() if i < len(row) else "" for i in places] for row in rows[1:]]
-    wrong = [i for i, row in enumerate(cells) if not all(_is_number(cell) for cell in row)]
+    cells = [[row[i].strip() if i < len(row) else "" for i in places] for row in rows]
+    wrong = [i for i, row in enumerate(cells) if not all(frames.is_number(cell) for cell in row)]
     if wrong and not skip:
         name, cell = next(
-            (name, cell) for name, cell in zip([*chosen, goal], cells[wrong[0]], strict=True) if not _is_number(cell)
+            (name, cell)
+            for name, cell in zip([*chosen, goal], cells[wrong[0]], strict=True)
+            if not frames.is_number(cell)
         )
         raise InvalidInput(
             f"{path}, column {name!r}, data row {wrong[0] + 1}: expected a finite number, got {cell!r} ({len(wrong)} "
@@ -130,10 +110,3 @@ def read(
     if not len(numbers):
         raise InvalidInput(f"{path} has no row of numbers in {', '.join([*chosen, goal])}")
     return Table(chosen, numbers[:, :-1], goal, numbers[:, -1], len(wrong))
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        return bool(np.isfinite(float(cell)))
-    except ValueError:
-        return False

@@ -1,6 +1,7 @@
 """Policies to ask and tell: one algorithm per file."""
 
 from misspec.policies.answers import Band, Choice, Conflict, Observations, Query, Recommendation
+from misspec.policies.auto import Auto
 from misspec.policies.balancing import Elimination, RegretBalancing
 from misspec.policies.base import Asked, Policy, signature_of
 from misspec.policies.corruption import CorruptionTolerantGPUCB
@@ -26,6 +27,7 @@ __all__ = [
     "GPUCB",
     "PLAYABLE",
     "Asked",
+    "Auto",
     "Band",
     "Choice",
     "Conflict",

@@ -149,13 +149,13 @@ class Arms:
         return self.place(int(self.members[design.variance[self.members].argmax()]))
 
     def std(self, design: Tracked, place: Place) -> float:
-        return math.sqrt(design.variance[place.index])
+        return math.sqrt(design.variance[int(place.key)])
 
     def take(self, design: Tracked, place: Place) -> None:
         design.observe_index(place.key, self.model.offset)
 
     def points(self, places: Sequence[Place]) -> NDArray[np.intp]:
-        return np.array([place.index for place in places])
+        return np.array([place.key for place in places])
 
     def conclude(
         self, design: Tracked, places: Sequence[Place], y: Array, spending: Spending, own: OwnBands | None

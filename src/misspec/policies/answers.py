@@ -50,6 +50,8 @@ class Query:
     mean, std, multiplier, enlargement, upper   what the choice was made by; upper is the end that was maximised, and
                what did not enter the choice is NaN
     details    what is particular to the policy (phased: episode; balancing: base)
+    params     on a Space, the native values by name, else None
+    row        on a table, the row as it was read, else None
     """
 
     id: int
@@ -63,9 +65,12 @@ class Query:
     enlargement: float = math.nan
     upper: float = math.nan
     details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    params: Mapping[str, Any] | None = None
+    row: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "x", frozen(self.x))
+        _freeze_names(self)
         object.__setattr__(self, "details", MappingProxyType(copied(self.details)))
 
     def __deepcopy__(self, memo: Any) -> Query:
@@ -74,6 +79,24 @@ class Query:
     def __reduce__(self) -> tuple[Any, ...]:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return _query, ({**values, "details": dict(self.details)},)
+
+
+class Named(dict[str, Any]):
+    """Values by name that nobody can change: a dict for reading, unpacking and json."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("what a policy answers cannot be changed; dict(…) makes a copy")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Named, (dict(self),)
+
+
+def _freeze_names(answer: Any) -> None:
+    for name in ("params", "row"):
+        if getattr(answer, name) is not None:
+            object.__setattr__(answer, name, Named(getattr(answer, name)))
 
 
 def _query(values: dict[str, Any]) -> Query:
@@ -103,6 +126,7 @@ class Recommendation:
                    policy's ε of the model's class (ε = 0 for GP-UCB and phased, the largest active ε̂ for balancing)
     caveats        if not, why not, one sentence each
     note           what else is worth knowing, such as that a grounded band excludes the model's mean; else empty
+    params, row    the point by name on a Space, or as a row of a table; else None
     """
 
     x: Array
@@ -115,6 +139,11 @@ class Recommendation:
     guaranteed: bool
     caveats: tuple[str, ...] = ()
     note: str = ""
+    params: Mapping[str, Any] | None = None
+    row: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        _freeze_names(self)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -15,16 +15,27 @@ import inspect
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from misspec import truth
+from misspec import frames, truth
 from misspec.confidence import OwnBands, Width
 from misspec.domains import Domain
-from misspec.errors import Array, InvalidInput, MisspecError, NumericalError, flag, number, one_of, vector, whole
+from misspec.errors import (
+    Array,
+    InvalidInput,
+    MisspecError,
+    NumericalError,
+    StorageError,
+    flag,
+    number,
+    one_of,
+    vector,
+    whole,
+)
 from misspec.model import Model
 from misspec.policies import state
 from misspec.policies.answers import Band, Choice, Conflict, Observations, Query, Recommendation, copied
@@ -56,6 +67,7 @@ class Policy(abc.ABC):
     takes_data         whether it takes data from elsewhere
     waits              whether it learns nothing from results before all that were asked earlier are in
     limit              evaluations after which it ends, None for no end
+    minimize           whether smaller is better
     """
 
     registry: ClassVar[dict[str, type[Policy]]] = {}
@@ -65,6 +77,8 @@ class Policy(abc.ABC):
     takes_data: bool = True
     waits: bool = False
     limit: int | None = None
+    minimize: bool = False
+    _fresh: bool = True  # False: its events follow, so that __init__ must not cause any
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -138,6 +152,10 @@ class Policy(abc.ABC):
         """The misspecification that the bands allow for."""
         return 0.0
 
+    def _mean(self, place: Place) -> float:
+        """The model's mean at a place."""
+        return float(self.field.look(self.posterior, None, self.field.only(place), pending=False).mean[0])
+
     def _contenders(self) -> Actions:
         """Points among which the best lower and the largest upper end lie, as far as they are found."""
         return self.field.whole("recommend()")
@@ -145,6 +163,13 @@ class Policy(abc.ABC):
     def _admit(self, actions: Actions) -> Actions:
         """What was handed in to choose from or to learn; InvalidInput for what this policy cannot use."""
         return actions
+
+    def _prepare(self) -> None:  # noqa: B027  # optional
+        """Before a query is chosen: what changes the policy here it records as an event of its own."""
+
+    def _relive(self, kind: str, *rest: Any) -> None:  # noqa: ARG002  # by default there are none
+        """Replay an event of the policy's own."""
+        raise StorageError(f"unknown event {kind!r} in a policy's state; was it written by a newer misspec?")
 
     def _available(self) -> int | None:
         """How many queries can be asked now (None: any number); raises where none can."""
@@ -186,7 +211,8 @@ class Policy(abc.ABC):
     def ask(self, n: int, *, actions: ArrayLike | None = None) -> list[Query]: ...
 
     def ask(self, n: int | None = None, *, actions: ArrayLike | None = None) -> Query | list[Query]:
-        """The next query, or a list of at most n. actions: 1-d integers are domain indices, 2-d floats are points.
+        """The next query, or a list of at most n. actions: 1-d integers are domain indices, 2-d floats are points; on a
+        Space or a table, dicts, lists of dicts and frames are points by name; a list of text names candidates.
 
         A failed call changes nothing.
         """
@@ -212,9 +238,10 @@ class Policy(abc.ABC):
             return batch[0] if n is None else batch
 
     def _ask_one(self, actions: Actions | None) -> Query:
+        self._prepare()
         self._expect()
         place, position, story = self._choose(actions)
-        query = Query(self._next_id, place.x, place.index, position, place.name, **story)
+        query = Query(self._next_id, place.x, place.index, position, place.name, **story, **self.field.describe(place))
         self._register(query, place)
         return query
 
@@ -231,13 +258,19 @@ class Policy(abc.ABC):
         self._remember(asked)
         self._events.append(("ask", query))
 
-    def tell(self, query: Query | int | Sequence[Query | int], y: Any) -> None:
-        """The result of a query, or results of several, in any order and in parts. A failed call changes nothing."""
-        batch = list(query) if isinstance(query, list | tuple | np.ndarray) else [query]
+    def tell(self, query: Any, y: Any) -> None:
+        """The result of a query, or results of several, in any order and in parts. A failed call changes nothing.
+
+        A query is known by itself or its id; on a Space by a dict of its params, on a table by its row, on a domain
+        with names by its name: the one that has waited longest, where several are alike. A frame is a list of rows.
+        """
+        batch = _list_of(query)
         values = vector("results", y, length=len(batch)).tolist()
         with self._lock:
             self._repair()
-            known = [self._pending_one(q) for q in batch]
+            known: list[Asked] = []
+            for each in batch:
+                known.append(self._pending_one(each, known))
             if len({each.query.id for each in known}) != len(known):
                 raise InvalidInput("a query was told twice in one call; tell each once")
             before = self._mark()
@@ -267,13 +300,15 @@ class Policy(abc.ABC):
                 raise
 
     def observe(self, points_or_indices: ArrayLike, y: ArrayLike) -> None:
-        """Data from elsewhere (a warm start): 1-d integers are domain indices, 2-d floats are points."""
+        """Data from elsewhere (a warm start): indices, points, or points by name, as for `ask(actions=…)`."""
         with self._lock:
             self._repair()
             if not self.takes_data:
                 raise InvalidInput(
                     f"{type(self).__name__} forgets all data but its own: it takes no data from elsewhere"
                 )
+            if isinstance(points_or_indices, np.ndarray) and not points_or_indices.size and not np.size(y):
+                return  # the observations of a table that has none yet
             given = self._admit(self._parse(points_or_indices))
             values = vector("observations", y, length=len(given.points)).tolist()
             places = [self.field.place(given, row) for row in range(len(values))]
@@ -282,7 +317,8 @@ class Policy(abc.ABC):
                 self._observe(given, places, values)
                 self._latest = len(self._events)
                 self.t += len(values)
-                stored = given.points if given.rows is None else given.rows
+                # members of a space are rows to the policy only
+                stored = given.points if given.rows is None or not self.field.indexed else given.rows
                 self._events.append(("observe", stored, values))
             except BaseException:
                 self._undo(before)
@@ -291,7 +327,10 @@ class Policy(abc.ABC):
     def _parse(self, given: ArrayLike) -> Actions:
         return self.field.parse(given, self.model)
 
-    def _pending_one(self, query: Any) -> Asked:
+    def _pending_one(self, query: Any, taken: Sequence[Asked] = ()) -> Asked:
+        """What is pending under this query, id, dict or name; taken: not these, where several are alike."""
+        if isinstance(query, str | Mapping):
+            return self._pending_named(query, taken)
         key = query.id if isinstance(query, Query) else query
         if not isinstance(key, int | np.integer) or isinstance(key, bool):
             raise InvalidInput(f"expected a Query that this policy asked, or its id, got {type(query).__name__}")
@@ -302,6 +341,15 @@ class Policy(abc.ABC):
         if isinstance(query, Query) and query is not found.query and not np.array_equal(query.x, found.query.x):
             raise InvalidInput(f"query {key} comes from another policy: its point differs from the one asked here")
         return found
+
+    def _pending_named(self, named: Any, taken: Sequence[Asked]) -> Asked:
+        waiting = [asked for asked in self._asked.values() if all(asked is not each for each in taken)]
+        found = self.field.find(named, [asked.place for asked in waiting])
+        if not found:
+            raise InvalidInput(
+                f"no pending query is {named!r}; see policy.pending, or observe() results from elsewhere"
+            )
+        return waiting[found[0]]
 
     # -- all or nothing --------------------------------------------------------------------------------------
 
@@ -330,7 +378,7 @@ class Policy(abc.ABC):
             return
         self._take_back()
         try:
-            twin = type(self)(self.domain, self.model, **self.settings)
+            twin = self._made(self.domain, self.model, self.settings)
             twin._replay(self._events)
         except Exception as error:
             kind = type(error) if isinstance(error, MisspecError) else NumericalError
@@ -341,6 +389,16 @@ class Policy(abc.ABC):
         twin._rng.bit_generator.state = self._rng.bit_generator.state
         self.__dict__.update({**twin.__dict__, "_lock": self._lock})
 
+    @classmethod
+    def _made(cls, domain: Domain, model: Model | None, settings: dict[str, Any]) -> Self:
+        """A policy of this class before all its events; one that learns its model takes none."""
+        given = (domain, model) if "model" in signature_of(cls).parameters else (domain,)
+        policy: Any = cls.__new__(cls, *given, **settings)
+        policy._fresh = False
+        policy.__init__(*given, **settings)
+        made: Self = policy
+        return made
+
     def _replay(self, events: Sequence[tuple[Any, ...]]) -> None:
         for kind, *rest in events:
             if kind == "ask":
@@ -349,8 +407,10 @@ class Policy(abc.ABC):
                 self._register(query, self.field.stored_place(query.index, query.x))
             elif kind == "observe":
                 self.observe(*rest)
-            else:
+            elif kind in ("tell", "drop"):
                 (self.tell if kind == "tell" else self.drop)(*rest)
+            else:
+                self._relive(kind, *rest)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -366,16 +426,20 @@ class Policy(abc.ABC):
             self._repair()
             contenders = self._contenders()
             band = self._band(contenders)
-            best = int(band.lower.argmax())
+            assured, hoped = (-band.upper, -band.lower) if self.minimize else (band.lower, band.upper)
+            best = int(assured.argmax())
             place = self.field.place(contenders, best)
-            mean = float(self.field.look(self.posterior, None, self.field.only(place), pending=False).mean[0])
+            mean = self._mean(place)
             lower, upper = float(band.lower[best]), float(band.upper[best])
-            gap, note = float(band.upper.max()) - lower, ""
+            gap, note = float(hoped.max()) - float(assured[best]), ""
             if not lower <= mean <= upper:
                 side = "below" if mean < lower else "above"
                 note = f"the model's mean {mean:.4g} lies {side} the band: data here, or the class, exclude it"
             caveats = tuple(self.caveats)
-            return Recommendation(place.x, place.index, place.name, mean, lower, upper, gap, not caveats, caveats, note)
+            return Recommendation(
+                place.x, place.index, place.name, mean, lower, upper, gap, not caveats, caveats, note,
+                **self.field.describe(place),
+            )  # fmt: skip
 
     @property
     def caveats(self) -> list[str]:
@@ -437,7 +501,7 @@ class Policy(abc.ABC):
         keys = [*self._evidence.own.keys(), *rows]
         where = np.concatenate([points, doubtful.points])
         return [
-            Conflict(where[i], key if isinstance(key := keys[i], int) else None, gap, implied)
+            Conflict(where[i], key if isinstance(key := keys[i], int) and self.field.indexed else None, gap, implied)
             for i, gap, implied in found
         ]
 
@@ -560,6 +624,13 @@ def _options(cls: type) -> str:
     """The name of the argument that takes all other settings, where there is one."""
     kinds = {each.kind: name for name, each in signature_of(cls).parameters.items()}
     return kinds.get(inspect.Parameter.VAR_KEYWORD, "")
+
+
+def _list_of(queries: Any) -> list[Any]:
+    """Several queries, or one."""
+    if frames.is_frame(queries):
+        return frames.read(queries, "the rows").rows()
+    return list(queries) if isinstance(queries, list | tuple | np.ndarray) else [queries]
 
 
 def _kept(value: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import Protocol, cast
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from misspec import kernels, search
-from misspec.domains import Box, Finite
+from misspec import kernels
+from misspec.domains import Box, Finite, Space
 from misspec.errors import Array
 from misspec.model import Model
 from misspec.policies.points import Actions
@@ -77,14 +77,14 @@ class ArmSample:
 
 
 class BoxBasis:
-    """At most 400 pivots of a cover."""
+    """At most 400 pivots of a cover, all of them legal points."""
 
-    def __init__(self, box: Box, model: Model) -> None:
+    def __init__(self, box: Box | Space, model: Model) -> None:
         self._kernel = model.kernel
-        X = search.cover_with_faces(box.dimension, COVER, [0])
+        X = box.spread(COVER, [0])
         Phi, pivots = kernels.pivoted(self._kernel, X, 1e-10, FEATURES)
         self.Z, self.L = X[pivots], np.ascontiguousarray(Phi[pivots])
-        others = search.sobol(box.dimension, CHECK, [1])
+        others = box.uniform(CHECK, [1])
         self.missed = max(self._missed(X), self._missed(others))
 
     def _missed(self, U: Array) -> float:

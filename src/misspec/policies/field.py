@@ -12,23 +12,27 @@ Nearness is in the kernel's metric,
     √(k(x,x) + k(z,z) − 2k(x,z)) ≤ resolution,
 
 about |x − z|/length scale for smooth kernels; a function of norm B differs there by at most B·resolution.
+
+*Spaces.* The same, with legal points only: two points that differ in an integer or a choice are never the same, however
+near they are. A space without floats and with at most 20,000 members is searched whole, as a list is.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from misspec import kernels, search
+from misspec import frames, kernels, search
 from misspec.confidence import OwnBands
-from misspec.domains import Box, Domain, Finite
-from misspec.errors import Array, InvalidInput, StorageError, matrix
+from misspec.domains import Box, Domain, Finite, Space, Table
+from misspec.errors import Array, InvalidInput, StorageError
 from misspec.model import Model
+from misspec.parameters import decode_parameter
 from misspec.policies.active import Active, Arms
 from misspec.policies.answers import frozen
 from misspec.policies.basis import ArmBasis, Basis, BoxBasis
@@ -41,6 +45,10 @@ LARGE = 10_000_000  # bytes of points above which a domain is stored as a hash
 LEADERS = 8  # observed points that candidates are drawn around
 ABOUT = 16  # candidates around each
 RIM = 48  # and around an observed point at which a climb ended
+WHOLE = 20_000  # members of a space without floats up to which all of them are scored
+FEATURED = 4_000  # of them up to which samples are drawn with the features of all
+NOTHING = "there is nothing to choose from or to learn: no indices or points were handed in"
+ROUNDING = 1e-9  # distance at which a point read back from a file is the one that was written, in each code
 SAME = 1e-7  # distance at which two points are one to rounding
 
 
@@ -53,6 +61,7 @@ class Search(NamedTuple):
     slope: Callable[[Array], tuple[Array, Array]]  # the same with gradients, of points as the kernel sees them
     turn: int  # another turn, another cover
     snap: bool = True  # whether points within the resolution of an observed one are left out
+    effort: search.Effort = search.FULL
 
 
 class Field(Protocol):
@@ -65,8 +74,21 @@ class Field(Protocol):
     def size(self) -> int:
         """Candidates; 0 where there is no list of them."""
 
+    @property
+    def indexed(self) -> bool:
+        """Whether users know the candidates by an index."""
+
     def parse(self, given: ArrayLike, model: Model) -> Actions:
-        """What a user handed in: indices of candidates, or points."""
+        """What a user handed in: indices or names of candidates, or points, by name or not."""
+
+    def find(self, named: Any, among: Sequence[Place]) -> list[int]:
+        """Those of the places that somebody means who hands in a dict or the name of a candidate."""
+
+    def describe(self, place: Place) -> dict[str, Any]:
+        """What answers say of a place by name: `params` on a space, `row` on a table."""
+
+    def keys(self, actions: Actions) -> Sequence[int | bytes]:
+        """What own bands are kept under."""
 
     def whole(self, what: str) -> Actions:
         """All candidates; InvalidInput where there is no list of them."""
@@ -123,17 +145,25 @@ def field_of(domain: Any, seed: int, resolution: float) -> Field:
         return FiniteField(domain)
     if isinstance(domain, Box):
         return BoxField(domain, seed, resolution)
+    if isinstance(domain, Space):
+        few = domain.size is not None and domain.size <= WHOLE
+        return MembersField(domain) if few else SpaceField(domain, seed, resolution)
     if hasattr(domain, "field"):
         own: Field = domain.field(seed, resolution)
         return own
     raise InvalidInput(
-        f"domain must be a Finite or a Box, got {type(domain).__name__}; ms.Finite(points) or ms.Box(bounds) makes one"
+        f"domain must be a Finite or a Box, got {type(domain).__name__}; or a Space of named parameters: "
+        "ms.Finite(points), ms.Box(bounds) or ms.Space(parameters) makes one"
     )
 
 
 def stored_domain(stored: dict[str, Any], given: Domain | None) -> Domain:
     """A domain from its state; one that was not stored is the one handed in."""
-    kinds: dict[str, Callable[..., Domain]] = {"Finite": FiniteField.restored, "Box": BoxField.restored}
+    kinds: dict[str, Callable[..., Domain]] = {
+        "Finite": FiniteField.restored,
+        "Box": BoxField.restored,
+        "Space": _OfSpace.restored,
+    }
     if given is not None and given.kind != stored["kind"]:
         raise StorageError(f"this policy was made on a {stored['kind']} domain, got {given!r}; leave domain= out")
     if stored["kind"] in kinds:
@@ -144,11 +174,14 @@ def stored_domain(stored: dict[str, Any], given: Domain | None) -> Domain:
 
 
 class _Shared:
-    """What the two kinds have in common: points that may never have been seen before."""
+    """What all kinds have in common: points that may never have been seen before."""
 
     domain: Any
+    indexed = False
 
     def parse(self, given: ArrayLike, model: Model) -> Actions:
+        if frames.is_named(given):
+            return self._points(given, model)
         try:
             raw: Any = given.to_numpy() if hasattr(given, "to_numpy") else np.asarray(given)
         except ValueError as error:
@@ -156,7 +189,7 @@ class _Shared:
         if raw.ndim == 1 and raw.size and np.issubdtype(raw.dtype, np.integer):
             return self._rows(raw)
         if raw.size == 0:
-            raise InvalidInput("there is nothing to choose from or to learn: no indices or points were handed in")
+            raise InvalidInput(NOTHING)
         if raw.dtype == bool:
             raise InvalidInput(
                 "expected domain indices or points, got True and False; np.flatnonzero(mask) gives indices"
@@ -166,7 +199,12 @@ class _Shared:
                 "expected domain indices (1-d integers) or points (2-d, one per row, as in [[0.1, 0.2]]), "
                 f"got {raw.dtype} of shape {raw.shape}"
             )
-        points = matrix("points", raw, columns=self.domain.dimension, rows_at_least=1)
+        return self._points(raw, model)
+
+    def _points(self, given: Any, model: Model) -> Actions:
+        points = self.domain.validate(given)
+        if not len(points):
+            raise InvalidInput(NOTHING)
         encoded = self.domain.encode(points)
         kernels.check_bounded(model.kernel, encoded, "the points handed in")
         return Actions(points, encoded, None)
@@ -183,6 +221,27 @@ class _Shared:
     def only(self, place: Place) -> Actions:
         return Actions(place.x[None, :], self.domain.encode(place.x[None, :]), None)
 
+    def keys(self, actions: Actions) -> Sequence[int | bytes]:
+        return [x.tobytes() for x in actions.points]
+
+    def find(self, named: Any, among: Sequence[Place]) -> list[int]:
+        if isinstance(named, str):
+            raise InvalidInput(f"expected a Query that this policy asked, or its id, got {named!r}")
+        U = self.domain.encode(named)
+        if not among:
+            return []
+        known = self.domain.encode(np.array([place.x for place in among]))
+        distance = np.where(self._apart(U, known), np.inf, np.abs(known - U).max(axis=1))
+        near = np.flatnonzero(distance <= ROUNDING)
+        return [int(i) for i in near if distance[i] == distance[near].min()]  # those to the bit, if there are any
+
+    def _apart(self, U: Array, known: Array) -> Any:  # noqa: ARG002  # all differ by degrees
+        """Which of the known points cannot be this one, however near."""
+        return False
+
+    def describe(self, place: Place) -> dict[str, Any]:  # noqa: ARG002  # coordinates have no names
+        return {}
+
     def stored_place(self, index: int | None, x: Any) -> Place:  # noqa: ARG002  # of a point that is no candidate
         point = frozen(np.asarray(x, dtype=np.float64))
         return Place(point, None, None, point.tobytes())
@@ -191,7 +250,7 @@ class _Shared:
         mean, std = posterior.at(actions.points, pending=pending)
         low, high = (None, None)
         if own is not None:
-            low, high = own.at([self.place(actions, row).key for row in range(len(actions.points))])
+            low, high = own.at(self.keys(actions))
 
         def norm1() -> Array:
             return np.asarray(np.abs(posterior.weights_at(actions.points)).sum(axis=1))
@@ -202,52 +261,49 @@ class _Shared:
         return Candidates(mean, std * std, low, high, None, norm1, prior)
 
 
-class FiniteField(_Shared):
-    """A list of candidates: Tracked posteriors, own bands by index."""
+class _Listed(_Shared):
+    """All candidates are in a list: Tracked posteriors, own bands by index."""
 
-    def __init__(self, domain: Finite) -> None:
+    def __init__(self, domain: Any, candidates: Finite) -> None:
         self.domain = domain
-        self.size = len(domain)
+        self.list = candidates
+        self.size = len(candidates)
 
-    def _rows(self, indices: Any) -> Actions:
-        rows = self.domain.validate_indices(indices)
-        return Actions(self.domain.points[rows], self.domain.encoded[rows], rows)
+    def arm(self, index: int) -> Place:
+        """The place of a candidate."""
+        raise NotImplementedError
 
     def whole(self, what: str) -> Actions:  # noqa: ARG002  # never refused
-        return Actions(self.domain.points, self.domain.encoded, slice(None))
+        return Actions(self.list.points, self.list.encoded, slice(None))
 
     def place(self, actions: Actions, row: int) -> Place:
         rows = actions.rows
         if rows is None:
-            found = int(self.domain.indices(actions.points[row][None, :])[0])
+            found = int(self.list.indices(actions.points[row][None, :])[0])
             return self.arm(found) if found >= 0 else super().place(actions, row)
         return self.arm(row if isinstance(rows, slice) else int(rows[row]))
 
-    def arm(self, index: int) -> Place:
-        """The place of a candidate."""
-        names = self.domain.names
-        return Place(self.domain.points[index], index, None if names is None else names[index], index)
-
-    def stored_place(self, index: int | None, x: Any) -> Place:
-        return super().stored_place(index, x) if index is None else self.arm(index)
+    def keys(self, actions: Actions) -> Sequence[int | bytes]:
+        found = self.list.indices(actions.points).tolist()
+        return [x.tobytes() if i < 0 else i for x, i in zip(actions.points, found, strict=True)]
 
     def only(self, place: Place) -> Actions:
-        if place.index is None:
+        if isinstance(place.key, bytes):
             return super().only(place)
-        return Actions(place.x[None, :], self.domain.encoded[[place.index]], np.array([place.index]))
+        return Actions(place.x[None, :], self.list.encoded[[place.key]], np.array([place.key]))
 
     def posterior(self, model: Model, *, weights: bool) -> Tracked:
-        return Tracked(model, self.domain, weights=weights)
+        return Tracked(model, self.list, weights=weights)
 
     def learn(self, posterior: Any, place: Place, y: float, *, expected: bool) -> None:
-        if place.index is not None:
-            (posterior.fulfil_index if expected else posterior.observe_index)(place.index, y)
+        if isinstance(place.key, int):
+            (posterior.fulfil_index if expected else posterior.observe_index)(place.key, y)
         else:
             (posterior.fulfil if expected else posterior.observe)(place.x[None, :], y)
 
     def expect(self, posterior: Any, place: Place) -> None:
-        if place.index is not None:
-            posterior.hallucinate_index(place.index)
+        if isinstance(place.key, int):
+            posterior.hallucinate_index(place.key)
         else:
             posterior.hallucinate(place.x[None, :])
 
@@ -282,17 +338,58 @@ class FiniteField(_Shared):
         return actions.rows is not None and len(np.unique(actions.rows)) == self.size
 
     def basis(self, model: Model) -> Basis:
-        return ArmBasis(self.domain, model)
+        return ArmBasis(self.list, model)
 
     def active(self, model: Model, seed: int) -> Active:  # noqa: ARG002  # nothing is drawn
-        return Arms(self.domain, model, self.arm)
+        return Arms(self.list, model, self.arm)
+
+
+class FiniteField(_Listed):
+    """A list of candidates that users know by index, and by name or row where they have one."""
+
+    indexed = True
+
+    def __init__(self, domain: Finite) -> None:
+        super().__init__(domain, domain)
+
+    def parse(self, given: Any, model: Model) -> Actions:
+        if isinstance(given, list | tuple) and given and all(isinstance(each, str) for each in given):
+            return self._rows(self.list.named(given))
+        return super().parse(given, model)
+
+    def _points(self, given: Any, model: Model) -> Actions:
+        points, rows = self.list.match(given)
+        if rows is not None and len(rows) and rows.min() >= 0:
+            return self._rows(rows)
+        return super()._points(points, model)
+
+    def _rows(self, indices: Any) -> Actions:
+        rows = self.list.validate_indices(indices)
+        return Actions(self.list.points[rows], self.list.encoded[rows], rows)
+
+    def find(self, named: Any, among: Sequence[Place]) -> list[int]:
+        wanted = (self.list.named([named]) if isinstance(named, str) else self.list.matches(named)[0]).tolist()
+        if not wanted:  # a point that is no candidate
+            return super().find(named, among)
+        return [i for i, place in enumerate(among) if place.index in wanted]
+
+    def describe(self, place: Place) -> dict[str, Any]:
+        return self.list.describe(place.index)
+
+    def arm(self, index: int) -> Place:
+        """The place of a candidate."""
+        names = self.list.names
+        return Place(self.list.points[index], index, None if names is None else names[index], index)
+
+    def stored_place(self, index: int | None, x: Any) -> Place:
+        return super().stored_place(index, x) if index is None else self.arm(index)
 
     def state(self) -> dict[str, Any]:
-        box = None if self.domain.box is None else self.domain.box.bounds
-        return {"kind": "Finite", "names": self.domain.names, "box": box, "sha256": _digest(self.domain)}
+        stored = {"kind": "Finite", "names": self.list.names, "box": None, "sha256": _digest(self.list)}
+        return {**stored, **(self.list.settings() if self.arrays() else {})}
 
     def arrays(self) -> dict[str, Array]:
-        return {"points": self.domain.points} if self.domain.points.nbytes <= LARGE else {}
+        return {"points": self.list.points} if self.list.points.nbytes <= LARGE else {}
 
     @staticmethod
     def restored(stored: dict[str, Any], given: Finite | None) -> Finite:
@@ -303,8 +400,7 @@ class FiniteField(_Shared):
                 )
             if given is not None:
                 return given
-            box = None if stored["box"] is None else Box(stored["box"])
-            found = Finite(stored["points"], stored["names"], box=box)
+            found = _listed(stored)
             if _digest(found) != stored["sha256"]:
                 raise StorageError("the domain encodes its points in a way of its own; hand it in again: domain=…")
             return found
@@ -317,17 +413,65 @@ class FiniteField(_Shared):
         return given
 
 
+class _OfSpace:
+    """What fields of a space have in common."""
+
+    domain: Any
+
+    def _apart(self, U: Array, known: Array) -> Any:
+        apart = self.domain.apart(U, known)
+        return False if apart is None else apart[0]
+
+    def describe(self, place: Place) -> dict[str, Any]:
+        return {"params": self.domain.params(place.x)}
+
+    def state(self) -> dict[str, Any]:
+        return {"kind": "Space", "parameters": self.domain.settings()}
+
+    def arrays(self) -> dict[str, Array]:
+        return {}
+
+    @staticmethod
+    def restored(stored: dict[str, Any], given: Any) -> Domain:
+        if given is not None and given.settings() != stored["parameters"]:
+            raise StorageError("this state holds its domain, and the one handed in differs from it; leave domain= out")
+        return _space(stored["parameters"])
+
+
+class MembersField(_OfSpace, _Listed):
+    """A space without floats and with few members: a list to policies, a space to users, who see no index."""
+
+    def __init__(self, space: Space) -> None:
+        super().__init__(space, space.members())
+
+    def arm(self, index: int) -> Place:
+        return Place(self.list.points[index], None, None, index)
+
+    def stored_place(self, index: int | None, x: Any) -> Place:  # noqa: ARG002  # there is none
+        point = frozen(np.asarray(x, dtype=np.float64))[None, :]
+        return self.place(Actions(point, point, None), 0)
+
+    def basis(self, model: Model) -> Basis:
+        # the features of all members would be as many as these, for rough kernels
+        return super().basis(model) if self.size <= FEATURED else BoxBasis(self.domain, model)
+
+    def draw(self, rng: np.random.Generator) -> Actions:
+        row = rng.integers(self.size, size=1)
+        return Actions(self.list.points[row], self.list.encoded[row], row)
+
+
 @dataclasses.dataclass
 class BoxField(_Shared):
     """A box: posteriors anywhere, offers by search; the same for the same seed and turn."""
 
-    domain: Box
+    domain: Any  # a Box, or a Space
     seed: int
     resolution: float
     size: int = 0
 
     def whole(self, what: str) -> Actions:
-        raise InvalidInput(f"{what} needs a Finite domain, this is {self.domain!r}; hand in points, or box.grid(n)")
+        remedy = "hand in points, or make a list of them: box.grid(n), space.cover(n)"
+        raise InvalidInput(f"{what} needs a Finite domain, this is {self.domain!r}; {remedy}")
 
     def posterior(self, model: Model, *, weights: bool) -> Posterior:  # noqa: ARG002  # computed where they are needed
         return Posterior(model, self.domain)
@@ -349,37 +493,46 @@ class BoxField(_Shared):
         near = max(self.resolution if wanted.snap else 0.0, SAME)
 
         def free(U: Array) -> NDArray[np.bool_]:
-            return nearest(model, U, known)[1] > near if len(known) else np.ones(len(U), dtype=bool)
+            return nearest_to(U)[1] > near if len(known) else np.ones(len(U), dtype=bool)
+
+        def nearest_to(U: Array) -> tuple[NDArray[np.intp], Array]:
+            return nearest(model, U, known, box.apart(U, known) if len(U) else None)
 
         candidates = self._candidates(wanted.posterior, turn)
         candidates = candidates[free(candidates)]  # the others are the observed points, which are offered anyway
-        found = search.polish(lambda U: wanted.score(U, box.decode(U)), wanted.slope, candidates)
+        found = search.polish(
+            lambda U: wanted.score(U, box.decode(U)), wanted.slope, candidates, region=box, effort=wanted.effort
+        )
         if not len(known):
             points = np.unique(box.decode(found), axis=0)
             return Actions(points, box.encode(points), None)
         outside = free(found)
         # where a climb ends at an observed point, what is next to it remains, just outside the resolution
         rng = np.random.default_rng([self.seed, turn, 2])
-        ends = np.unique(nearest(model, found, known)[0][~outside])
-        rims = search.around(known[ends], rng, RIM)
+        ends = np.unique(nearest_to(found)[0][~outside])
+        rims = box.around(known[ends], rng, RIM)
         offer = np.concatenate([found[outside], rims[free(rims)]])
         points = np.unique(np.concatenate([box.decode(offer), observed]), axis=0)
         return Actions(points, box.encode(points), None)
 
     def _candidates(self, posterior: Posterior, turn: int) -> Array:
-        """A cover of the unit cube, and points around the best observed ones."""
+        """A cover of the domain, and points around the best observed ones."""
         rng = np.random.default_rng([self.seed, turn, 1])
-        spread = search.cover_with_faces(self.domain.dimension, search.CANDIDATES, [self.seed, turn])
+        spread = self.domain.spread(search.CANDIDATES, [self.seed, turn])
         best = np.argsort(-posterior.averages, kind="stable")[:LEADERS]
-        leaders = np.clip(posterior.points[best], 0.0, 1.0)  # data from elsewhere may lie outside
-        return np.concatenate([spread, leaders, search.around(leaders, rng, ABOUT)]) if len(leaders) else spread
+        leaders = self._inside(posterior.points[best])
+        return np.concatenate([spread, leaders, self.domain.around(leaders, rng, ABOUT)]) if len(leaders) else spread
+
+    def _inside(self, U: Array) -> Array:
+        """The nearest points of the domain: data from elsewhere may lie outside."""
+        return np.clip(U, 0.0, 1.0)
 
     def spread(self) -> Actions:
-        points = self.domain.decode(search.cover_with_faces(self.domain.dimension, search.CANDIDATES, [self.seed]))
+        points = self.domain.decode(self.domain.spread(search.CANDIDATES, [self.seed]))
         return Actions(points, self.domain.encode(points), None)
 
     def draw(self, rng: np.random.Generator) -> Actions:
-        points = self.domain.decode(rng.random((1, self.domain.dimension)))
+        points = self.domain.draw(rng)
         return Actions(points, self.domain.encode(points), None)
 
     def is_whole(self, actions: Actions | None) -> bool:
@@ -398,10 +551,37 @@ class BoxField(_Shared):
         return {}
 
     @staticmethod
-    def restored(stored: dict[str, Any], given: Any) -> Box:
+    def restored(stored: dict[str, Any], given: Any) -> Domain:
         if given is not None and given.bounds != Box(stored["bounds"]).bounds:
             raise StorageError("this state holds its domain, and the one handed in differs from it; leave domain= out")
         return Box(stored["bounds"])
+
+
+class SpaceField(_OfSpace, BoxField):
+    """A space that is searched."""
+
+    def _inside(self, U: Array) -> Array:
+        return np.asarray(self.domain.encode(self.domain.decode(U)))
+
+
+def _space(parameters: Any) -> Space:
+    try:
+        return Space([(name, decode_parameter(each)) for name, each in parameters])
+    except InvalidInput as error:
+        raise StorageError(f"a stored space cannot be made: {error}") from None
+
+
+def _listed(stored: dict[str, Any]) -> Finite:
+    """A list or a table from its state."""
+    table = stored.get("table")
+    if table is not None:
+        return Table(dict(table["columns"]), table["target"], table["ignore"], stored["names"])
+    box: Any = None
+    if stored["box"] is not None:
+        box = Box(stored["box"])
+    elif stored.get("space") is not None:
+        box = _space(stored["space"])
+    return Finite(stored["points"], stored["names"], box=box)
 
 
 def _digest(domain: Finite) -> str:

@@ -1,4 +1,4 @@
-"""The phased policy's active set on a box: what the level sets of all complete episodes have in common.
+"""The phased policy's active set on a box or a space: what the level sets of all complete episodes have in common.
 
     D_{e+1} = {x ∈ D_e : upper_e(x) ≥ threshold_e},   threshold_e = max over D_e of lower_e       (Algorithm 2, line 9)
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from misspec import confidence, kernels, search
 from misspec.confidence import OwnBands, Width
-from misspec.domains import Box, Finite
+from misspec.domains import Box, Finite, Space
 from misspec.errors import Array, InvalidInput
 from misspec.model import Model
 from misspec.policies.active import Bands, Spending
@@ -100,14 +100,14 @@ class LevelSets:
 
     width = "mixture"
 
-    def __init__(self, box: Box, model: Model, seed: int, resolution: float) -> None:
+    def __init__(self, box: Box | Space, model: Model, seed: int, resolution: float) -> None:
         self.box = box
         self.model = model
         self.seed = seed
         self.resolution = resolution
         self.levels: list[Level] = []
         self.volume = 1.0  # estimated share of the box that is active
-        self.sample: Array = box.decode(search.sobol(box.dimension, SAMPLE, [seed, 0]))
+        self.sample: Array = box.decode(box.uniform(SAMPLE, [seed, 0]))
         self._asked: dict[bytes, Array] = {}  # members asked so far, in any episode
 
     def check_width(self, width: Width) -> Width:
@@ -184,7 +184,7 @@ class LevelSets:
     def _renewed(self, kept: Array, level: Level, rng: np.random.Generator) -> Array:
         """A new sample of D_{e+1}, when few of the old one are left."""
         if self.volume * MANY >= ENOUGH:
-            spread = self.box.decode(search.sobol(self.box.dimension, MANY, [self.seed, len(self.levels) + 1]))
+            spread = self.box.decode(self.box.uniform(MANY, [self.seed, len(self.levels) + 1]))
             inside = spread[level.margin(spread) >= 0]
             inside = inside[self.contains(inside)]
             if len(inside) > len(kept):
@@ -198,9 +198,10 @@ class LevelSets:
         spread = np.where(U.std(axis=0) > 0, U.std(axis=0), 0.1)
         X = np.resize(seeds, (SAMPLE, self.box.dimension))
         for _ in range(WALK):
-            steps = 10.0 ** -rng.uniform(0.0, 2.5, (SAMPLE, 1)) * spread * rng.standard_normal(X.shape)
-            U = self.box.encode(X) + steps
-            tried = np.flatnonzero(((U >= 0.0) & (U <= 1.0)).all(axis=1))
+            U = self.box.encode(X)
+            steps = 10.0 ** -rng.uniform(0.0, 2.5, (SAMPLE, 1)) * spread * rng.standard_normal(U.shape)
+            U, inside_box = self.box.moved(U, steps, rng)
+            tried = np.flatnonzero(inside_box)
             V = self.box.decode(U[tried])
             stay = inside(V)
             stay[stay] = self.contains(V[stay])
@@ -232,7 +233,8 @@ class LevelSets:
         x, std = self._ascend(starts, lambda X: design.at(X)[1], slope, self._rng(2, slot))
         if self.resolution and self._asked:
             known = np.array(list(self._asked.values()))
-            place, distance = nearest(self.model, self.box.encode(x[None, :]), self.box.encode(known))
+            U, Z = self.box.encode(x[None, :]), self.box.encode(known)
+            place, distance = nearest(self.model, U, Z, self.box.apart(U, Z))
             z = known[place[0]]
             if distance[0] <= self.resolution and design.at(z[None, :])[1][0] ** 2 >= WORTH * std**2:
                 x = z
@@ -248,7 +250,8 @@ class LevelSets:
 
         members = self.members
         starts = self._starts(members, score(members))
-        summits = self.box.decode(search.climb(lambda U: bands.slope(U, sign), self.box.encode(starts), 40, 1e6))
+        U = search.climb(lambda U: bands.slope(U, sign), self.box.encode(starts), 40, 1e6, free=self.box.free)
+        summits = self.box.decode(U)
         starts = np.concatenate([starts, summits[self.contains(summits)]])
         return self._ascend(starts, score, lambda U: bands.slope(U, sign)[1], self._rng(3) if rng is None else rng)
 
@@ -259,16 +262,17 @@ class LevelSets:
         self, X: Array, score: Callable[[Array], Array], slope: Callable[[Array], Array], rng: np.random.Generator
     ) -> tuple[Array, float]:
         """The best that steps along the slope, and random ones to follow the set's edge, find without leaving D_e."""
-        n, d = X.shape
+        n = len(X)
         values = score(X)
         sizes = 0.2 * 4.0 ** -np.arange(TRIES)[:, None]
         for _ in range(STEPS):
             U = self.box.encode(X)[:, None, :]
-            gradients = slope(U[:, 0, :])
+            gradients = np.where(self.box.free, slope(U[:, 0, :]), 0.0)
             largest = np.abs(gradients).max(axis=1, keepdims=True)
             along = U + sizes * (gradients / np.where(largest > 0, largest, 1.0))[:, None, :]
-            about = U + 10.0 ** -rng.uniform(1.0, 4.0, (n, TRIES, 1)) * rng.standard_normal((n, TRIES, d))
-            tries = self.box.decode(np.clip(np.concatenate([along, about], axis=1), 0.0, 1.0).reshape(-1, d))
+            about = self.box.around(U[:, 0, :], rng, TRIES, finest=4.0).reshape(along.shape)
+            both = np.clip(np.concatenate([along, about], axis=1), 0.0, 1.0)
+            tries = self.box.decode(both.reshape(-1, both.shape[2]))
             found = score(tries)
             better = np.flatnonzero(found > np.repeat(values, 2 * TRIES))
             inside = better[self.contains(tries[better])]

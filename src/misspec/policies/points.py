@@ -20,7 +20,8 @@ Rows = NDArray[np.intp] | slice
 class Place:
     """A point: in user units, with the index and name of the candidate that it is, if any.
 
-    key: what own bands are kept under: the candidate's index where the point is one to the bit, else its coordinates.
+    key: what own bands are kept under: the candidate's row in the list where there is one that holds the point to the
+    bit, else its coordinates. Members of a space have a row, but no index that users would know.
     """
 
     x: Array
@@ -65,11 +66,18 @@ class Candidates:
         return np.asarray(i if self.rows is None or isinstance(self.rows, slice) else self.rows[i])
 
 
-def nearest(model: Model, U: Array, known: Array) -> tuple[NDArray[np.intp], Array]:
-    """For each row of U the nearest known point in the kernel's metric, and its distance."""
+def nearest(
+    model: Model, U: Array, known: Array, apart: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[np.intp], Array]:
+    """For each row of U the nearest known point in the kernel's metric, and its distance.
+
+    apart: pairs that are different however near they are, shape (n, m); no known point is nearest to such a row.
+    """
     if not len(U):
         return np.zeros(0, dtype=np.intp), np.zeros(0)
     K = kernels.cross(model.kernel, U, known)
     squares = kernels.diagonal(model.kernel, U)[:, None] + kernels.diagonal(model.kernel, known)[None, :] - 2.0 * K
+    if apart is not None:
+        squares[apart] = np.inf
     place = squares.argmin(axis=1)
     return place, np.sqrt(np.maximum(squares[np.arange(len(U)), place], 0.0))

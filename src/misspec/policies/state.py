@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 import math
@@ -21,6 +22,7 @@ from misspec.policies.field import stored_domain
 if TYPE_CHECKING:
     from misspec.policies.base import Policy
 
+NOT_STORED = ("x", "name", "params", "row")  # of a query: its place says them
 VERSION = 2  # version 1 wrote unset numbers as 0
 
 
@@ -32,6 +34,8 @@ def name_of(cls: type) -> str:
 
 def encode(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
     """The state of a policy; arrays are those of its domain."""
+    from misspec.policies.base import signature_of
+
     settings = {name: encode_value(f"setting {name}", value) for name, value in policy._settings.items()}
     kernels = {kernel_key(model.kernel) for model in [policy.model, *_models(list(policy._settings.values()))]}
     if sum(key.startswith("custom") for key in kernels) > 1:
@@ -40,7 +44,7 @@ def encode(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
         "format": VERSION,
         "policy": name_of(type(policy)),
         "domain": {**policy.field.state(), **arrays},
-        "model": encode_model(policy.model),
+        "model": encode_model(policy.model) if "model" in signature_of(type(policy)).parameters else None,
         "settings": settings,
         "events": [_encode_event(event) for event in policy._events],
         "random": policy._rng.bit_generator.state,
@@ -77,8 +81,8 @@ def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None 
         unknown = [] if anything else sorted(set(settings) - set(known))
         if unknown:
             raise StorageError(f"{state['policy']} has no setting {unknown[0]!r}; was this written by a newer misspec?")
-        made: Any = cls
-        policy: Policy = made(stored_domain(state["domain"], domain), decode_model(state["model"], kernel), **settings)
+        model = None if state["model"] is None else decode_model(state["model"], kernel)
+        policy: Policy = cls._made(stored_domain(state["domain"], domain), model, settings)
         events, random = [_decode_event(event, policy) for event in state["events"]], state["random"]
     except KeyError as error:
         raise StorageError(f"not a policy's state: {error} is missing") from None
@@ -86,7 +90,7 @@ def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None 
         raise StorageError(f"not a policy's state, or of another version of it: {error}") from None
     try:
         policy._replay(events)
-    except (InvalidInput, KeyError, TypeError, IndexError, AwaitingResults, HorizonReached) as error:
+    except (InvalidInput, KeyError, TypeError, ValueError, IndexError, AwaitingResults, HorizonReached) as error:
         raise StorageError(f"a policy's state whose events cannot be replayed: {error}") from error
     policy._rng.bit_generator.state = random
     return policy
@@ -117,9 +121,9 @@ def _encode_event(event: tuple[Any, ...]) -> list[Any]:
     if kind == "observe":
         return [kind, rest[0].tolist(), list(rest[1])]
     if kind != "ask":
-        return list(event)
+        return copy.deepcopy(list(event))  # of the policy's own, perhaps, with what it reads back
     query = rest[0]
-    fields = {f.name: getattr(query, f.name) for f in dataclasses.fields(query) if f.name not in ("x", "name")}
+    fields = {f.name: getattr(query, f.name) for f in dataclasses.fields(query) if f.name not in NOT_STORED}
     fields["details"] = dict(query.details)
     if query.index is None:
         fields["x"] = query.x.tolist()
@@ -131,9 +135,8 @@ def _decode_event(event: list[Any], policy: Policy) -> tuple[Any, ...]:
     if kind == "ask":
         fields = {k: v for k, v in rest[0].items() if v is not None}
         place = policy.field.stored_place(fields.pop("index", None), fields.pop("x", None))
-        return "ask", Query(**fields, x=place.x, index=place.index, name=place.name)
+        named = policy.field.describe(place)
+        return "ask", Query(**fields, x=place.x, index=place.index, name=place.name, **named)
     if kind == "observe":
         return kind, np.asarray(rest[0]), rest[1]
-    if kind in ("tell", "drop"):
-        return tuple(event)
-    raise StorageError(f"unknown event {kind!r} in a policy's state; was it written by a newer misspec?")
+    return tuple(event)  # of results, or of the policy's own: it says what it does not know

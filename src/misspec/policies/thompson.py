@@ -43,10 +43,10 @@ class ThompsonSampling(UpperConfidence):
     def _admit(self, actions: Actions) -> Actions:
         if self.takes_points or actions.rows is not None:
             return actions
-        places = [self.field.place(actions, row).index for row in range(len(actions.points))]
-        if None in places:
-            raise InvalidInput("ThompsonSampling samples on its candidates: it takes indices of them, no other points")
-        return Actions(actions.points, actions.encoded, np.array(places, dtype=np.intp))
+        rows = self.field.keys(actions)
+        if any(isinstance(key, bytes) for key in rows):
+            raise InvalidInput("ThompsonSampling samples on its candidates: it takes those, no other points")
+        return Actions(actions.points, actions.encoded, np.array(rows, dtype=np.intp))
 
     def _choose(self, actions: Actions | None) -> Choice:
         p, multiplier, sample = self.posterior, self._ends.multiplier, self.draw()

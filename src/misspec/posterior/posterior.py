@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from misspec import kernels
-from misspec.domains import Domain
+from misspec.domains import Domain, width_of
 from misspec.errors import Array, InvalidInput, NumericalError, vector
 from misspec.model import Model
 from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained
@@ -65,8 +65,9 @@ class Posterior:
         self.model = model
         self.domain = domain
         self.t = 0  # told observations
-        self._table = Table(domain.dimension)
-        self._dictionary = Dictionary(model.kernel, domain.dimension)
+        width = width_of(domain)
+        self._table = Table(width)
+        self._dictionary = Dictionary(model.kernel, width)
         self._shadows = Shadows()
         self._told = Regression(model.regularization)
         self._hoped: Regression | None = None  # told and pending; None while nothing is hallucinated

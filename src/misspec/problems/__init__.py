@@ -2,7 +2,7 @@
 
 from misspec.problems.base import Gaussian, Groups, Noise, Offers, Problem, Replayed, Subsets, contextual, from_values
 from misspec.problems.hard import needle, trap
-from misspec.problems.real import digits_bandit, svm_digits
+from misspec.problems.real import digits_bandit, from_table, svm_digits
 from misspec.problems.synthetic import (
     MISFITS,
     misspecified,
@@ -39,6 +39,7 @@ __all__ = [
     "Subsets",
     "contextual",
     "digits_bandit",
+    "from_table",
     "from_values",
     "misspecified",
     "needle",

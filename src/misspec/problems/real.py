@@ -1,14 +1,19 @@
-"""Problems from data: tuning a classifier, and classification as a contextual bandit. The data determine ε."""
+"""Problems from data: tuning a classifier, classification as a contextual bandit, any table. The data determine ε."""
 
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Sequence
 from importlib import resources
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from misspec.domains import Box, Finite
-from misspec.errors import InvalidInput, flag, whole
+from misspec import kernels
+from misspec.domains import Box, Finite, Table
+from misspec.errors import Array, InvalidInput, flag, number, whole
 from misspec.model import Model
 from misspec.problems.base import Gaussian, Groups, Problem, Replayed, from_values
 
@@ -62,3 +67,49 @@ def digits_bandit(images: int = 500, *, components: int = 16, solve: bool = True
     offers = Groups(np.arange(len(values)).reshape(n, 10))
     problem = Problem("digits as a bandit", domain, model, values, constant, 0.9, noise=Gaussian(0.0), offers=offers)
     return problem.solved() if flag("solve", solve) else problem
+
+
+def from_table(
+    source: Any,
+    target: str,
+    ignore: str | Sequence[str] = (),
+    model: Model | None = None,
+    *,
+    noise: float | None = None,
+    name: str | None = None,
+) -> Problem:
+    """The rows of a table whose results are all known: f* is the target, and f̃ and ε come from `best_in_class`.
+
+    source, target, ignore: as for `Finite.from_table`; the result of every row must be there.
+    noise: σ of the Gaussian noise added to f*, 5 % of the target's range by default.
+    model: by default an RBF of length scale ½√d on the encoding of d columns (numbers in [0, 1], options 1 apart),
+    the mean of the target as offset, and as B the norm of the ridge fit that allows for the noise, or the standard
+    deviation of the target if that is larger. It knows the results, as no learner does: for comparisons, not for use.
+    """
+    domain = Table(source, target, ignore)
+    values = domain.observations.y
+    if len(values) < len(domain):
+        missing = next(i for i, row in enumerate(domain.rows) if row[target] is None)
+        raise InvalidInput(
+            f"every row needs a result in {target!r}, data row {missing + 1} has none ({len(domain) - len(values)} "
+            "such row(s) in all); leave them out"
+        )
+    spread = float(np.ptp(values))
+    if spread <= 0:
+        raise InvalidInput(f"the results in {target!r} are all {values[0]:g}: there is nothing to find")
+    sigma = 0.05 * spread if noise is None else number("noise (σ)", noise, at_least=0)
+    if model is None:
+        model = _plain_model(domain, values, sigma)
+    title = name or (Path(source).stem if isinstance(source, str | os.PathLike) else "a table")
+    return from_values(domain, model, values, noise=Gaussian(sigma), name=title)
+
+
+def _plain_model(domain: Table, values: Array, sigma: float) -> Model:
+    from sklearn.gaussian_process.kernels import RBF
+
+    kernel = RBF(0.5 * math.sqrt(domain.dimension))
+    offset, scale = float(values.mean()), float(values.std())
+    K = kernels.cross(kernel, domain.encoded, domain.encoded)
+    weights = np.linalg.solve(K + max((sigma / scale) ** 2, 1e-6) * np.eye(len(K)), values - offset)
+    norm = math.sqrt(max(0.0, float(weights @ K @ weights)))
+    return Model(kernel, max(scale, norm), sigma, offset=offset)

@@ -81,7 +81,7 @@ def _of_problem(
 
 def regret(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -> Figure:
     """Cumulative regret by round, mean and spread over the seeds; linear axes above, logarithmic below."""
-    figure, axes = _grid(2, len(groups), sharey="row")
+    figure, axes = panels(2, len(groups), sharey="row")
     label = labels(groups)
     for column, (epsilon, group) in enumerate(groups.items()):
         for policy, runs in group.items():
@@ -96,12 +96,12 @@ def regret(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -
     seeds = {len(runs) for group in groups.values() for runs in group.values()}
     many = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
     note = f"{problem}: mean over {many} seeds, shaded: central 80 %" if seeds != {1} else f"{problem}: one seed"
-    return _finished(figure, note, axes)
+    return finished(figure, note, axes)
 
 
 def against_epsilon(problem: str, results: Results, style: dict[str, Stroke]) -> Figure:
     """Regret per round against ε."""
-    figure, axes = _grid(1, 1, height=3.6)
+    figure, axes = panels(1, 1, height=3.6)
     ax = axes[0, 0]
     for policy, stroke in style.items():
         curve = tables.epsilon_curve(results, problem, policy)
@@ -111,14 +111,14 @@ def against_epsilon(problem: str, results: Results, style: dict[str, Stroke]) ->
         ax.vlines(curve.x, curve.low, curve.high, color=stroke.colour, alpha=0.5, linewidth=1)
     ax.set(xlabel="ε, how wrong the model is", ylabel="regret per round")
     ax.set_ylim(bottom=0)
-    return _finished(figure, f"{problem}: mean over seeds, bars: central 80 %", axes)
+    return finished(figure, f"{problem}: mean over seeds, bars: central 80 %", axes)
 
 
 def bounds(problem: str, groups: dict[float, Group], style: dict[str, Stroke], allowed: Allowed) -> Figure | None:
     """What the theorems allow beside what was measured, logarithmic axes."""
     if not any(name == problem for name, _, _ in allowed):
         return None
-    figure, axes = _grid(1, len(groups), sharey="row", height=3.4)
+    figure, axes = panels(1, len(groups), sharey="row", height=3.4)
     label = labels(groups)
     for column, (epsilon, group) in enumerate(groups.items()):
         ax = axes[0, column]
@@ -142,7 +142,7 @@ def bounds(problem: str, groups: dict[float, Group], style: dict[str, Stroke], a
         ax.set(xscale="log", yscale="log", xlabel="round", title=f"ε = {label[epsilon]}")
     axes[0, 0].set_ylabel("cumulative regret")
     note = "thin: measured, thick (diamond): allowed by a theorem, where one covers the policy; never above 2(B + ε)t"
-    return _finished(figure, f"{problem}: {note}", axes)
+    return finished(figure, f"{problem}: {note}", axes)
 
 
 # -- bands -------------------------------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def band(problem: str, epsilon: str, group: Group, style: dict[str, Stroke]) -> 
 
 def _band_1d(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) -> Figure:
     columns = min(len(runs), 2)
-    figure, axes = _grid(math.ceil(len(runs) / columns), columns, sharex=True, sharey=True, width=5.2, height=2.3)
+    figure, axes = panels(math.ceil(len(runs) / columns), columns, sharex=True, sharey=True, width=5.2, height=2.3)
     for ax, (policy, each) in zip(axes.flat, runs.items(), strict=False):
         x = np.array(each.facts["points"])[:, 0]
         order = np.argsort(x)
@@ -185,7 +185,7 @@ def _band_1d(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) ->
         _frame(ax, f)
     for ax in axes[-1]:
         ax.set_xlabel("x")
-    return _finished(figure, f"{title}; ticks below: points played, longer where more often", axes)
+    return finished(figure, f"{title}; ticks below: points played, longer where more often", axes)
 
 
 def _played(ax: Any, each: Finished, *, x: Array, colour: str) -> None:
@@ -203,7 +203,7 @@ def _played(ax: Any, each: Finished, *, x: Array, colour: str) -> None:
 
 
 def _band_2d(title: str, runs: dict[str, Finished]) -> Figure:
-    figure, axes = _grid(len(runs) + 1, 3, width=3.3, height=2.7, sharex=True, sharey=True)
+    figure, axes = panels(len(runs) + 1, 3, width=3.3, height=2.7, sharex=True, sharey=True)
     facts = next(iter(runs.values())).facts
     points, f, member = (np.array(facts[name]) for name in ("points", "truth", "in_class"))
     low, high = float(f.min()), float(f.max())
@@ -226,7 +226,7 @@ def _band_2d(title: str, runs: dict[str, Finished]) -> Figure:
         _heat(figure, row[2], points, np.log10(1 + counts), None, "log₁₀(1 + times played)", colours="Greys")
         for ax in row:
             ax.plot(*points[f.argmax()], marker="*", color="#d62728", markersize=9, markeredgecolor="white")
-    return _finished(figure, f"{title} (star: the optimum)", axes, legend=False)
+    return finished(figure, f"{title} (star: the optimum)", axes, legend=False)
 
 
 def _heat(
@@ -250,7 +250,7 @@ def _heat(
 
 
 def _band_arms(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) -> Figure:
-    figure, axes = _grid(math.ceil(len(runs) / 2), min(len(runs), 2), sharex=True, sharey=True, width=5.2, height=2.3)
+    figure, axes = panels(math.ceil(len(runs) / 2), min(len(runs), 2), sharex=True, sharey=True, width=5.2, height=2.3)
     for ax, (policy, each) in zip(axes.flat, runs.items(), strict=False):
         f = np.array(each.facts["truth"])
         order = np.argsort(-f)
@@ -267,7 +267,7 @@ def _band_arms(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) 
         _frame(ax, f)
     for ax in axes[-1]:
         ax.set_xlabel("candidates, best first; below: times played")
-    return _finished(figure, title, axes)
+    return finished(figure, title, axes)
 
 
 # -- what the policies did ---------------------------------------------------------------------------------------------
@@ -284,7 +284,7 @@ def active(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -
     if not found:
         return None
     policies = list(dict.fromkeys(policy for _, policy, _ in found))
-    figure, axes = _grid(len(policies), len(groups), sharex=True, sharey="row", height=2.6)
+    figure, axes = panels(len(policies), len(groups), sharex=True, sharey="row", height=2.6)
     epsilons, label = list(groups), labels(groups)
     note = ""
     for epsilon, policy, runs in found:
@@ -298,7 +298,7 @@ def active(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -
         )
         ax.set_xlabel("x" if flat else "episode")
         ax.set_ylabel("episode" if flat else "share still active")
-    return _finished(figure, f"{problem}: what is still active after each episode{note}", axes, legend=False)
+    return finished(figure, f"{problem}: what is still active after each episode{note}", axes, legend=False)
 
 
 def _active_map(ax: Any, runs: list[Finished], stroke: Stroke) -> None:
@@ -341,7 +341,7 @@ def bases(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) ->
         return None
     policies, epsilons = list(dict.fromkeys(policy for policy, _ in found)), list(groups)
     label = labels(groups)
-    figure, axes = _grid(len(policies), len(groups), height=2.8, sharey="row")
+    figure, axes = panels(len(policies), len(groups), height=2.8, sharey="row")
     for (policy, epsilon), runs in found.items():
         ax, each = axes[policies.index(policy), epsilons.index(epsilon)], runs[0]
         played, hats = each.table["base"].to_numpy(), each.facts["epsilons"]
@@ -360,12 +360,12 @@ def bases(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) ->
             ax.set_ylabel("ε̂ of the base")
     gone = any(run.facts["eliminated"] for runs in found.values() for run in runs)
     note = "; × eliminated (bold: in this seed)" if gone else "; none was eliminated"
-    return _finished(figure, f"{problem}: which base played when, first seed{note}", axes, legend=False)
+    return finished(figure, f"{problem}: which base played when, first seed{note}", axes, legend=False)
 
 
 def coverage(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -> Figure:
     """How much of f* lies in the band, by round."""
-    figure, axes = _grid(1, len(groups), sharey="row", height=3.2)
+    figure, axes = panels(1, len(groups), sharey="row", height=3.2)
     label = labels(groups)
     for column, (epsilon, group) in enumerate(groups.items()):
         ax = axes[0, column]
@@ -384,7 +384,7 @@ def coverage(problem: str, groups: dict[float, Group], style: dict[str, Stroke])
         ax.set(xscale="log", xlabel="round", title=f"ε = {label[epsilon]}")
     axes[0, 0].set_ylabel("share of f* inside the band")
     axes[0, 0].set_ylim(top=1.02)
-    return _finished(
+    return finished(
         figure, f"{problem}: mean over seeds (bands of GP-UCB and phased policies take the model as right)", axes
     )
 
@@ -392,7 +392,8 @@ def coverage(problem: str, groups: dict[float, Group], style: dict[str, Stroke])
 # -- small parts -------------------------------------------------------------------------------------------------------
 
 
-def _grid(rows: int, columns: int, *, width: float | None = None, height: float = 2.8, **shared: Any) -> Any:
+def panels(rows: int, columns: int, *, width: float | None = None, height: float = 2.8, **shared: Any) -> Any:
+    """A figure and its axes."""
     alone = rows == columns == 1  # needs room for the legend beside it
     wide = width or (9.0 if alone else max(3.2, min(5.5, 13.0 / columns)))
     figure = Figure(figsize=(wide * columns, height * rows), layout="constrained")
@@ -412,7 +413,8 @@ def _last(each: Finished, name: str) -> Array:
     return np.array(each.looks[name].to_list()[-1])
 
 
-def _finished(figure: Figure, title: str, axes: Any, *, legend: bool = True) -> Figure:
+def finished(figure: Figure, title: str, axes: Any, *, legend: bool = True) -> Figure:
+    """With its title and one legend for all axes."""
     aside = legend and axes.size == 1  # one picture has its legend beside it, and its title at the left of that
     figure.suptitle(unformatted(title), fontsize=10, **({"x": 0.01, "ha": "left"} if aside else {}))
     for ax in axes.flat:

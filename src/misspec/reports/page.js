@@ -5,7 +5,6 @@
   const find = (id) => document.getElementById(id);
   const index = read("index");
   const parsed = new Map(); // group number → its figures
-  const narrow = () => window.innerWidth < 640;
   let current = null;
   let timer = null;
 
@@ -24,27 +23,6 @@
       parsed.set(number, found);
     }
     return parsed.get(number);
-  }
-
-  function draw(place, figure) {
-    const layout = structuredClone(figure.layout);
-    const shown = figure.data.filter((trace) => trace.showlegend !== false).length;
-    if (layout.showlegend) {
-      // on a phone the legend is a list below the figure, on a desk a column beside it
-      const base = layout.height || 420;
-      if (narrow()) {
-        layout.legend = { ...layout.legend, orientation: "h", x: 0, y: -0.28, yanchor: "top", font: { size: 11 } };
-        layout.height = base - 60 + 19 * shown;
-        layout.margin = { ...layout.margin, b: 65 + 19 * shown };
-      } else {
-        layout.height = base;
-      }
-    }
-    if (matchMedia("(pointer: coarse)").matches) layout.dragmode = false; // a finger scrolls the page
-    return Plotly.newPlot(place, figure.data, layout, {
-      responsive: true, displaylogo: false, displayModeBar: narrow() ? false : undefined,
-      modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
-    });
   }
 
   const hiddenLines = () =>

@@ -43,26 +43,27 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed) -> str:
         f"{seeds} seed{'s' * (seeds > 1)}, {results.experiment.horizon:,} rounds each"
     )
     data = "\n".join(
-        f'<script type="application/json" id="{name}">{_script(content)}</script>'
+        f'<script type="application/json" id="{name}">{script(content)}</script>'
         for name, content in [("index", index), *scripts]
     )
-    return _asset("page.html").format(
+    return asset("page.html").format(
         title=html.escape(title),
         about=html.escape(about),
         notes="".join(f"<p>{html.escape(line)}</p>" for line in results.experiment.notes.splitlines() if line.strip()),
         version=html.escape(version()),
-        css=_asset("page.css"),
+        css=asset("page.css"),
         plotly=get_plotlyjs().replace("</script", "<\\/script"),
         data=data,
-        js=_asset("page.js"),
+        js=asset("draw.js") + asset("page.js"),
     )
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """A part of a page, as it is stored beside this file."""
     return resources.files("misspec.reports").joinpath(name).read_text(encoding="utf-8")
 
 
-def _script(content: Any) -> str:
+def script(content: Any) -> str:
     """JSON that can stand in a script element."""
     text = json.dumps(content, ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

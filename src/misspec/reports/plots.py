@@ -19,8 +19,8 @@ Json = dict[str, Any]
 
 
 def plain(name: str) -> str:
-    """A name as Plotly should print it: Plotly reads a little HTML."""
-    return html.escape(name, quote=False)
+    """A name as Plotly should print it: Plotly reads a little HTML, and formulas between dollars."""
+    return html.escape(name, quote=False).replace("$", "&#36;")
 
 
 def hover(template: str, name: str) -> str:

@@ -1,0 +1,221 @@
+"""Tables as people have them, read into named columns of native cells: CSV files, pandas and polars frames, dicts.
+
+Frames are known by what they can do (`columns`, `frame[name]`): neither library is imported. Rows are counted from 1,
+the first line of data; errors name row and column.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import math
+import os
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from misspec.errors import InvalidInput, nearest
+
+LARGEST = 1.7e308  # of a number; Python's integers have no end
+EMPTY = ("NAType", "NaTType")  # of pandas, whose comparisons are neither true nor false
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """Columns of equal length by name; a cell is text, a number, True, False or whatever it was, None where empty.
+
+    where   what errors call it
+    text    whether it was read from text, in which numbers and words look alike
+    """
+
+    columns: dict[str, list[Any]]
+    where: str
+    text: bool = False
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), []))
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.columns)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict per row."""
+        return [dict(zip(self.columns, cells, strict=True)) for cells in zip(*self.columns.values(), strict=True)]
+
+    def column(self, name: str) -> list[Any]:
+        if name not in self.columns:
+            raise InvalidInput(f"{self.where} has no column {name!r}{nearest(name, self.columns)}")
+        return self.columns[name]
+
+    def at(self, name: str, row: int) -> str:
+        """How errors name a cell; row counts from 0."""
+        return f"{self.where}, column {name!r}, data row {row + 1}"
+
+
+def is_frame(source: Any) -> bool:
+    """Whether it is a data frame of any library."""
+    if isinstance(source, Frame) or not hasattr(source, "__getitem__"):
+        return False
+    return hasattr(source, "collect") or hasattr(source, "columns")  # a lazy one would have to work to say its columns
+
+
+def is_named(source: Any) -> bool:
+    """Whether its values have names: a dict, a list of dicts, or a frame."""
+    if isinstance(source, Mapping | Frame) or is_frame(source):
+        return True
+    return isinstance(source, list | tuple) and len(source) > 0 and isinstance(source[0], Mapping)
+
+
+def read(source: Any, where: str = "the table") -> Frame:
+    """A CSV file by its path, a frame, a list of dicts, or a dict of columns or of one row."""
+    if isinstance(source, Frame):
+        return source
+    if isinstance(source, str | os.PathLike):
+        header, lines = read_csv(source)
+        cells = {name: [_cell(line[i]) if i < len(line) else None for line in lines] for i, name in enumerate(header)}
+        for row, line in enumerate(lines):
+            if any(cell.strip() for cell in line[len(header) :]):
+                raise InvalidInput(
+                    f"{source}, data row {row + 1}: {len(line)} cells for {len(header)} columns; is there a separator "
+                    "in a cell? Put such cells in quotes"
+                )
+        return Frame(cells, str(source), text=True)
+    if is_frame(source):
+        return _of_frame(source, where)
+    if isinstance(source, Mapping):
+        columns = dict(source)
+        if not any(isinstance(value, list | tuple | np.ndarray) for value in columns.values()):
+            columns = {name: [value] for name, value in columns.items()}  # one row
+        return _frame([(name, _list(where, name, values)) for name, values in columns.items()], where)
+    if isinstance(source, list | tuple) and all(isinstance(row, Mapping) for row in source):
+        names = list(source[0]) if source else []
+        for number, row in enumerate(source, start=1):
+            odd = [name for name in {**dict.fromkeys(names), **row} if name not in row or name not in names]
+            if odd:
+                does = "lacks" if odd[0] not in row else "has, unlike the first row,"
+                raise InvalidInput(f"{where}, data row {number} {does} {odd[0]!r}; rows must have the same columns")
+        return _frame([(name, _list(where, name, [row[name] for row in source])) for name in names], where)
+    raise InvalidInput(
+        f"expected a CSV file, a data frame, a dict of columns or a list of dicts, got {type(source).__name__}"
+    )
+
+
+def read_csv(path: str | os.PathLike[str]) -> tuple[list[str], list[list[str]]]:
+    """The names of the columns and the lines of a CSV file, as text; commas, semicolons, tabs or blanks separate."""
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            separator = _separator(next((line for line in file if line.strip()), ""))
+            file.seek(0)
+            lines = list(csv.reader(file, delimiter=separator, skipinitialspace=True))
+    except FileNotFoundError:
+        raise InvalidInput(f"{path} does not exist") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidInput(f"{path} is not a CSV file in UTF-8: {error}") from None
+    rows = [row for row in lines if any(cell.strip() for cell in row)]
+    if len(rows) < 2:
+        raise InvalidInput(f"{path} must hold a line of column names and lines of numbers, got {len(rows)} line(s)")
+    header = [cell.strip() for cell in rows[0]]
+    if all(is_number(cell) for cell in header):
+        raise InvalidInput(f"{path} must start with a line of column names, got {','.join(rows[0])}")
+    if len(set(header)) < len(header):
+        raise InvalidInput(f"{path} has two columns of the same name; rename one: {', '.join(header)}")
+    return header, rows[1:]
+
+
+def is_number(cell: str) -> bool:
+    """Whether a text is a finite number."""
+    try:
+        return math.isfinite(float(cell)) and "_" not in cell  # Python reads 1_000 as a number, other programs do not
+    except ValueError:
+        return False
+
+
+def is_empty(cell: Any) -> bool:
+    """None, NaN, or what a frame has where there is nothing."""
+    return cell is None or type(cell).__name__ in EMPTY or (isinstance(cell, float) and math.isnan(cell))
+
+
+def kind_of(cell: Any) -> str:
+    """ "number", "text", "truth" (True and False), "nothing", or "other", which can be no coordinate."""
+    if cell is None:
+        return "nothing"
+    if isinstance(cell, bool):
+        return "truth"
+    if isinstance(cell, int | float):
+        return "number" if abs(cell) <= LARGEST else "other"
+    return "text" if isinstance(cell, str) else "other"
+
+
+def plain(frame: Frame, keep: Sequence[str]) -> Frame:
+    """The same with whatever JSON does not know, outside the columns to keep, as text."""
+    columns = {
+        name: cells if name in keep else [str(cell) if kind_of(cell) == "other" else cell for cell in cells]
+        for name, cells in frame.columns.items()
+    }
+    return dataclasses.replace(frame, columns=columns)
+
+
+def _separator(header: str) -> str:
+    """What gives the most columns; a blank only if nothing else separates, since names may contain some."""
+    counts = {each: len(next(csv.reader([header], delimiter=each))) for each in ",;\t"} if header else {",": 1}
+    best = max(counts, key=lambda each: counts[each])
+    return best if counts[best] > 1 or " " not in header.strip() else " "
+
+
+def _cell(text: str) -> Any:
+    """A cell of a CSV file: an int, a float, a text, or None where it is empty."""
+    text = text.strip()
+    if text.lower() in ("", "nan"):
+        return None
+    if not is_number(text):
+        return text
+    return int(text) if text.lstrip("+-").isdecimal() else float(text)
+
+
+def _of_frame(source: Any, where: str) -> Frame:
+    if hasattr(source, "collect"):
+        raise InvalidInput("expected a data frame, got a lazy one; collect() makes it")
+    names = list(source.columns)
+    _differ([str(name) for name in names], where)  # before columns are looked up by name
+    return _frame([(name, _list(where, name, source[name])) for name in names], where)
+
+
+def _frame(columns: Sequence[tuple[Any, list[Any]]], where: str) -> Frame:
+    names = [str(name) for name, _ in columns]
+    _differ(names, where)
+    lengths = {len(cells) for _, cells in columns}
+    if len(lengths) > 1:
+        raise InvalidInput(f"columns of {where} must have equal lengths, got {sorted(lengths)}")
+    if not columns or lengths == {0}:
+        raise InvalidInput(f"{where} holds no row; it needs at least one, with names of columns")
+    cells = [[None if is_empty(cell) else cell for cell in column] for _, column in columns]
+    return Frame(dict(zip(names, cells, strict=True)), where)
+
+
+def _differ(names: Sequence[str], where: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        raise InvalidInput(f"{where} has two columns of the same name, {twice!r}; rename one")
+
+
+def _list(where: str, name: Any, values: Any) -> list[Any]:
+    """A column as a list of native cells."""
+    for method in ("to_list", "tolist"):
+        if hasattr(values, method):
+            values = getattr(values, method)()
+            break
+    if not isinstance(values, list | tuple):
+        raise InvalidInput(f"column {name!r} of {where} must be a list, got {type(values).__name__}")
+    return [_native(cell) for cell in values]
+
+
+def _native(cell: Any) -> Any:
+    if isinstance(cell, np.generic):
+        return cell.item()
+    return float(cell) if isinstance(cell, Decimal) else cell

@@ -1,0 +1,412 @@
+"""A policy that needs no constants: it learns its model, averages over what it is not sure of, and hedges.
+
+No theorem stands behind it. What it takes from those that have one: evidence of a point's own that no model talks away,
+and a budget of rounds for caution, of order √t, that is spent whatever the model believes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from misspec import learning
+from misspec.domains import Domain, coordinates
+from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, whole
+from misspec.learning import Data, Fitted, Hyperposterior, Scaling
+from misspec.model import Model
+from misspec.policies import learnt
+from misspec.policies.answers import Band, Choice, Conflict, Recommendation
+from misspec.policies.base import Asked, Policy
+from misspec.policies.evidence import Evidence
+from misspec.policies.field import Search
+from misspec.policies.mixture import Mixture, Rule, improvement, upper
+from misspec.policies.points import Actions, Place
+from misspec.product import ProductMatern
+
+SAMPLES = 8  # of the hyperparameters
+FIRST = 5  # evaluations before there is a model
+TRIED = 16  # random points of which the farthest from all others is the next of the first ones
+GROWTH = 1 / 7  # by which the data grow before the model is renewed
+EAGER = 1.0  # multiplier
+TAUGHT, EXHAUSTED = 0.7, 0.3  # std/noise below which a result teaches little (two results), and nothing (ten)
+RIVAL = 2.0  # multiplier: where a value may be better than one that is known
+NEGLIGIBLE = 0.01  # noise that is too small to matter, in units of the results' spread
+IMPROVEMENT, MOST_IMPROVEMENT = 2.0, 0.5  # share of rounds by expected improvement, times what is unexplained
+CAUTION, MOST_CAUTION = 15.0, 6.0  # times what is unexplained, times √t: rounds that may be cautious
+LEAST_CAUTION = 1.0  # times √t, where the best one is known well enough
+NEXT = 0.05  # to a point whose evaluation failed twice, in units of the domain: an edge is not explored more finely
+BAND = 2.0  # multiplier of reported bands
+DELTA = 0.1  # of own bands
+KNOWN, PROMISING = 30, 100  # points among which further results are imagined
+
+
+class Found(NamedTuple):
+    """What a rule found best: the offer, its row there, and what is believed of the offer (M and S of `mixture.py`)."""
+
+    offer: Actions
+    row: int
+    beliefs: tuple[Array, Array]
+
+
+class Auto(Policy):
+    """ask, tell and recommend without a constant.
+
+    horizon: evaluations after which `ask` ends, if that is known. noise: σ in units of y, if that is known; repeated
+    points teach it otherwise. minimize: smaller is better; means, bands and reports keep your sign.
+    A table with a target (`Finite.from_table(…, target=…)`) starts it with the results that it holds.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        horizon: int | None = None,
+        noise: float | None = None,
+        *,
+        minimize: bool = False,
+        seed: int = 0,
+    ) -> None:
+        columns = getattr(domain, "columns", None) or coordinates(getattr(domain, "dimension", 1))
+        self.columns = [(each.start, each.stop) for each in columns]
+        super().__init__(domain, _before_data(self.columns), seed=seed, grounded=True)
+        self.horizon = self.limit = None if horizon is None else whole("horizon", horizon, at_least=1)
+        self.noise = None if noise is None else number("noise", noise, above=0)
+        self.minimize = flag("minimize", minimize)
+        self.seed = seed
+        self._reach = _reach(domain, self.columns)
+        self._without.append("its model is learnt from the data: nothing is guaranteed")
+        self._states: Array | None = None  # of the samplers
+        self._renewed = 0  # results at the last renewal
+        self._unexplained = 1.0  # share of the results' variance that the model does not predict
+        self._dropped: list[Array] = []  # points, in the order dropped
+        self._retried: set[int] = set()  # queries where the nearest evaluation had been dropped
+        self._failing: list[Array] = []  # points of those that were dropped again
+        self._scaling = Scaling(-1.0 if minimize else 1.0)
+        self._mixture = Mixture([self._evidence.posterior(self.model)], self._scaling)
+        given = getattr(domain, "observations", None)
+        if self._fresh and given is not None and len(given.y):
+            self.observe(given.indices, given.y)
+
+    # -- the model -------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        """Renew the model when the data have grown by a seventh: an event that holds the samples."""
+        if self.t >= max(FIRST, math.ceil(self._renewed * (1.0 + GROWTH))):
+            renewal = self._sampled()
+            self._adopt(renewal)
+            self._events.append(("renew", renewal))
+
+    def _sampled(self) -> dict[str, Any]:
+        """Samples of the hyperparameters given all results, and how results are scaled."""
+        told = self.observations
+        scaling = Scaling.of(told.y, self._scaling.sign, self.noise)
+        rng = np.random.default_rng([self.seed, self.t, 1])
+        data = Data.of(self.domain.encode(told.x), scaling.to(told.y)).part(rng)
+        noise = None if self.noise is None else max(self.noise / scaling.width, learning.LEAST_WIDTH)
+        target = Hyperposterior(data, self.columns, self._reach, noise)
+        first = self._states is None
+        states = learning.start(target, SAMPLES, rng) if self._states is None else self._states
+        states = learning.renewed(target, states, learning.FIRST if first else learning.AGAIN, rng)
+        return {
+            "states": states.tolist(),
+            "fitted": [list(target.fitted(theta)) for theta in states],
+            "scaling": list(scaling),
+            "unexplained": float(np.mean([target.unexplained(theta) for theta in states])),
+        }
+
+    def _adopt(self, renewal: dict[str, Any]) -> None:
+        """Posteriors of these samples, with all results so far."""
+        self._states = np.array(renewal["states"])
+        self._scaling = Scaling(*renewal["scaling"])
+        self._unexplained = float(renewal["unexplained"])
+        pairs = zip(self._states, renewal["fitted"], strict=True)
+        models = [learning.model_of(theta, Fitted(*each), self.columns, self._reach) for theta, each in pairs]
+        self.model = max(models, key=lambda model: model.noise)  # own bands rest on the largest noise that is likely
+        told = self.observations
+        self._evidence = Evidence(self.field, self.model, DELTA)
+        self._mixture = Mixture([self._evidence.posterior(model) for model in models], self._scaling)
+        given = self._parse(told.x)
+        places = [self.field.place(given, row) for row in range(len(told))]
+        self._evidence.observe(given.points, places, self._scaling.to(told.y).tolist())
+        for asked in self._asked.values():
+            self._evidence.ask(asked.query.id, asked.place)
+        self._own = self._evidence.own
+        self._renewed = self.t
+
+    def _relive(self, kind: str, *rest: Any) -> None:
+        if kind != "renew":
+            super()._relive(kind, *rest)
+        (renewal,) = rest
+        self._adopt(renewal)
+        self._events.append(("renew", renewal))
+
+    def _learn(self, asked: Asked, y: float) -> None:
+        super()._learn(asked, float(self._scaling.to(y)))
+
+    def _observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
+        super()._observe(actions, places, self._scaling.to(y).tolist())
+
+    # -- choosing --------------------------------------------------------------------------------------------
+
+    def _available(self) -> int | None:
+        if self.horizon is None:
+            return None
+        left = self.horizon - self.t - len(self._asked)
+        if left <= 0:
+            raise HorizonReached(f"all {self.horizon} evaluations of the horizon are asked; see recommend()")
+        return left
+
+    def _choose(self, actions: Actions | None) -> Choice:
+        """Degrees of caution: the worse the model predicts what it was not told, the more rounds go to the others.
+
+        The budgets are functions of the round and of the data alone, not of who asked for them.
+        """
+        if self._states is None:
+            return self._first(actions)
+        n, doubt = self.t + len(self._asked), min(1.0, self._unexplained)
+        kind, rule = "mean and spread", upper(EAGER)
+        if _due(min(MOST_IMPROVEMENT, IMPROVEMENT * doubt) * np.array([n, n + 1.0])):
+            kind, rule = "improvement", improvement(self._best_means(actions))
+        found = self._best(rule, actions)
+        known = [self._known(found.beliefs[1][:, [found.row]], share)[0] for share in (TAUGHT, EXHAUSTED)]
+        budget = max(min(MOST_CAUTION, CAUTION * doubt), LEAST_CAUTION if known[1] else 0.0)
+        if known[0] and _due(budget * np.sqrt([n, n + 1.0])):
+            # the best result is luckier than the best mean: what improves on it lies where little is known
+            kind, found = "caution", self._best(improvement(self._best_result(actions)), actions, stay=False)
+        offer, row, (M, S) = found
+        mean, std = self._mixture.reported(M[:, [row]], S[:, [row]])
+        story = {"mean": float(mean[0]), "std": float(std[0]), "details": {"rule": kind}}
+        return Choice(self.field.place(offer, row), None if actions is None else row, story)
+
+    def _best_means(self, actions: Actions | None) -> Array:
+        """For each sample of the model, the largest mean at a point that was evaluated, or among those on offer."""
+        seen = self._parse(np.unique(self.observations.x, axis=0)) if actions is None else actions
+        return np.asarray(self._mixture.look(self.field, self._own, seen, pending=False)[0].max(axis=1))
+
+    def _best_result(self, actions: Actions | None) -> Array | float:
+        """The best result; among what is on offer, a mean that is as lucky as one result can be."""
+        if actions is None:
+            return float(self._scaling.to(self.observations.y).max())
+        return self._best_means(actions) + self._noises
+
+    @property
+    def _noises(self) -> Array:
+        return np.array([each.model.noise for each in self._mixture.posteriors])
+
+    def _best(self, rule: Rule, actions: Actions | None, *, stay: bool = True) -> Found:
+        """The best of what is on offer by a rule, without points that are known to fail or well enough."""
+        turn = self.t + len(self._asked)
+
+        def search() -> Search:
+            return self._mixture.search(rule, self._own, turn, barred=self._fails)
+
+        offer = self.field.offer(search) if actions is None else actions
+        M, S = self._mixture.look(self.field, self._own, offer, pending=True)
+        values = rule(M, S).values
+        works = ~self._fails(offer.encoded)
+        # what others may be on offer next is not known: there the best is asked as often as it is the best
+        teaches = works & ~self._exhausted(offer, M, S, stay) if actions is None else works
+        left = next((some for some in (teaches, works) if some.any()), np.ones(len(values), dtype=bool))
+        return Found(offer, int(np.where(left, values, -np.inf).argmax()), (M, S))
+
+    def _exhausted(self, offer: Actions, M: Array, S: Array, stay: bool) -> NDArray[np.bool_]:
+        """Points with results of their own that another one teaches nothing, and what is sure to be worse than them.
+
+        Where no rival is left, nothing is, if it may stay: rather the best one again than others that are known to be
+        worse. Where there is no noise, the same result again is of no use to anyone.
+        """
+        own = self.field.look(self._mixture.posteriors[0], self._own, offer, pending=False).own_upper
+        assert own is not None  # Auto is grounded
+        spent = np.isfinite(own) & self._known(S, EXHAUSTED)
+        if not spent.any() or not stay or self._noises.mean() < NEGLIGIBLE:
+            return spent
+        rivals = ~spent & (upper(RIVAL)(M, S).values > M.mean(axis=0)[spent].max())
+        return ~rivals if rivals.any() else np.zeros(len(spent), dtype=bool)
+
+    def _remember(self, asked: Asked) -> None:
+        super()._remember(asked)
+        if self._nearer(self._dropped, self.domain.encode([asked.place.x]))[0]:
+            self._retried.add(asked.query.id)
+
+    def _forget(self, asked: Asked) -> None:
+        """A query that is dropped is forgotten and may be asked again; one that failed again keeps others away."""
+        super()._forget(asked)
+        self._dropped.append(asked.place.x)
+        if asked.query.id in self._retried:
+            self._failing.append(asked.place.x)
+
+    def _fails(self, encoded: Array) -> NDArray[np.bool_]:
+        """Where evaluations are taken to fail: next to one that failed twice, or nearer to it than to any result."""
+        if not self._failing:
+            return np.zeros(len(encoded), dtype=bool)
+        return np.asarray(
+            self._nearer(self._failing, encoded) | (self._apart(encoded, self._failing).min(axis=1) < NEXT)
+        )
+
+    def _nearer(self, points: Sequence[Array], encoded: Array) -> NDArray[np.bool_]:
+        """Which are nearer to one of the points than to any that has a result."""
+        if not points:
+            return np.zeros(len(encoded), dtype=bool)
+        here, told = self._apart(encoded, points).min(axis=1), self.observations.x
+        return np.asarray(here < self._apart(encoded, told).min(axis=1) if len(told) else here < np.inf)
+
+    def _apart(self, encoded: Array, points: Any) -> Array:
+        """Distances, in units of the reach of each parameter."""
+        from scipy.spatial.distance import cdist  # not while misspec is imported
+
+        widths = np.repeat(self._reach, [stop - start for start, stop in self.columns])
+        return np.asarray(cdist(encoded / widths, self.domain.encode(points) / widths))
+
+    def _known(self, S: Array, share: float) -> NDArray[np.bool_]:
+        """Where the value is known to this share of one result's noise, or of the least that matters."""
+        matters = np.maximum(self._noises, NEGLIGIBLE)[:, None]
+        return np.asarray((S / matters).mean(axis=0) < share)
+
+    def _first(self, actions: Actions | None) -> Choice:
+        """Before there is a model: of some random points the one that is farthest from all others."""
+        offers = [self.field.draw(self._rng) for _ in range(TRIED)] if actions is None else [actions] * TRIED
+        rows = [int(self._rng.integers(len(each.points))) for each in offers]
+        places = [self.field.place(offer, row) for offer, row in zip(offers, rows, strict=True)]
+        seen = [asked.place.x for asked in self._asked.values()] + self._dropped + list(self.observations.x)
+        best = 0
+        if seen:
+            best = int(self._apart(self.domain.encode([place.x for place in places]), seen).min(axis=1).argmax())
+        return Choice(places[best], None if actions is None else rows[best], {"details": {"rule": "first"}})
+
+    # -- what a user sees ------------------------------------------------------------------------------------
+
+    @property
+    def posterior(self) -> Any:
+        return self._mixture
+
+    def band(self, X: ArrayLike | None = None) -> Band:
+        """Mean ± 2 standard deviations, at no stated level; over a list of candidates, or at the rows of X."""
+        with self._lock:
+            self._repair()
+            informed = learnt.informed(self)
+            return super().band(X) if informed is self else informed.band(X)
+
+    def recommend(self) -> Recommendation:
+        """What to use: the best value that is likely, mean − 2 standard deviations (+, where smaller is better)."""
+        with self._lock:
+            self._repair()
+            informed = learnt.informed(self)
+            return super().recommend() if informed is self else informed.recommend()
+
+    def _band(self, actions: Actions) -> Band:
+        M, S = self._mixture.look(self.field, self._own, actions, pending=False)
+        mean, std = M.mean(axis=0), np.sqrt((S * S).mean(axis=0) + M.var(axis=0))
+        ends = [self._scaling.back(mean + sign * BAND * std) for sign in (-1.0, 1.0)]
+        return Band(np.minimum(*ends), np.maximum(*ends))
+
+    def _mean(self, place: Place) -> float:
+        return float(self._mixture.at(place.x[None, :])[0][0])
+
+    def _contenders(self) -> Actions:
+        if self.field.size:
+            return self.field.spread()
+        ends = [
+            self.field.offer(lambda c=c: self._mixture.search(upper(c), self._own, self._next_id, pending=False))  # type: ignore[misc]
+            for c in (-BAND, BAND)
+        ]
+        return ends[0] + ends[1]
+
+    # -- what was learnt -------------------------------------------------------------------------------------
+
+    def summary(self) -> str:
+        """What was learnt, in sentences: what to use, the noise, what matters, contradictions, whether to go on."""
+        with self._lock:
+            self._repair()
+            informed = learnt.informed(self)
+            if not learnt.modelled(informed):
+                return f"There is no model yet: it takes {FIRST} results, and there are {self.t}."
+            return "\n".join(learnt.sentences(learnt.facts(informed)))
+
+    def importance(self) -> dict[str, float]:
+        """How much each parameter matters, by name: shares that add up to 1 (`learnt.py` says of what)."""
+        with self._lock:
+            self._repair()
+            return learnt.importance(self._informed("importance")._mixture, self.field)
+
+    def expected_gain(self, n: int = 10) -> float:
+        """By how much n further evaluations are expected to improve the best value, in your units; never below 0."""
+        whole("n", n, at_least=1)
+        with self._lock:
+            self._repair()
+            return self._informed("an expected gain")._gain(n)
+
+    def _informed(self, what: str) -> Auto:
+        informed: Auto = learnt.informed(self)
+        if not learnt.modelled(informed):
+            raise InvalidInput(f"{what} needs a model, and so at least {FIRST} results; {self.t} are told")
+        return informed
+
+    @property
+    def noise_level(self) -> float:
+        """The standard deviation of a result, in the user's units: as given, or the average over the samples."""
+        if self.noise is not None:
+            return self.noise
+        squares = [each.model.noise**2 for each in self._mixture.posteriors]
+        return self._scaling.width * math.sqrt(float(np.mean(squares)))
+
+    def _gain(self, n: int) -> float:
+        """`learnt.gain` among the points of the largest expected improvement and the best known ones."""
+        mixture, known = self._mixture, self._parse(self._evidence.own.points())
+        means = mixture.look(self.field, None, known, pending=False)[0].mean(axis=0)
+        rule = improvement(float(means.max()))
+        offer = self.field.spread()
+        if not self.field.size:
+            offer = offer + self.field.offer(lambda: mixture.search(rule, None, self._next_id, pending=False))
+        scores = rule(*mixture.look(self.field, None, offer, pending=False)).values
+        points = np.concatenate([
+            known.points[np.argsort(-means, kind="stable")[:KNOWN]],
+            offer.points[np.argsort(-scores, kind="stable")[:PROMISING]],
+        ])  # fmt: skip
+        points = np.unique(points, axis=0)
+        keys = {x.tobytes() for x in known.points}
+        seen = np.array([x.tobytes() in keys for x in points])
+        encoded = self.domain.encode(points)
+        beliefs = [learnt.belief(each, points, encoded) for each in mixture.posteriors]
+        best = float(np.mean([each.mean for each in beliefs], axis=0)[seen].max())
+        gain = learnt.gain(beliefs, seen, n)
+        now, then = (float(self._scaling.back(z)) for z in (best, best + gain))
+        return abs(then - now)
+
+    def _find_conflicts(self) -> list[Conflict]:
+        """Points whose own band does not meet the model's. The learnt norm bound is no claim, and proves nothing."""
+        if self._states is None:
+            return []
+        points, averages, _, radii = self._evidence.own.table()
+        M, S = self._mixture.look(self.field, None, self._parse(points), pending=False)
+        mean, std = M.mean(axis=0), np.sqrt((S * S).mean(axis=0) + M.var(axis=0))
+        below, above = averages + radii - (mean - BAND * std), averages - radii - (mean + BAND * std)
+        found = []
+        for i, key in enumerate(self._evidence.own.keys()):
+            if below[i] < 0 or above[i] > 0:
+                sign = -1.0 if below[i] < 0 else 1.0
+                ends = (averages[i] - sign * radii[i], mean[i] + sign * BAND * std[i])
+                gap = abs(float(self._scaling.back(ends[0])) - float(self._scaling.back(ends[1])))
+                index = key if isinstance(key, int) and self.field.indexed else None
+                found.append(Conflict(points[i], index, gap, gap))
+        return found
+
+
+def _due(budget: Array) -> bool:
+    """Whether a budget, before and after a round, allows one more."""
+    return math.floor(float(budget[1])) > math.floor(float(budget[0]))
+
+
+def _before_data(columns: Sequence[tuple[int, int]]) -> Model:
+    """What stands in for a model before there is one."""
+    return Model(ProductMatern(np.ones(len(columns)), columns), norm_bound=1.0, noise=1.0, fitted=True)
+
+
+def _reach(domain: Domain, columns: Sequence[tuple[int, int]]) -> Array:
+    """The widest distance of each parameter, as the kernel sees it: 1, except in lists of points of any scale."""
+    probes = domain.probes()
+    wide = np.array([float(np.ptp(probes[:, start:stop], axis=0).max()) for start, stop in columns])
+    one_hot = np.array([stop - start > 1 for start, stop in columns])
+    return np.where(one_hot | (wide <= 0), 1.0, wide)

@@ -1,0 +1,182 @@
+"""Several posteriors of the same data, averaged: what a policy that learns its model believes.
+
+M, S     means and standard deviations, one row per sample of the model, in the model's units      (samples, n)
+score    of points, from M and S, with its derivatives by them: a rule to choose by
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec import search
+from misspec.confidence import OwnBands
+from misspec.errors import Array
+from misspec.learning import Scaling
+from misspec.policies.field import Field, Search
+from misspec.policies.points import Actions
+from misspec.posterior import Posterior
+
+EFFORT = search.Effort(starts=4, together=10, alone=20)  # each step asks all samples
+FAR = 1e3  # standard deviations
+LEAST = 1e-12  # standard deviation, relative to the prior's
+
+
+class Scored(NamedTuple):
+    """Scores, and their derivatives by the means and the standard deviations."""
+
+    values: Array  # (n,)
+    by_mean: Array  # (samples, n)
+    by_std: Array
+
+
+Rule = Callable[[Array, Array], Scored]
+
+
+def upper(multiplier: float) -> Rule:
+    """mean + multiplier·std of the mixture: its variance is that within samples and that between them."""
+
+    def rule(M: Array, S: Array) -> Scored:
+        mean = M.mean(axis=0)
+        std = np.sqrt((S * S).mean(axis=0) + M.var(axis=0))
+        n = len(M)
+        return Scored(mean + multiplier * std, (1.0 + multiplier * (M - mean) / std) / n, multiplier * S / std / n)
+
+    return rule
+
+
+def improvement(best: Array | float) -> Rule:
+    """ln of the expected improvement over `best` (one for all samples, or one each), averaged over the samples.
+
+    With u = (mean − best)/std it is ln mean_k std·h(u), h(u) = φ(u) + u·Φ(u), by logarithms: points that are far below
+    the best differ in it as others do, however small it is.
+    """
+
+    def rule(M: Array, S: Array) -> Scored:
+        u = (M - np.reshape(best, (-1, 1))) / S
+        log_h, below, density = _log_improvement(u)
+        log_gains = np.log(S) + log_h
+        top = log_gains.max(axis=0)
+        shares = np.exp(log_gains - top)
+        total = shares.sum(axis=0)
+        shares /= total
+        return Scored(top + np.log(total / len(M)), shares * below / S, shares * density / S)
+
+    return rule
+
+
+def _log_improvement(u: Array) -> tuple[Array, Array, Array]:
+    """ln h(u), Φ(u)/h(u) and φ(u)/h(u), h = φ + u·Φ, without underflow."""
+    from scipy.special import erfcx, ndtr  # not while misspec is imported
+
+    root = math.sqrt(2.0 * math.pi)
+    low = np.minimum(u, 0.0)  # there by h/φ = 1 + u·Φ/φ, and by its expansion where that cancels
+    ratio = math.sqrt(math.pi / 2.0) * erfcx(-low / math.sqrt(2.0))
+    far = 1.0 / np.minimum(low, -FAR) ** 2
+    over = np.where(low < -FAR, far * (1.0 - 3.0 * far), 1.0 + low * ratio)
+    high = np.maximum(u, 0.0)
+    density, below = np.exp(-0.5 * high * high) / root, ndtr(high)
+    h = density + high * below
+    log_h = np.where(u > 0, np.log(h), np.log(over) - 0.5 * low * low - math.log(root))
+    return log_h, np.where(u > 0, below / h, ratio / over), np.where(u > 0, density / h, 1.0 / over)
+
+
+class Mixture:
+    """The average of posteriors, in the user's units and sign. `at`, `mean` and `std` are those of one posterior."""
+
+    def __init__(self, posteriors: Sequence[Posterior], scaling: Scaling) -> None:
+        self.posteriors = list(posteriors)
+        self.scaling = scaling
+
+    def __repr__(self) -> str:
+        return f"Mixture({len(self.posteriors)} samples of the model, t={self.t})"
+
+    @property
+    def t(self) -> int:
+        return self.posteriors[0].t
+
+    @property
+    def information(self) -> float:
+        """Of the data, on average."""
+        return float(np.mean([each.information for each in self.posteriors]))
+
+    def at(self, X: Any, *, pending: bool = False) -> tuple[Array, Array]:
+        """Mean and standard deviation at points in user units."""
+        pairs = [each.at(X, pending=pending) for each in self.posteriors]
+        M = np.array([mean for mean, _ in pairs])
+        S = np.array([each.model.scale * std for each, (_, std) in zip(self.posteriors, pairs, strict=True)])
+        return self.reported(M, S)
+
+    @property
+    def mean(self) -> Array:
+        """Over the candidates of a list."""
+        return self._listed()[0]
+
+    @property
+    def std(self) -> Array:
+        return self._listed()[1]
+
+    def _listed(self) -> tuple[Array, Array]:
+        tracked: Any = self.posteriors
+        return self.reported(
+            np.array([each.mean for each in tracked]), np.array([each.model.scale * each.std for each in tracked])
+        )
+
+    def reported(self, M: Array, S: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation in the user's units."""
+        mean = M.mean(axis=0)
+        std = np.sqrt((S * S).mean(axis=0) + M.var(axis=0))
+        low, high = (self.scaling.back(mean + sign * std) for sign in (-1.0, 1.0))
+        return self.scaling.back(mean), np.abs(0.5 * high - 0.5 * low)
+
+    # -- for choosing: in the model's units ------------------------------------------------------------------
+
+    def look(self, field: Field, own: OwnBands | None, actions: Actions, *, pending: bool) -> tuple[Array, Array]:
+        """M and S at actions, the means within the own bands: what was seen at a point no model talks away."""
+        found = [field.look(each, own, actions, pending=pending) for each in self.posteriors]
+        M = np.array([each.mean for each in found])
+        S = np.array([
+            p.model.scale * np.sqrt(np.maximum(each.variance, LEAST**2))
+            for p, each in zip(self.posteriors, found, strict=True)
+        ])  # fmt: skip
+        if own is not None:
+            M = np.clip(M, found[0].own_lower, found[0].own_upper)
+        return M, S
+
+    def search(
+        self,
+        rule: Rule,
+        own: OwnBands | None,
+        turn: int,
+        *,
+        pending: bool = True,
+        barred: Callable[[Array], NDArray[np.bool_]] | None = None,
+    ) -> Search:
+        """The search for the best score where there is no list of candidates; barred: which points are not wanted."""
+
+        def score(U: Array, points: Array) -> Array:
+            pairs = [each.at(points, pending=pending) for each in self.posteriors]
+            values = rule(*self._stacked(pairs)).values
+            return values if barred is None else np.where(barred(U), -np.inf, values)
+
+        def slope(U: Array) -> tuple[Array, Array]:
+            here = [each.local(U, pending=pending) for each in self.posteriors]
+            stds = [np.sqrt(np.maximum(each.variance, LEAST**2)) for each in here]
+            M, S = self._stacked([(each.mean, std) for each, std in zip(here, stds, strict=True)])
+            scored = rule(M, S)
+            gradient = np.zeros_like(U)
+            for k, (each, std) in enumerate(zip(here, stds, strict=True)):
+                by_variance = scored.by_std[k] * self.posteriors[k].model.scale / (2.0 * std)
+                gradient += scored.by_mean[k][:, None] * each.dmean + by_variance[:, None] * each.dvariance
+            return scored.values, gradient
+
+        return Search(self.posteriors[0], own, score, slope, turn, snap=False, effort=EFFORT)
+
+    def _stacked(self, pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+        M = np.array([mean for mean, _ in pairs])
+        scales = [each.model.scale for each in self.posteriors]
+        return M, np.array([s * np.maximum(std, LEAST) for s, (_, std) in zip(scales, pairs, strict=True)])

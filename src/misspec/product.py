@@ -1,0 +1,164 @@
+"""A kernel for mixed parameters: a product over parameters, each with a length scale of its own, and an additive part.
+
+    k(x, z) = (1 − a)·∏_j κ(r_j) + a·(1/d)·Σ_j κ(r_j),      r_j = ‖x_j − z_j‖/ℓ_j,   k(x, x) = 1
+
+x_j are the columns of the encoding that belong to parameter j: one for a number, several for a choice (one-hot/√2, so
+that two options are at distance 1). κ is the Matérn profile of smoothness 5/2. With κ alone in each parameter, the
+product says that parameters interact, the sum that they do not.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from misspec.errors import Array, InvalidInput, number, one_of, vector
+
+ROOT = math.sqrt(5.0)
+
+
+class HasColumns(Protocol):
+    """A domain that says which columns of its encoding belong to which parameter."""
+
+    @property
+    def columns(self) -> Sequence[Any]: ...
+
+
+class ProductMatern:
+    """k as above: ℓ is `length_scale`, one per parameter; a is `additive`, in [0, 1].
+
+    columns: for each parameter the first column of the encoding that belongs to it and the one after its last.
+    """
+
+    stationary = True  # k(x, x) is the same everywhere
+
+    def __init__(
+        self, length_scale: ArrayLike, columns: Sequence[tuple[int, int]] | None = None, additive: float = 0.0
+    ) -> None:
+        self.length_scale: Array = vector("length_scale", length_scale)
+        if not len(self.length_scale):
+            raise InvalidInput("length_scale must hold at least one number, got none")
+        if not (self.length_scale > 0).all():
+            raise InvalidInput(f"length scales must be above 0, got {self.length_scale.min():g}")
+        pairs = [(j, j + 1) for j in range(len(self.length_scale))] if columns is None else columns
+        self.columns = tuple(_pair(each) for each in pairs)
+        if len(self.columns) != len(self.length_scale):
+            raise InvalidInput(
+                f"there must be one length scale per parameter, {len(self.columns)} of them, "
+                f"got {len(self.length_scale)}"
+            )
+        owners = [i for start, stop in self.columns for i in range(start, stop)]
+        if sorted(owners) != list(range(len(owners))):
+            raise InvalidInput(f"columns 0, 1, … of the encoding must belong to one parameter each, got {self.columns}")
+        self._width = len(owners)
+        self.additive = number("additive", additive, at_least=0)
+        if self.additive > 1:
+            raise InvalidInput(f"additive is a share, at most 1, got {additive!r}")
+        self.length_scale.flags.writeable = False
+
+    def __repr__(self) -> str:
+        scales = ", ".join(f"{scale:.3g}" for scale in self.length_scale)
+        return f"ProductMatern([{scales}]{f', additive={self.additive:.3g}' if self.additive else ''})"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002  # as scikit-learn's kernels have it
+        """What makes it."""
+        return {"length_scale": self.length_scale, "columns": self.columns, "additive": self.additive}
+
+    def __call__(self, X: Array, Z: Array, /) -> Array:
+        self._check(X)
+        return combined((distances(X, Z, [pair]) for pair in self.columns), self.length_scale, self.additive)
+
+    def diag(self, X: Array, /) -> Array:
+        return np.ones(len(X))
+
+    def with_gradient(self, X: Array, Z: Array) -> tuple[Array, Array]:
+        """k(X, Z) and ∂k(x, z)/∂x, shapes (n, m) and (n, m, d)."""
+        self._check(X)
+        product, total = np.ones((len(X), len(Z))), np.zeros((len(X), len(Z)))
+        each: list[tuple[Array, Array]] = []
+        for pair, scale in zip(self.columns, self.length_scale, strict=True):
+            s = ROOT * np.sqrt(distances(X, Z, [pair])[0]) / scale
+            polynomial, decay = 1.0 + s + s * s / 3.0, np.exp(-s)
+            product *= polynomial * decay
+            total += polynomial * decay
+            # κ′(r)/(r κ) and κ′(r)/r: the first does not underflow
+            slope = -(5.0 / 3.0) * (1.0 + s) / scale**2
+            each.append((slope / polynomial, slope * decay))
+        a, d = self.additive, len(self.columns)
+        gradient = np.zeros((len(X), len(Z), X.shape[1]))
+        for (start, stop), (relative, absolute) in zip(self.columns, each, strict=True):
+            slope = (1.0 - a) * product * relative + (a / d) * absolute
+            gradient[:, :, start:stop] = slope[:, :, None] * (X[:, None, start:stop] - Z[None, :, start:stop])
+        return (1.0 - a) * product + (a / d) * total, gradient
+
+    def _check(self, X: Array) -> None:
+        if X.shape[1] != self._width:
+            raise InvalidInput(
+                f"{self!r} is for {self._width} column{'s' * (self._width > 1)} of an encoding, got points of "
+                f"dimension {X.shape[1]}; product_kernel(domain) makes one for a domain"
+            )
+
+
+def _pair(given: Any) -> tuple[int, int]:
+    try:
+        start, stop = (operator.index(each) for each in given)
+    except (TypeError, ValueError):
+        start = stop = 0
+    if not 0 <= start < stop:
+        raise InvalidInput(
+            f"columns must be pairs (first, after the last) of whole numbers, one per parameter, got {given!r}"
+        )
+    return start, stop
+
+
+def distances(X: Array, Z: Array, columns: Sequence[tuple[int, int]]) -> Array:
+    """‖x_j − z_j‖² for each parameter, shape (parameters, n, m)."""
+    out = np.empty((len(columns), len(X), len(Z)))
+    for j, (start, stop) in enumerate(columns):
+        if stop - start == 1:
+            np.square(X[:, start : start + 1] - Z[:, start], out=out[j])
+        else:
+            A, B = X[:, start:stop], Z[:, start:stop]
+            squares = np.einsum("nd,nd->n", A, A)[:, None] + np.einsum("nd,nd->n", B, B) - 2.0 * (A @ B.T)
+            np.maximum(squares, 0.0, out=out[j])
+            out[j][out[j] < 1e-15] = 0.0  # equal options are at distance 0, whatever rounding does
+    return out
+
+
+def profile(squares: Array, scale: float) -> Array:
+    """κ of squared distances."""
+    s = (ROOT / scale) * np.sqrt(squares)
+    return (1.0 + s + s * s / 3.0) * np.exp(-s)
+
+
+def combined(squares: Any, scales: Array, additive: float) -> Array:
+    """k from ‖x_j − z_j‖², one array per parameter."""
+    product: Any = 1.0
+    total: Any = 0.0
+    for each, scale in zip(squares, scales.tolist(), strict=True):
+        values = profile(each[0] if each.ndim == 3 else each, scale)
+        product = product * values
+        if additive:
+            total = total + values
+    return cast(Array, (1.0 - additive) * product + (additive / len(scales)) * total if additive else product)
+
+
+def product_kernel(
+    domain: HasColumns, length_scale: ArrayLike = 0.5, *, per: str = "parameter", additive: float = 0.0
+) -> ProductMatern:
+    """A ProductMatern for a domain.
+
+    per: "parameter" (one length scale each, a choice's options all equally far from each other) or "choice" (one for
+    every option too, so that options can be more or less alike). length_scale: one for all, or one for each.
+    """
+    one_of("per", per, ("parameter", "choice"))
+    pairs = [(each.start, each.stop) for each in domain.columns]
+    if per == "choice":
+        pairs = [(i, i + 1) for start, stop in pairs for i in range(start, stop)]
+    scales = np.asarray(length_scale, dtype=np.float64)
+    return ProductMatern(np.full(len(pairs), float(scales)) if scales.ndim == 0 else scales, pairs, additive)

@@ -1,0 +1,765 @@
+"""The policy that learns its model: what it believes, its renewals, results of any size, directions, tables."""
+
+import copy
+import itertools
+import json
+import warnings
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+
+import misspec as ms
+from misspec import learning
+from misspec.errors import HorizonReached, InvalidInput, StorageError
+from misspec.learning import Scaling
+from misspec.policies.evidence import Evidence
+from misspec.policies.field import BoxField
+from misspec.policies.mixture import improvement, upper
+
+FINITE = ms.Finite(np.random.default_rng(0).random((30, 2)))
+BOX = ms.Box([(-3.0, 0.7), (10.0, 30.0)])
+SPACE = ms.Space({"rate": ms.Float(1e-4, 1e-1, log=True), "depth": ms.Int(1, 9), "kind": ms.Choice(["a", "b", "c"])})
+WHOLE = ms.Space({"depth": ms.Int(1, 6), "kind": ms.Choice(["a", None])})
+ROWS = {
+    "heat": [float(20 * (i % 7)) for i in range(40)],
+    "acid": [["citric", "acetic", "none"][i % 3] for i in range(40)],
+    "yield": [0.1 * (i % 5) if i % 5 == 2 else None for i in range(40)],
+}
+TABLE = ms.Finite.from_table(ROWS, target="yield")
+DOMAINS = {"finite": FINITE, "box": BOX, "space": SPACE, "whole": WHOLE, "table": TABLE}
+
+
+def truth(x):
+    return float(np.sin(3 * x[0]) + 0.1 * x[1])
+
+
+def play(policy, rounds, f=truth, noise=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    asked = []
+    for _ in range(rounds):
+        query = policy.ask()
+        policy.tell(query, f(query.x) + noise * rng.standard_normal())
+        asked.append(query)
+    return asked
+
+
+def some(domain, n=25, seed=8):
+    """Points of a domain in user units."""
+    field = ms.Auto(domain).field
+    rng = np.random.default_rng(seed)
+    return field.whole("").points if field.indexed else np.concatenate([field.draw(rng).points for _ in range(n)])
+
+
+def renewals(policy):
+    return [event[1] for event in policy._events if event[0] == "renew"]
+
+
+# -- what it believes ----------------------------------------------------------------------------------------
+
+
+def dense(policy, Z):
+    """M and S from the samples of the model and all results, by Gaussian process regression from its definition."""
+    told = policy.observations
+    X, y = policy.domain.encode(told.x), policy.posterior.scaling.to(told.y)
+    M, S = [], []
+    for each in policy.posterior.posteriors:
+        model = each.model
+        K = model.kernel(X, X) + model.regularization * np.eye(len(X))
+        cross = model.kernel(policy.domain.encode(Z), X)
+        M.append(model.offset + cross @ np.linalg.solve(K, y - model.offset))
+        variance = 1.0 - np.einsum("nm,mn->n", cross, np.linalg.solve(K, cross.T))
+        S.append(model.scale * np.sqrt(np.maximum(variance, 0.0)))
+    return np.array(M), np.array(S)
+
+
+@pytest.mark.parametrize("minimize", [False, True])
+@pytest.mark.parametrize("name", DOMAINS)
+def test_it_believes_the_average_of_its_samples(name, minimize):
+    """Between renewals too, with some results asked for and some from elsewhere."""
+    domain = DOMAINS[name]
+    policy = ms.Auto(domain, minimize=minimize, seed=1)
+    Z = some(domain)
+    policy.observe(Z[:4], [0.3, -0.2, 0.5, 0.1])
+    play(policy, 7, lambda x: 0.1 * truth(x), noise=0.05)
+    policy.tell(policy.ask(2), [0.2, 0.3])
+    policy.ask(2)  # what is pending changes no belief
+    policy.observe(Z[2:3], [0.4])
+    assert policy.posterior.t == policy.t
+    assert len(policy.posterior.posteriors) == 8
+    M, S = dense(policy, Z)
+    mean, std = M.mean(axis=0), np.sqrt((S**2).mean(axis=0) + M.var(axis=0))
+    scaling = policy.posterior.scaling
+    assert scaling.sign == (-1 if minimize else 1)
+    found_mean, found_std = policy.posterior.at(Z)
+    np.testing.assert_allclose(found_mean, scaling.back(mean), atol=1e-4 * scaling.width)
+    ends = scaling.back(mean + std), scaling.back(mean - std)
+    np.testing.assert_allclose(found_std, np.abs(ends[0] - ends[1]) / 2, atol=1e-3 * scaling.width)
+    if policy.field.indexed:
+        np.testing.assert_allclose(policy.posterior.mean, found_mean, atol=1e-6 * scaling.width)
+        np.testing.assert_allclose(policy.posterior.std, found_std, atol=1e-5 * scaling.width)
+    # bands: two standard deviations around the mean, which own bands hold
+    band = policy.band(Z)
+    new = [z.tolist() not in policy.observations.x.tolist() for z in Z]
+    for end, sign in ((band.lower, -1), (band.upper, 1)):
+        expected = scaling.back(mean + sign * scaling.sign * 2 * std)
+        np.testing.assert_allclose(end[new], expected[new], atol=1e-3 * scaling.width)
+    assert (band.lower < band.upper).all()
+    assert policy.information == pytest.approx(np.mean([p.information for p in policy.posteriors]))
+
+
+@pytest.mark.parametrize("rule", [upper(1.0), upper(-2.0), improvement(0.4)], ids=["upper", "lower", "improvement"])
+@pytest.mark.parametrize("pending", [False, True])
+def test_the_slope_of_a_search_is_that_of_its_score(rule, pending):
+    policy = ms.Auto(BOX)
+    play(policy, 9, noise=0.3)
+    policy.ask(3)
+    policy._expect()
+    search = policy.posterior.search(rule, policy._own, 0, pending=pending)
+    U = np.random.default_rng(1).random((20, 2))
+
+    def score(U):
+        return search.score(U, BOX.decode(U))
+
+    values, slopes = search.slope(U)
+    np.testing.assert_allclose(values, score(U), rtol=1e-8, atol=1e-10)
+    h = 1e-5
+    for j in range(2):
+        numeric = (score(U + h * np.eye(2)[j]) - score(U - h * np.eye(2)[j])) / (2 * h)
+        np.testing.assert_allclose(slopes[:, j], numeric, rtol=2e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("rule", [upper(1.5), improvement(0.3), improvement(np.array([0.1, 0.5, -0.2]))])
+def test_rules_have_the_derivatives_that_they_say(rule):
+    rng = np.random.default_rng(0)
+    M, S, h = rng.standard_normal((3, 6)), 0.2 + rng.random((3, 6)), 1e-6
+    scored = rule(M, S)
+    for k in range(3):
+        move = np.zeros((3, 1))
+        move[k] = h
+        by_mean = (rule(M + move, S).values - rule(M - move, S).values) / (2 * h)
+        by_std = (rule(M, S + move).values - rule(M, S - move).values) / (2 * h)
+        np.testing.assert_allclose(scored.by_mean[k], by_mean, atol=1e-7)
+        np.testing.assert_allclose(scored.by_std[k], by_std, atol=1e-7)
+
+
+def test_improvement_is_what_it_is_called():
+    """ln E max(f − best, 0), f Gaussian of a random sample: by simulation."""
+    rng = np.random.default_rng(0)
+    M, S = np.array([[0.0], [1.0]]), np.array([[1.0], [0.5]])
+    draws = M + S * rng.standard_normal((2, 400_000))
+    expected = np.maximum(draws - 0.7, 0).mean()
+    assert np.exp(improvement(0.7)(M, S).values[0]) == pytest.approx(expected, rel=0.01)
+
+
+def test_improvement_tells_hopeless_points_apart():
+    """However far below the best: against quadrature in logarithms, and in the order of the means."""
+    for gap in (1.0, 5.0, 30.0, 37.0, 40.0, 999.0, 1001.0):
+        # ∫ t φ(t + gap) dt over t > 0, without its factor φ(gap)
+        expected = quad(lambda t, gap=gap: t * np.exp(-0.5 * t * t - gap * t), 0, min(10, 60 / gap), epsabs=0)[0]
+        found = improvement(gap)(np.zeros((1, 1)), np.ones((1, 1))).values[0]
+        assert found + 0.5 * gap**2 + 0.5 * np.log(2 * np.pi) == pytest.approx(np.log(expected), rel=1e-6)
+    M, S = np.linspace(-5, 5, 21)[None, :], np.full((1, 21), 1e-3)
+    for best in (6.0, 1e3, 1e9, -1e3):
+        scored = improvement(best)(np.tile(M, (3, 1)), np.tile(S, (3, 1)))
+        assert (np.diff(scored.values) > 0).all()
+        assert np.isfinite([scored.by_mean, scored.by_std]).all()
+        assert (scored.by_mean > 0).all()
+
+
+# -- renewals ------------------------------------------------------------------------------------------------
+
+
+def test_a_renewal_is_an_event_of_asking_alone():
+    policy = ms.Auto(FINITE)
+    play(policy, 4)
+    last = policy.ask()
+    policy.tell(last, 0.5)
+    assert renewals(policy) == []
+    policy.observe([0, 1, 2], [0.1, 0.2, 0.3])
+    policy.band()
+    policy.recommend()
+    _ = policy.posterior.at(FINITE.points), policy.state(), repr(policy), copy.deepcopy(policy), policy.conflicts
+    assert renewals(policy) == []
+    policy.ask(4)
+    assert len(renewals(policy)) == 1
+    (renewal,) = renewals(policy)
+    assert np.array(renewal["states"]).shape == (8, 4)
+    assert np.array(renewal["fitted"]).shape == (8, 3)
+    assert Scaling(*renewal["scaling"]) == policy.posterior.scaling
+    assert json.loads(json.dumps(renewal)) == renewal
+    policy.tell(policy.pending[:2], [0.1, 0.2])
+    policy.drop(policy.pending[0])
+    assert len(renewals(policy)) == 1
+
+
+def test_the_model_is_renewed_when_the_data_have_grown_by_a_seventh():
+    policy = ms.Auto(FINITE)
+    at = []
+    for _ in range(40):
+        before = len(renewals(policy))
+        query = policy.ask()
+        if len(renewals(policy)) > before:
+            at.append(policy.t)
+        policy.tell(query, truth(query.x))
+    assert at[0] == 5
+    assert at[-1] > 30
+    for earlier, later in itertools.pairwise(at):
+        assert later == max(earlier + 1, int(np.ceil(earlier * 8 / 7 - 1e-9)))
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_restoring_replays_renewals_and_samples_nothing(name, monkeypatch, tmp_path):
+    domain = DOMAINS[name]
+    policy = ms.Auto(domain, seed=2)
+    play(policy, 8, noise=0.1)
+    policy.ask(2)
+    state = json.loads(json.dumps(policy.state()))
+    policy.save(tmp_path / "policy.misspec")
+
+    def refuse(*_, **__):
+        raise AssertionError("sampled again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learning, "renewed", refuse)
+        patch.setattr(learning, "start", refuse)
+        patch.setattr(learning.Hyperposterior, "__call__", refuse)
+        twins = [ms.restore(state), ms.load(tmp_path / "policy.misspec"), copy.deepcopy(policy)]
+    Z = some(domain)
+    for twin in twins:
+        assert twin.state() == policy.state()
+        np.testing.assert_array_equal(twin.band(Z), policy.band(Z))
+        np.testing.assert_array_equal(twin.posterior.at(Z), policy.posterior.at(Z))
+    reference = [q.x.tolist() for q in _on(policy)]
+    for twin in twins:
+        assert [q.x.tolist() for q in _on(twin)] == reference
+        assert twin.state() == policy.state()
+
+
+def _on(policy):
+    pending = policy.pending
+    policy.tell(pending[::-1], [truth(q.x) for q in pending[::-1]])
+    return play(policy, 4)
+
+
+def test_a_state_is_a_copy():
+    policy = ms.Auto(FINITE)
+    play(policy, 6)
+    state = policy.state()
+    before = json.dumps(state)
+    for event in state["events"]:
+        if event[0] == "renew":
+            event[1]["states"][0][0] = 99.0
+            event[1].clear()
+    assert json.dumps(policy.state()) == before
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda event: event[1].pop("states"),
+        lambda event: event[1].update(states=[]),
+        lambda event: event[1]["fitted"].pop(),
+        lambda event: event[1].update(scaling=[1.0, 0.0, 1.0, 2.0]),
+        lambda event: event.__setitem__(1, "all"),
+        lambda event: event.append(3),
+        lambda event: event.__setitem__(0, "renewal of a later version"),
+    ],
+)
+def test_spoilt_renewals_are_named(spoil):
+    policy = ms.Auto(FINITE)
+    play(policy, 6)
+    state = json.loads(json.dumps(policy.state()))
+    spoil(next(event for event in state["events"] if event[0] == "renew"))
+    with pytest.raises(StorageError):
+        ms.restore(state)
+
+
+def test_results_that_arrive_after_a_renewal_count_once():
+    """Queries pend while the model is renewed; told or dropped later, they are in every sample once."""
+    policy = ms.Auto(BOX)
+    batch = policy.ask(7)
+    policy.tell(batch[:5], [truth(q.x) for q in batch[:5]])
+    late = policy.ask(2)  # a renewal, with four pending from here on
+    assert len(renewals(policy)) == 1
+    assert all(posterior.pending == 3 for posterior in policy.posteriors)
+    policy.tell([late[1], batch[6]], [truth(late[1].x), truth(batch[6].x)])
+    policy.drop(batch[5])
+    policy.tell(late[0], truth(late[0].x))
+    assert policy.t == policy.posterior.t == 8
+    assert all(posterior.t == 8 and posterior.pending == 0 for posterior in policy.posteriors)
+    Z = some(BOX)
+    M, _ = dense(policy, Z)
+    scaling = policy.posterior.scaling
+    np.testing.assert_allclose(policy.posterior.at(Z)[0], scaling.back(M.mean(axis=0)), atol=1e-4 * scaling.width)
+    # and own bands have each result once
+    counts = policy._evidence.own.table()[2]
+    assert counts.sum() == 8
+
+
+def test_a_failed_renewal_changes_nothing(monkeypatch):
+    policy = ms.Auto(TABLE)
+    play(policy, 6)  # fourteen results: the next query renews the model
+    before, band = json.dumps(policy.state()), policy.band()
+    with monkeypatch.context() as patch:
+        patch.setattr(learning, "model_of", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            policy.ask()
+    twin = ms.restore(json.loads(before))
+    assert json.dumps(policy.state()) == before
+    np.testing.assert_array_equal(policy.band(), band)
+    np.testing.assert_array_equal(policy.ask().x, twin.ask().x)
+
+
+def test_reading_leaves_no_trace_once_there_is_a_model():
+    for domain in (BOX, WHOLE):
+        one, other = ms.Auto(domain), ms.Auto(domain)
+        play(one, 6)
+        play(other, 6)
+        for _ in range(3):
+            one.recommend()
+            one.band(some(domain))
+            _ = one.posterior.at(some(domain)), one.information, repr(one), one.state()
+            np.testing.assert_array_equal(play(one, 1)[0].x, play(other, 1)[0].x)
+        assert one.state() == other.state()
+
+
+# -- asked for or observed -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_results_from_elsewhere_make_the_same_first_model(seed):
+    """The first model depends on the results alone, whoever asked for them; so does what is chosen from a list."""
+    asked, observed = ms.Auto(FINITE, seed=seed), ms.Auto(FINITE, seed=seed)
+    play(asked, 5, noise=0.1, seed=seed)
+    observed.observe(asked.observations.x, asked.observations.y)
+    one, other = asked.ask(), observed.ask()
+    assert one.index == other.index
+    assert (one.mean, one.std) == (other.mean, other.std)
+    assert renewals(asked) == renewals(observed)
+    np.testing.assert_array_equal(asked.band(), observed.band())
+
+
+def test_results_from_elsewhere_teach_as_much_as_those_asked_for():
+    """Later models of the two are other samples of the same distribution: they agree about what is where."""
+    asked, observed = ms.Auto(FINITE), ms.Auto(FINITE)
+    play(asked, 24, noise=0.05)
+    observed.observe(asked.observations.x, asked.observations.y)
+    one, other = asked.ask(10), observed.ask(10)
+    assert [q.details["rule"] for q in one].count("first") == [q.details["rule"] for q in other].count("first") == 0
+    (a, a_std), (b, b_std) = asked.posterior.at(FINITE.points), observed.posterior.at(FINITE.points)
+    assert np.corrcoef(a, b)[0, 1] > 0.97
+    assert (np.abs(a - b) < 2 * (a_std + b_std)).all()
+    values = np.array([truth(x) for x in FINITE.points])
+    assert asked.recommend().mean == pytest.approx(observed.recommend().mean, abs=0.1 * np.ptp(values))
+    assert max(truth(q.x) for q in other) >= max(truth(q.x) for q in one) - 0.1 * np.ptp(values)
+
+
+def test_the_order_of_results_from_elsewhere_does_not_matter():
+    x, y = FINITE.points[:12], [truth(x) for x in FINITE.points[:12]]
+    one, other = ms.Auto(FINITE), ms.Auto(FINITE)
+    one.observe(x, y)
+    for i in reversed(range(12)):
+        other.observe([i], [y[i]])
+    assert one.ask().index == other.ask().index
+    np.testing.assert_allclose(one.band().upper, other.band().upper, atol=1e-6)
+
+
+# -- results of any kind ---------------------------------------------------------------------------------------
+
+VALUES = {
+    "equal": lambda t, v: 0.3,
+    "zero": lambda t, v: 0.0,
+    "equal and large": lambda t, v: 1e12,
+    "1e12": lambda t, v: 1e12 * v,
+    "1e12 and a little": lambda t, v: 1e12 + v,
+    "1e300": lambda t, v: 1e300 * v,
+    "1e-12": lambda t, v: 1e-12 * v,
+    "1e-300": lambda t, v: 1e-300 * v,
+    "the least floats": lambda t, v: 5e-324 * (t % 2),
+    "an outlier above": lambda t, v: 1e12 if t == 6 else v,
+    "an outlier below": lambda t, v: -1e12 if t == 2 else v,
+    "of all sizes": lambda t, v: (-1.0) ** t * 10.0 ** (20 * t),
+}
+LARGEST = {
+    "1e308": lambda t, v: 0.5e308 * v,
+    "the largest floats": lambda t, v: np.sign(v) * np.finfo(float).max,
+    "the largest float": lambda t, v: np.finfo(float).max,
+    "one largest above": lambda t, v: 1e308 if t == 1 else v,
+    "one largest below": lambda t, v: -1e308 if t == 7 else 1e-250 * v,
+}
+SETTINGS = {"plain": {}, "noise": {"noise": 0.1}, "little noise": {"noise": 1e-9}, "minimising": {"minimize": True}}
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+@pytest.mark.parametrize("name", [*VALUES, *LARGEST])
+def test_results_of_any_kind(name, settings):
+    """No error, no warning (which is an error here), and what is believed is finite."""
+    policy = ms.Auto(FINITE, **SETTINGS[settings])
+    value = {**VALUES, **LARGEST}[name]
+    for t in range(11):
+        query = policy.ask()
+        assert np.isnan(query.mean) or np.isfinite([query.mean, query.std]).all()
+        policy.tell(query, value(t, truth(query.x)))
+        if t > 3:
+            band = policy.band()
+            assert np.isfinite(band).all()
+            assert (band.lower <= band.upper).all()
+            assert np.isfinite([policy.posterior.mean, policy.posterior.std]).all()
+    found = policy.recommend()
+    assert np.isfinite([found.mean, found.lower, found.upper]).all()
+    assert found.gap >= 0
+    assert all(each.gap >= 0 for each in policy.conflicts)
+    twin = ms.restore(json.loads(json.dumps(policy.state(), allow_nan=False)))
+    np.testing.assert_array_equal(twin.band(), policy.band())
+
+
+@pytest.mark.parametrize("name", ["equal", "1e300", "an outlier above", "the largest floats"])
+def test_results_of_any_kind_on_a_space(name):
+    policy = ms.Auto(SPACE)
+    for t in range(8):
+        query = policy.ask()
+        policy.tell(query, {**VALUES, **LARGEST}[name](t, query.params["depth"] - 5.0))
+        assert np.isfinite(policy.band(some(SPACE))).all()
+
+
+@pytest.mark.parametrize("outlier", [1e12, -1e12])
+def test_one_outlier_spoils_nothing(outlier):
+    """With one result that is as bad as can be, the best of the others is still found."""
+    sign = -1 if outlier > 0 else 1
+    policy = ms.Auto(ms.Finite(np.linspace(0, 1, 30)[:, None]), minimize=outlier > 0)
+    policy.observe([3], [outlier])
+    play(policy, 16, lambda x: -sign * (x[0] - 0.7) ** 2)
+    assert policy.recommend().x[0] == pytest.approx(0.7, abs=0.06)
+
+
+def test_units_change_nothing():
+    """The same results in other units (powers of two, to the bit): the same queries."""
+    asked = []
+    for factor in (1.0, 2.0**40, 2.0**-40):
+        policy = ms.Auto(BOX)
+        asked.append([q.x.tolist() for q in play(policy, 10, lambda x, factor=factor: factor * truth(x))])
+    assert asked[0] == asked[1] == asked[2]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_where_nothing_is_to_be_found_it_does_not_stay(settings):
+    """A constant without noise, on 30 arms: after 40 rounds no arm was asked more than a fourth of them."""
+    policy = ms.Auto(FINITE, **SETTINGS[settings])
+    counts = np.bincount([q.index for q in play(policy, 40, lambda x: 0.7)], minlength=30)
+    assert counts.max() <= 10
+    assert np.count_nonzero(counts) >= 10
+
+
+def test_the_first_points_are_spread_out():
+    for domain in (BOX, SPACE, FINITE):
+        X = np.array([domain.encode(q.x[None, :])[0] for q in ms.Auto(domain).ask(5)])
+        distances = np.linalg.norm(X[:, None] - X[None], axis=2)[np.triu_indices(5, 1)]
+        assert distances.min() > 0.2
+    policy = ms.Auto(BOX)
+    batch = policy.ask(5)
+    assert [q.details["rule"] for q in batch] == ["first"] * 5
+    assert policy.band(some(BOX)).upper.shape == (25,)  # there are bands before there is a model
+
+
+# -- noise ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.4])
+def test_a_noise_that_is_handed_in_is_used(noise):
+    policy = ms.Auto(FINITE, noise=noise)
+    play(policy, 12, noise=noise)
+    width = policy.posterior.scaling.width
+    for posterior in policy.posteriors:
+        assert posterior.model.noise * width == pytest.approx(noise)
+
+
+def test_repeated_points_teach_the_noise():
+    rng = np.random.default_rng(0)
+    for noise in (0.02, 0.5):
+        policy = ms.Auto(FINITE)
+        rows = np.repeat(np.arange(8), 6)
+        policy.observe(rows, [truth(FINITE.points[i]) + noise * rng.standard_normal() for i in rows])
+        policy.ask()
+        learnt = [p.model.noise * policy.posterior.scaling.width for p in policy.posteriors]
+        assert noise / 1.6 < np.median(learnt) < noise * 1.6
+
+
+# -- the other direction ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["finite", "box", "space"])
+def test_minimising_mirrors_maximising_to_the_bit(name):
+    domain = DOMAINS[name]
+    high, low = ms.Auto(domain, seed=4), ms.Auto(domain, minimize=True, seed=4)
+    assert low.minimize
+    assert not high.minimize
+    Z = some(domain)
+    for policy, sign in ((high, 1), (low, -1)):
+        policy.observe(Z[:2], [sign * 0.2, sign * 0.1])
+    for _ in range(5):
+        one, other = high.ask(2), low.ask(2)
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a.x, b.x)
+            np.testing.assert_array_equal([a.mean, a.std], [-b.mean, b.std])
+        high.tell(one, [truth(q.x) for q in one])
+        low.tell(other, [-truth(q.x) for q in other])
+    a, b = high.band(Z), low.band(Z)
+    np.testing.assert_array_equal(a.lower, -b.upper)
+    np.testing.assert_array_equal(a.upper, -b.lower)
+    (mean, std), (mirrored, other) = high.posterior.at(Z), low.posterior.at(Z)
+    np.testing.assert_array_equal(mean, -mirrored)
+    np.testing.assert_array_equal(std, other)
+    best, least = high.recommend(), low.recommend()
+    np.testing.assert_array_equal(best.x, least.x)
+    assert (best.mean, best.lower, best.upper, best.gap) == (-least.mean, -least.upper, -least.lower, least.gap)
+    np.testing.assert_array_equal(high.observations.y, -low.observations.y)
+    assert ms.restore(json.loads(json.dumps(low.state()))).minimize
+
+
+def test_it_finds_the_least():
+    policy = ms.Auto(ms.Finite(np.linspace(0, 1, 40)[:, None]), minimize=True)
+    play(policy, 20, lambda x: (x[0] - 0.3) ** 2)
+    assert policy.recommend().x[0] == pytest.approx(0.3, abs=0.06)
+    assert policy.recommend().lower <= 0.001
+
+
+# -- horizons ------------------------------------------------------------------------------------------------
+
+
+def test_it_ends_at_its_horizon():
+    policy = ms.Auto(FINITE, horizon=8)
+    assert policy.limit == 8
+    play(policy, 3)
+    batch = policy.ask(20)
+    assert len(batch) == 5
+    with pytest.raises(HorizonReached, match="all 8 evaluations of the horizon are asked; see recommend"):
+        policy.ask()
+    policy.drop(batch[0])
+    again = policy.ask(3)
+    assert len(again) == 1
+    policy.tell([*batch[1:], *again], [truth(q.x) for q in [*batch[1:], *again]])
+    twin = ms.restore(json.loads(json.dumps(policy.state())))
+    for each in (policy, twin):
+        with pytest.raises(HorizonReached):
+            each.ask(2)
+        assert each.recommend().index is not None
+    policy.observe([0], [0.3])
+    with pytest.raises(HorizonReached):
+        policy.ask()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"horizon": 0}, "horizon must be a whole number ≥ 1"),
+        ({"horizon": 2.5}, "horizon must be a whole number"),
+        ({"noise": 0}, "noise must be a finite number > 0"),
+        ({"noise": float("nan")}, "noise must be a finite number"),
+        ({"minimize": 1}, "minimize must be True or False"),
+        ({"seed": -1}, "seed must be a whole number"),
+    ],
+)  # fmt: skip
+def test_errors_say_what_was_expected(settings, says):
+    with pytest.raises(InvalidInput, match=says):
+        ms.Auto(FINITE, **settings)
+    with pytest.raises(InvalidInput, match="domain must be a Finite or a Box"):
+        ms.Auto([[0.1], [0.2]])
+
+
+# -- tables --------------------------------------------------------------------------------------------------
+
+
+def test_a_table_with_results_begins_with_them(tmp_path, monkeypatch):
+    policy = ms.Auto(TABLE)
+    given = [(i, y) for i, y in enumerate(ROWS["yield"]) if y is not None]
+    assert policy.t == policy.posterior.t == len(given) == 8
+    np.testing.assert_array_equal(policy.observations.y, [y for _, y in given])
+    query = policy.ask()
+    assert query.details["rule"] != "first"  # eight results are enough for a model
+    assert query.row.keys() == ROWS.keys()
+    policy.tell(query, 0.9)
+    policy.save(tmp_path / "policy.misspec")
+    updated = ms.Finite.from_table({**ROWS, "yield": [0.5] * 40}, target="yield")
+    twins = [
+        ms.restore(json.loads(json.dumps(policy.state()))),
+        ms.restore(policy.state(), domain=updated),  # what it was told is in its state
+        ms.load(tmp_path / "policy.misspec"),
+        copy.deepcopy(policy),
+    ]
+    with monkeypatch.context() as patch:  # nor does a call that is undone count them twice
+        patch.setattr(Evidence, "learn", lambda *_: 1 / 0)
+        query = policy.ask()
+        with pytest.raises(ZeroDivisionError):
+            policy.tell(query, 0.4)
+    policy.drop(query)
+    for twin in [*twins, policy]:
+        assert twin.t == twin.posterior.t == 9
+        np.testing.assert_array_equal(twin.observations.y, [*(y for _, y in given), 0.9])
+        np.testing.assert_array_equal(twin.band(), twins[0].band())
+    assert ms.Auto(ms.Finite.from_table({**ROWS, "yield": [None] * 40}, target="yield")).t == 0
+    assert ms.Auto(TABLE, horizon=9).ask(5)[1:] == []  # they count towards the horizon
+
+
+# -- actions -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rounds", [0, 7])
+def test_it_chooses_from_what_is_offered(rounds):
+    for domain in (FINITE, TABLE):
+        policy = ms.Auto(domain)
+        play(policy, rounds)
+        query = policy.ask(actions=[3, 5, 9])
+        assert query.index in (3, 5, 9)
+        assert query.index == [3, 5, 9][query.position]
+    policy = ms.Auto(BOX)
+    play(policy, rounds)
+    points = some(BOX)[:4]
+    batch = policy.ask(3, actions=points)
+    for query in batch:
+        np.testing.assert_array_equal(query.x, points[query.position])
+    policy.tell(batch, [0.1, 0.2, 0.3])
+    with pytest.raises(InvalidInput, match="indices need a Finite domain"):
+        policy.ask(actions=[0, 1])
+    for domain in (SPACE, WHOLE):
+        policy = ms.Auto(domain)
+        play(policy, rounds)
+        dicts = [domain.params(x) for x in some(domain)[:4]]
+        query = policy.ask(actions=dicts)
+        assert query.params == dicts[query.position]
+        policy.tell(dict(query.params), 0.4)
+        assert not policy.pending
+    policy = ms.Auto(TABLE)
+    play(policy, rounds)
+    query = policy.ask(actions=[{"heat": 20.0, "acid": "acetic"}, {"heat": 120.0, "acid": "none"}])
+    assert (query.row["heat"], query.row["acid"]) in ((20.0, "acetic"), (120.0, "none"))
+    query = policy.ask(actions=[{"heat": 33.0, "acid": "acetic"}])  # no row of the table
+    assert query.index is None
+    policy.tell(query, 0.2)
+    with pytest.raises(InvalidInput):
+        policy.ask(actions=[{"heat": 20.0, "acid": "sulphuric"}])
+
+
+def test_among_actions_it_takes_the_better_one():
+    """However sure it is that neither is the best of all."""
+    for rounds in (14, 15):
+        policy = ms.Auto(ms.Finite(np.linspace(0, 1, 40)[:, None]))
+        play(policy, rounds, lambda x: x[0])
+        assert policy.ask(actions=[2, 36]).index == 36
+
+
+# -- domains of one's own --------------------------------------------------------------------------------------
+
+
+class Plain:
+    """A box that does not say which columns belong to which parameter."""
+
+    kind = "Plain"
+
+    def __init__(self, box):
+        self.inner = box
+
+    def __getattr__(self, name):
+        if name in ("columns", "inner"):
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def field(self, seed, resolution):
+        return BoxField(self, seed, resolution)
+
+
+def test_a_domain_without_columns_has_one_per_dimension():
+    one, other = ms.Auto(Plain(BOX)), ms.Auto(BOX)
+    assert one.columns == other.columns == [(0, 1), (1, 2)]
+    for a, b in zip(play(one, 7), play(other, 7), strict=True):
+        np.testing.assert_array_equal(a.x, b.x)
+
+
+def test_lists_of_points_of_any_scale():
+    """Length scales are relative to the reach of each coordinate: a factor in one of them changes nothing."""
+    factors = np.array([2.0**20, 2.0**-20])
+    one, other = ms.Auto(FINITE), ms.Auto(ms.Finite(FINITE.points * factors))
+    for _ in range(9):
+        a, b = one.ask(), other.ask()
+        assert a.index == b.index
+        for policy, query in ((one, a), (other, b)):
+            policy.tell(query, truth(FINITE.points[query.index]))
+    constant = ms.Auto(ms.Finite(np.stack([np.linspace(0, 1, 20), np.full(20, 3.0)], axis=1)))
+    play(constant, 7)
+    assert np.isfinite(constant.band()).all()
+    play(ms.Auto(ms.Finite([[1.0, 2.0]])), 7)
+
+
+def test_it_says_what_it_is():
+    policy = ms.Auto(FINITE, horizon=20)
+    play(policy, 6)
+    assert repr(policy).startswith("Auto(Finite(30 points in 2 dimensions), horizon=20")
+    assert repr(policy.posterior) == "Mixture(8 samples of the model, t=6)"
+    assert not policy.guaranteed
+    assert any("learnt from the data" in each for each in policy.caveats)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        policy.recommend()
+
+
+# -- evaluations that fail -------------------------------------------------------------------------------------
+
+
+def test_a_failure_is_forgotten_and_a_second_one_is_not():
+    """Dropped once, a query is asked again, as if it had never been; dropped again, it is left alone."""
+    policy = ms.Auto(FINITE)
+    play(policy, 8)
+    while (first := policy.ask()).x.tolist() in policy.observations.x.tolist():  # no result there would help it
+        policy.tell(first, truth(first.x))
+    policy.drop(first)
+    second = policy.ask()
+    assert second.index == first.index
+    policy.drop(second)
+    twin = ms.restore(json.loads(json.dumps(policy.state())))
+    assert policy.ask().index == twin.ask().index != first.index
+
+
+@pytest.mark.parametrize("domain", [BOX, ms.Space({"a": ms.Float(-3, 0.7), "b": ms.Int(0, 8)})], ids=["box", "space"])
+def test_where_evaluations_always_fail_it_does_not_stay(domain):
+    """The best values lie where every evaluation fails: what is best outside is found, in 25 results."""
+    policy, failures, best = ms.Auto(domain), 0, -3.0
+    while policy.t < 25:
+        query = policy.ask()
+        if query.x[0] > 0.0:
+            policy.drop(query)
+            failures += 1
+        else:
+            policy.tell(query, float(query.x[0]))
+            best = max(best, query.x[0])
+        assert failures <= 40
+    assert best > -0.1
+
+
+def test_failures_by_chance_keep_nothing_away():
+    """A tenth of all evaluations fail, wherever they are: the best candidates still get their results."""
+    policy, rng, told = ms.Auto(ms.Finite(np.linspace(0, 1, 12)[:, None])), np.random.default_rng(0), []
+    while policy.t < 60:
+        query = policy.ask()
+        if rng.random() < 0.1:
+            policy.drop(query)
+        else:
+            policy.tell(query, float(query.x[0]) + 0.3 * rng.standard_normal())
+            told.append(query.index)
+    assert np.mean(told[-30:]) > 9
+
+
+def test_it_stays_with_the_best_where_nothing_else_is_left_to_try():
+    """Few candidates, much noise, many rounds: those that are known to be worse are not asked instead."""
+    policy = ms.Auto(ms.Finite(np.linspace(0, 1, 12)[:, None]))
+    asked = [q.index for q in play(policy, 70, lambda x: x[0], noise=0.3)]
+    assert np.mean(asked[-30:]) > 9.5
+    assert np.ptp(asked[-30:]) > 0  # some rounds are for caution
+
+
+def test_on_offer_alone_a_failing_point_is_asked_again():
+    policy = ms.Auto(FINITE)
+    play(policy, 6)
+    for _ in range(3):
+        policy.drop(policy.ask(actions=[4]))
+    assert policy.ask(actions=[4]).index == 4
+    assert policy.ask(actions=[4, 5]).index == 5
