@@ -1,6 +1,6 @@
 """ms.Auto beside random search, Optuna's TPESampler and GPSampler, and BoTorch's UCB and LogEI, without a constant.
 
-    MISSPEC_DATA=… python benchmarks/practical.py [--seeds 10] [--only NAME …] [--which chosen-by | left-out]
+    MISSPEC_DATA=… python benchmarks/practical.py [--seeds 10] [--only NAME …] [--which chosen-by | seen | left-out]
     python benchmarks/practical.py --long                # seconds per round over 1,000 rounds on 2,000 candidates
     python benchmarks/practical.py --peers [--again]     # compute what is missing of the peers' runs, and stop
 
@@ -64,7 +64,8 @@ class Store:
 
 
 def made(only: list[str] | None, which: str) -> list[tasks.Task]:
-    makers = {"all": tasks.CHOSEN_BY + tasks.LEFT_OUT, "chosen-by": tasks.CHOSEN_BY, "left-out": tasks.LEFT_OUT}[which]
+    kinds = {"chosen-by": tasks.CHOSEN_BY, "seen": tasks.SEEN, "left-out": tasks.LEFT_OUT}
+    makers = [make for kind, some in kinds.items() if which in ("all", kind) for make in some]
     found: list[tasks.Task] = []
     for make in makers:
         task: tasks.Task | None = make()
@@ -277,7 +278,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--only", nargs="*", help="names of tasks")
     parser.add_argument("--names", nargs="*", help="names of peers")
-    parser.add_argument("--which", choices=["all", "chosen-by", "left-out"], default="all")
+    parser.add_argument("--which", choices=["all", "chosen-by", "seen", "left-out"], default="all")
     parser.add_argument("--peers", action="store_true", help="compute the peers' runs that are missing, and stop")
     parser.add_argument("--again", action="store_true", help="compute peers' runs anew")
     parser.add_argument("--long", action="store_true", help="time 1,000 rounds of Auto, and stop")

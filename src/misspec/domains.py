@@ -11,8 +11,10 @@ Box and Space are searched. What a search needs of them is in points as the kern
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -26,6 +28,7 @@ from misspec.parameters import Choice, Columns, Float, Int, Parameter, columns_o
 PROBES = 256  # points on which a kernel is checked when the domain is a box
 MOST_NUMBERS = 200_000_000  # coordinates of a grid, at most
 SAME = 1e-9  # rounding within which numbers of a table are the same, in units of their column's range
+MANY = 20  # rows that all differ in a column of text: it is no choice
 MOST_CORNERS = 12  # dimensions up to which all corners of a box are checked too
 
 
@@ -523,6 +526,11 @@ class Table(Finite):
         used = [name for name in frame.names if name != target and name not in left_out]
         if not used:
             raise InvalidInput(f"{frame.where} has no column left that describes its rows; leave out fewer")
+        if "" in used:
+            raise InvalidInput(
+                f"{frame.where}: column {frame.names.index('') + 1} has no name; give it one, or leave it out if it is "
+                'an index that was written along: ignore=""'
+            )
         self.target, self.ignored = target, left_out
         self.parameters: dict[str, Parameter] = {name: _parameter(frame, name) for name in used}
         self.rows: list[dict[str, Any]] = frames.plain(frame, keep=used).rows()
@@ -554,7 +562,10 @@ class Table(Finite):
         """What was handed in; dicts one by one, since each may have other columns beside the parameters."""
         several = isinstance(given, list | tuple)
         parts = [(f"item {i}", each) for i, each in enumerate(given)] if several else [("the rows", given)]
-        found = [frames.read(each, where) for where, each in parts]
+        found = [
+            dataclasses.replace(frames.plain(frames.read(each, where), keep=tuple(self.parameters)), text=True)
+            for where, each in parts
+        ]  # rows of a table may have gone through a file of text
         for name in (name for frame in found for name in frame.names):
             if name not in self.rows[0]:
                 raise InvalidInput(f"this table has no column {name!r}{nearest(name, self.rows[0])}")
@@ -624,9 +635,15 @@ def _numbers(parameters: Mapping[str, Parameter], frame: frames.Frame) -> Array:
         if name not in frame.columns:
             raise InvalidInput(f"{frame.where} must have a value of {name!r}, got {', '.join(frame.names)} only")
         for row, cell in enumerate(frame.columns[name]):
-            value = p.written(str(cell)) if frame.text and isinstance(p, Choice) else cell
-            X[row, i] = p.number(value, frame.at(name, row))
+            X[row, i] = p.number(_as_written(p, cell) if frame.text else cell, frame.at(name, row))
     return X + 0.0
+
+
+def _as_written(p: Parameter, cell: Any) -> Any:
+    """The value that a cell is written like, where there is one: "20" is 20, and True of a frame "True" of a file."""
+    if isinstance(p, Choice):
+        return cell if p.has(cell) else p.written(str(cell))
+    return frames.number_of(cell.strip()) if isinstance(cell, str) and frames.is_number(cell.strip()) else cell
 
 
 def _parameter(frame: frames.Frame, name: str) -> Parameter:
@@ -637,7 +654,7 @@ def _parameter(frame: frames.Frame, name: str) -> Parameter:
         row = kinds.index("nothing")
         raise InvalidInput(
             f"{frame.at(name, row)}: expected a value, the cell is empty; fill it, leave the row out, or leave the "
-            f"column out: ignore=[{name!r}]"
+            f"column out: ignore=[{name!r}]; if it holds results: target={name!r}"
         )
     usual = max(("number", "text", "truth"), key=kinds.count)
     odd = [row for row, kind in enumerate(kinds) if kind != usual]
@@ -650,7 +667,20 @@ def _parameter(frame: frames.Frame, name: str) -> Parameter:
         )
     if usual == "number":
         return Float(min(cells), max(cells))
-    return Choice(tuple(dict.fromkeys(cells)))
+    if usual == "text" and not frame.text and all(frames.is_number(cell) for cell in cells):
+        warnings.warn(
+            f"column {name!r} of {frame.where} holds numbers as text, and so choices without an order; "
+            "hand in numbers if it has one",
+            stacklevel=5,
+        )
+    options = tuple(dict.fromkeys(cells))
+    if len(options) == len(cells) >= MANY and len(frame.names) > 1:
+        warnings.warn(
+            f"column {name!r} of {frame.where} differs in every row, so that nothing can be learnt from it; "
+            f"leave it out if it is a note or an identifier: ignore=[{name!r}]",
+            stacklevel=5,
+        )
+    return Choice(options)
 
 
 def _results(frame: frames.Frame, target: str | None) -> tuple[NDArray[np.intp], Array]:

@@ -10,6 +10,7 @@ import csv
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 from misspec.errors import InvalidInput, nearest
 
 LARGEST = 1.7e308  # of a number; Python's integers have no end
+CODE = re.compile(r"[+-]?0\d")  # a number that people would not write so
 EMPTY = ("NAType", "NaTType")  # of pandas, whose comparisons are neither true nor false
 
 
@@ -76,7 +78,7 @@ def read(source: Any, where: str = "the table") -> Frame:
         return source
     if isinstance(source, str | os.PathLike):
         header, lines = read_csv(source)
-        cells = {name: [_cell(line[i]) if i < len(line) else None for line in lines] for i, name in enumerate(header)}
+        cells = {name: _column([line[i] if i < len(line) else "" for line in lines]) for i, name in enumerate(header)}
         for row, line in enumerate(lines):
             if any(cell.strip() for cell in line[len(header) :]):
                 raise InvalidInput(
@@ -121,6 +123,10 @@ def read_csv(path: str | os.PathLike[str]) -> tuple[list[str], list[list[str]]]:
     if len(rows) < 2:
         raise InvalidInput(f"{path} must hold a line of column names and lines of numbers, got {len(rows)} line(s)")
     header = [cell.strip() for cell in rows[0]]
+    for i in reversed([i for i, name in enumerate(header) if not name]):
+        if not any(i < len(row) and row[i].strip() for row in rows[1:]):  # a separator at the end of each line, say
+            rows = [row[:i] + row[i + 1 :] for row in rows]
+            del header[i]
     if all(is_number(cell) for cell in header):
         raise InvalidInput(f"{path} must start with a line of column names, got {','.join(rows[0])}")
     if len(set(header)) < len(header):
@@ -168,13 +174,18 @@ def _separator(header: str) -> str:
     return best if counts[best] > 1 or " " not in header.strip() else " "
 
 
-def _cell(text: str) -> Any:
-    """A cell of a CSV file: an int, a float, a text, or None where it is empty."""
-    text = text.strip()
-    if text.lower() in ("", "nan"):
-        return None
-    if not is_number(text):
-        return text
+def _column(cells: list[str]) -> list[Any]:
+    """A column of a CSV file: numbers, unless most are none, or some are codes (007); None where it is empty."""
+    texts = [None if cell.strip().lower() in ("", "nan") else cell.strip() for cell in cells]
+    given = [text for text in texts if text is not None]
+    numbers = sum(map(is_number, given))
+    if 2 * numbers < len(given) or any(is_number(text) and CODE.match(text) for text in given):
+        return list(texts)
+    return [text if text is None or not is_number(text) else number_of(text) for text in texts]
+
+
+def number_of(text: str) -> int | float:
+    """The number that a text is."""
     return int(text) if text.lstrip("+-").isdecimal() else float(text)
 
 

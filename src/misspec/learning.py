@@ -39,11 +39,11 @@ GAMMA = 1.0  # α = β of s²: as much as two observations, of variance 1
 MEDIAN = 0.4549  # of a squared standard normal variable
 JITTER = 1e-8
 FIRST, AGAIN = 4, 2  # sweeps of each sampler at the first renewal, and at later ones
-MOST = 400  # distinct points that hyperparameters are learnt from: more would cost seconds and change little
+MOST = 300  # distinct points that hyperparameters are learnt from: more would cost seconds and change little
 REACH = 5.0  # widths beyond which results count logarithmically
 OUTLIER = 10.0  # times the spread of the others: a result this far out does not set the scale
 LEAST_WIDTH = 1e-305  # of results that differ: beyond this lie the floats without all their digits
-LARGEST = float(np.finfo(np.float64).max)
+LARGEST, EPSILON = float(np.finfo(np.float64).max), float(np.finfo(np.float64).eps)
 
 
 class Scaling(NamedTuple):
@@ -69,7 +69,7 @@ class Scaling(NamedTuple):
         inside = y[np.abs(y - centre) <= far[kept - 1]]
         middle = float(inside.mean())
         centre = math.ldexp(middle, power)
-        least = max(1e-12 * abs(centre), LEAST_WIDTH)
+        least = max(8.0 * EPSILON * abs(centre), LEAST_WIDTH)  # rounding of the results themselves
         for some in (inside, y):  # where all but outliers are equal, these are what there is
             width = max(math.ldexp(_rms(some - middle), power), 0.0 if noise is None else noise)
             if width > least:

@@ -249,7 +249,8 @@ class Choice:
             known = isinstance(option, str | int) or option is None
             if not known and not (isinstance(option, float) and math.isfinite(option)):
                 raise InvalidInput(
-                    f"options of a Choice must be text, finite numbers, True, False or None, got {option!r}"
+                    f"options of a Choice must be text, finite numbers, True, False or None, got {option!r}; "
+                    "name it, and look it up by its name"
                 )
         places: dict[Any, int] = {}
         for position, option in enumerate(options):
@@ -271,13 +272,16 @@ class Choice:
 
     def number(self, value: Any, where: str) -> float:
         found = native(value)
-        try:
-            place = self._places.get(_key(found))
-        except TypeError:  # a list, say
-            place = None
-        if place is None:
+        if not self.has(found):
             raise InvalidInput(f"{where} must be {self.expects}, got {value!r}{self._hint(found)}")
-        return float(place)
+        return float(self._places[_key(found)])
+
+    def has(self, value: Any) -> bool:
+        """Whether it is one of the options."""
+        try:
+            return _key(native(value)) in self._places
+        except TypeError:  # a list, say
+            return False
 
     def written(self, text: str) -> Option:
         """The option that is written like this, where it is read from a file of text; else the text itself."""

@@ -118,15 +118,14 @@ def _pair(given: Any) -> tuple[int, int]:
 
 def distances(X: Array, Z: Array, columns: Sequence[tuple[int, int]]) -> Array:
     """‖x_j − z_j‖² for each parameter, shape (parameters, n, m)."""
+    from scipy.spatial.distance import cdist  # not while misspec is imported
+
     out = np.empty((len(columns), len(X), len(Z)))
     for j, (start, stop) in enumerate(columns):
         if stop - start == 1:
             np.square(X[:, start : start + 1] - Z[:, start], out=out[j])
         else:
-            A, B = X[:, start:stop], Z[:, start:stop]
-            squares = np.einsum("nd,nd->n", A, A)[:, None] + np.einsum("nd,nd->n", B, B) - 2.0 * (A @ B.T)
-            np.maximum(squares, 0.0, out=out[j])
-            out[j][out[j] < 1e-15] = 0.0  # equal options are at distance 0, whatever rounding does
+            cdist(X[:, start:stop], Z[:, start:stop], "sqeuclidean", out=out[j])
     return out
 
 

@@ -71,11 +71,12 @@ def around(centres: Array, rng: np.random.Generator, count: int, *, finest: floa
 
 
 class Effort(NamedTuple):
-    """How hard a search tries: starts, steps of all of them together, and of the best alone."""
+    """How hard a search tries: starts, steps of all of them together, and of the best alone; points of the cover."""
 
     starts: int = POLISHED
     together: int = TOGETHER
     alone: int = ALONE
+    cover: int = CANDIDATES
 
 
 FULL = Effort()

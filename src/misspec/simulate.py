@@ -223,7 +223,7 @@ def _evaluate(function: Callable[[Any], float], query: Query) -> float:
 def _check_horizon(policy: Policy, rounds: int) -> None:
     """Some policies end: better said before the first evaluation than after the last."""
     if policy.limit is not None:
-        asked = policy.t + len(policy.pending)
+        asked = policy.asked
         if asked + rounds > policy.limit:
             raise InvalidInput(
                 f"the policy was made for {policy.limit} evaluations and {asked} were asked already: {rounds} "
@@ -243,6 +243,8 @@ def _check_match(policy: Policy, problem: Problem) -> None:
         raise InvalidInput(
             f"simulate takes a policy and a problem, got {type(policy).__name__} and {type(problem).__name__}"
         )
+    if policy.minimize:
+        raise InvalidInput("problems are maximised, and this policy minimises; make it with minimize=False")
     ours, theirs = policy.domain, problem.domain
     same = isinstance(ours, Finite) and (ours is theirs or _same(ours, theirs))
     if not same:

@@ -9,6 +9,7 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 import misspec as ms
 from misspec import confidence
 from misspec.errors import InvalidInput
+from misspec.posterior import Tracked
 
 KERNELS = [RBF(0.3), Matern(0.3, nu=0.5), Matern(0.3, nu=2.5), DotProduct(sigma_0=0)]
 
@@ -188,3 +189,29 @@ def test_intersections(bands):
     assert (low <= high).all()
     assert (high - low <= 2 * w + 1e-12).all()
     assert ((low >= own - v) & (high <= own + v)).all()
+
+
+@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize("kernel", [RBF(0.3), Matern(0.5, nu=2.5), DotProduct(0.5)], ids=str)
+def test_many_points_at_once_are_as_good_as_one_by_one(kernel, weights):
+    """The dictionary is then chosen among all of them: the same posterior as by dense solves."""
+    rng = np.random.default_rng(0)
+    domain = ms.Finite(0.5 * rng.random((80, 2)))
+    model = ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=0.01)
+    X, y = 0.5 * rng.random((150, 2)), rng.standard_normal(150)
+    X[100:] = domain.points[rng.integers(80, size=50)]
+    once, slowly = (Tracked(model, domain, weights=weights) for _ in range(2))
+    once.observe(X, y)
+    for x, value in zip(X, y, strict=True):
+        slowly.observe(x[None, :], [value])
+    K = kernel(X, X) + 0.01 * np.eye(150)
+    cross = kernel(domain.points, X)
+    np.testing.assert_allclose(once.mean, cross @ np.linalg.solve(K, y), atol=1e-6)
+    np.testing.assert_allclose(once.mean, slowly.mean, atol=1e-6)
+    np.testing.assert_allclose(once.variance, slowly.variance, atol=1e-6)
+    assert once.log_det == pytest.approx(slowly.log_det, abs=1e-5)
+    np.testing.assert_allclose(once.weights_norm1(), slowly.weights_norm1(), atol=1e-5)
+    more = 0.5 * rng.random((60, 2))
+    for each in (once, slowly):
+        each.observe(more, np.zeros(60))
+    np.testing.assert_allclose(once.mean, slowly.mean, atol=1e-6)

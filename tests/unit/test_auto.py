@@ -598,7 +598,7 @@ def test_a_table_with_results_begins_with_them(tmp_path, monkeypatch):
         np.testing.assert_array_equal(twin.observations.y, [*(y for _, y in given), 0.9])
         np.testing.assert_array_equal(twin.band(), twins[0].band())
     assert ms.Auto(ms.Finite.from_table({**ROWS, "yield": [None] * 40}, target="yield")).t == 0
-    assert ms.Auto(TABLE, horizon=9).ask(5)[1:] == []  # they count towards the horizon
+    assert len(ms.Auto(TABLE, horizon=3).ask(5)) == 3  # results from elsewhere do not count towards the horizon
 
 
 # -- actions -------------------------------------------------------------------------------------------------
@@ -763,3 +763,143 @@ def test_on_offer_alone_a_failing_point_is_asked_again():
         policy.drop(policy.ask(actions=[4]))
     assert policy.ask(actions=[4]).index == 4
     assert policy.ask(actions=[4, 5]).index == 5
+
+
+# -- batches ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DOMAINS)
+def test_a_batch_is_not_spent_on_one_point(name):
+    """No point twice in a batch, before there is a model and after, whatever leads by far."""
+    domain = DOMAINS[name]
+    policy = ms.Auto(domain)
+    for count in (7, 12):  # WHOLE has twelve members
+        batch = policy.ask(count)
+        assert len({query.x.tobytes() for query in batch}) == count
+        policy.tell(batch, [10.0 if i == 0 else 0.1 * truth(q.x) for i, q in enumerate(batch)])
+
+
+def test_a_batch_on_a_box_spreads():
+    policy = ms.Auto(ms.Box([(0.0, 1.0)] * 3))
+    first = policy.ask(20)
+    policy.tell(first, [float(np.sin(3 * q.x).sum()) for q in first])
+    X = np.array([q.x for q in policy.ask(10)])
+    distances = np.linalg.norm(X[:, None] - X[None], axis=2)[np.triu_indices(10, 1)]
+    assert np.median(distances) > 0.05
+
+
+def test_a_batch_that_is_larger_than_the_domain():
+    policy = ms.Auto(ms.Finite([[0.0], [1.0]]))
+    assert len(policy.ask(6)) == 6
+    policy.tell(policy.pending, [0.1, 0.2, 0.1, 0.3, 0.1, 0.2])
+    assert {q.index for q in policy.ask(5)} == {0, 1}
+
+
+# -- what is read ----------------------------------------------------------------------------------------------
+
+
+def test_equal_rows_keep_evidence_of_their_own():
+    """Two arms with the same coordinates: the model cannot tell them apart, their own results can."""
+    table = {"x": [1.0, 1.0, 2.0, 3.0, 4.0, 5.0], "lot": list("ABABAB"), "y": [None] * 6}
+    policy = ms.Auto(ms.Finite.from_table(table, target="y", ignore=["lot"]), noise=0.5)
+    policy.observe([0, 0, 0, 1, 1, 1, 2, 3, 4, 5], [0, 0, 0, 10, 10, 10, 1.0, 1.2, 0.9, 1.1])
+    policy.ask()
+    assert sorted(policy._evidence.own.keys()) == [0, 1, 2, 3, 4, 5]
+    assert policy.recommend().row["lot"] == "B"
+
+
+def test_what_is_read_rests_on_what_was_told():
+    """Many results at once, after a model of a few: summary, band and recommendation are of all of them."""
+    x = np.linspace(0, 1, 60)[:, None]
+    policy = ms.Auto(ms.Finite(x))
+    for _ in range(6):
+        policy.tell(policy.ask(), 0.0)
+    query = policy.ask()
+    policy.observe(np.arange(60), 1000 * np.sin(5 * x[:, 0]))
+    state = policy.state()
+    assert abs(policy.recommend().x[0] - np.pi / 10) < 0.05
+    assert policy.recommend().mean == pytest.approx(1000, abs=100)
+    assert policy.state() == state
+    twin = ms.restore(json.loads(json.dumps(state)))
+    policy.tell(query, 0.0)
+    twin.tell(query.id, 0.0)
+    for _ in range(3):
+        assert policy.ask().index == twin.ask().index
+    assert policy.state() == twin.state()
+
+
+def test_a_model_is_made_once_for_readers_and_the_next_query(monkeypatch):
+    made = []
+    sampled = learning.renewed
+    monkeypatch.setattr(learning, "renewed", lambda *args: made.append(1) or sampled(*args))
+    policy = ms.Auto(FINITE)
+    policy.observe(np.arange(12), [truth(x) for x in FINITE.points[:12]])
+    policy.recommend()
+    policy.band()
+    policy.summary()
+    policy.ask()
+    assert len(made) == 1
+
+
+def test_what_always_fails_is_not_recommended():
+    x = np.linspace(0, 1, 21)[:, None]
+    policy = ms.Auto(ms.Finite(x))
+    while policy.t < 15:
+        query = policy.ask()
+        if 0.6 < query.x[0] < 0.9:
+            policy.drop(query)
+        else:
+            policy.tell(query, float(query.x[0] if query.x[0] < 0.9 else -1.0))
+    assert not 0.6 < policy.recommend().x[0] < 0.9
+
+
+@pytest.mark.parametrize("size", [1.0, 1e200, 1e308])
+def test_it_tells_what_it_learnt_of_results_of_any_size(size):
+    policy = ms.Auto(FINITE)
+    play(policy, 9, lambda x: 0.5 * size * (x[0] - x[1]))
+    assert "What matters: x" in policy.summary()
+    assert sum(policy.importance().values()) == pytest.approx(1.0)
+
+
+def test_of_equal_results_it_says_that_nothing_is_known():
+    for value in (0.0, 1e12):
+        policy = ms.Auto(FINITE)
+        play(policy, 9, lambda x, value=value: value)
+        assert "All results are equal" in policy.summary()
+        assert "worth it" not in policy.summary()
+
+
+def test_small_differences_of_large_results_count():
+    x = np.linspace(0, 1, 40)[:, None]
+    policy = ms.Auto(ms.Finite(x))
+    play(policy, 20, lambda x: 1e12 + np.sin(6 * x[0]))
+    assert policy.recommend().x[0] == pytest.approx(np.pi / 12, abs=0.08)
+    assert policy.band().upper.max() - policy.band().lower.min() < 100
+
+
+def test_without_a_model_it_says_so():
+    policy = ms.Auto(FINITE)
+    assert "there is no model yet" in policy.recommend().caveats[0]
+    play(policy, 6)
+    assert "there is no model yet" not in "".join(policy.recommend().caveats)
+    with pytest.raises(InvalidInput, match="takes none"):
+        ms.Auto(FINITE, policy.model)
+
+
+def test_several_are_dropped_at_once():
+    policy = ms.Auto(SPACE)
+    batch = policy.ask(4)
+    with pytest.raises(InvalidInput, match="dropped twice"):
+        policy.drop([batch[0], batch[0].id])
+    policy.drop([batch[0], batch[1].id, dict(batch[2].params)])
+    assert [q.id for q in policy.pending] == [batch[3].id]
+
+
+def test_what_was_never_tried_qualifies_the_verdict():
+    space = ms.Space({"x": ms.Float(0, 1), "kind": ms.Choice(["a", "b", "c", "d"])})
+    policy = ms.Auto(space)
+    rows = [{"x": x, "kind": kind} for x in np.linspace(0, 1, 8) for kind in "ab"]
+    policy.observe(rows, [1.0 + 1e-3 * (r["kind"] == "a") * r["x"] for r in rows])
+    said = policy.summary()
+    assert "worth it." in said or "2 of 4 options of kind" in said
+    assert ("hardly worth it" in said) == ("2 of 4 options of kind" in said)

@@ -250,7 +250,7 @@ def test_a_point_that_contradicts_the_model_is_a_conflict():
     policy.observe(np.arange(30), y)
     policy.ask()
     assert policy.conflicts == []
-    policy.observe(np.full(40, 15), np.full(40, 13.0))  # the length scale was learnt before these came
+    policy.observe(np.full(25, 15), np.full(25, 13.0))  # the length scale was learnt before these came
     (found,) = [each for each in policy.conflicts if each.index == 15]
     assert 0 < found.gap < 3
     assert found.epsilon == found.gap

@@ -207,3 +207,9 @@ def test_it_can_be_copied_and_nobody_changes_it():
     assert made.length_scale[0] == 0.5
     assert repr(kernel) == "ProductMatern([0.4, 0.9, 0.7], additive=0.3)"
     assert ProductMatern(**kernel.get_params()).columns == kernel.columns
+
+
+def test_distances_do_not_depend_on_where_points_lie():
+    kernel = ms.ProductMatern([1.0], [(0, 2)])
+    near, far = (kernel(np.array([[at, 0.0]]), np.array([[at + 1.0, 0.0]]))[0, 0] for at in (0.0, 1e8))
+    assert near == far

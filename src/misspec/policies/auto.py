@@ -19,11 +19,11 @@ from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, wh
 from misspec.learning import Data, Fitted, Hyperposterior, Scaling
 from misspec.model import Model
 from misspec.policies import learnt
-from misspec.policies.answers import Band, Choice, Conflict, Recommendation
+from misspec.policies.answers import Band, Choice, Conflict, Recommendation, copied
 from misspec.policies.base import Asked, Policy
 from misspec.policies.evidence import Evidence
 from misspec.policies.field import Search
-from misspec.policies.mixture import Mixture, Rule, improvement, upper
+from misspec.policies.mixture import Mixture, Rule, improvement, moments, upper
 from misspec.policies.points import Actions, Place
 from misspec.product import ProductMatern
 
@@ -31,6 +31,7 @@ SAMPLES = 8  # of the hyperparameters
 FIRST = 5  # evaluations before there is a model
 TRIED = 16  # random points of which the farthest from all others is the next of the first ones
 GROWTH = 1 / 7  # by which the data grow before the model is renewed
+STALE = 2  # times the results at its last renewal: what is read then rests on a newer model
 EAGER = 1.0  # multiplier
 TAUGHT, EXHAUSTED = 0.7, 0.3  # std/noise below which a result teaches little (two results), and nothing (ten)
 RIVAL = 2.0  # multiplier: where a value may be better than one that is known
@@ -38,7 +39,7 @@ NEGLIGIBLE = 0.01  # noise that is too small to matter, in units of the results'
 IMPROVEMENT, MOST_IMPROVEMENT = 2.0, 0.5  # share of rounds by expected improvement, times what is unexplained
 CAUTION, MOST_CAUTION = 15.0, 6.0  # times what is unexplained, times √t: rounds that may be cautious
 LEAST_CAUTION = 1.0  # times √t, where the best one is known well enough
-NEXT = 0.05  # to a point whose evaluation failed twice, in units of the domain: an edge is not explored more finely
+NEXT = 0.05  # distance to a point that failed twice or pends, in units of the domain: nothing is asked so near
 BAND = 2.0  # multiplier of reported bands
 DELTA = 0.1  # of own bands
 KNOWN, PROMISING = 30, 100  # points among which further results are imagined
@@ -55,8 +56,9 @@ class Found(NamedTuple):
 class Auto(Policy):
     """ask, tell and recommend without a constant.
 
-    horizon: evaluations after which `ask` ends, if that is known. noise: σ in units of y, if that is known; repeated
-    points teach it otherwise. minimize: smaller is better; means, bands and reports keep your sign.
+    horizon: queries after which `ask` ends, if that is known; data from elsewhere do not count. noise: σ in units of y,
+    if that is known; repeated points teach it otherwise. minimize: smaller is better; means, bands and reports are in
+    your sign.
     A table with a target (`Finite.from_table(…, target=…)`) starts it with the results that it holds.
     """
 
@@ -72,6 +74,8 @@ class Auto(Policy):
         columns = getattr(domain, "columns", None) or coordinates(getattr(domain, "dimension", 1))
         self.columns = [(each.start, each.stop) for each in columns]
         super().__init__(domain, _before_data(self.columns), seed=seed, grounded=True)
+        if isinstance(horizon, Model):
+            raise InvalidInput("ms.Auto learns its model and takes none; ms.Auto(domain) is all")
         self.horizon = self.limit = None if horizon is None else whole("horizon", horizon, at_least=1)
         self.noise = None if noise is None else number("noise", noise, above=0)
         self.minimize = flag("minimize", minimize)
@@ -84,6 +88,8 @@ class Auto(Policy):
         self._dropped: list[Array] = []  # points, in the order dropped
         self._retried: set[int] = set()  # queries where the nearest evaluation had been dropped
         self._failing: list[Array] = []  # points of those that were dropped again
+        self._told: list[Place] = []  # where results were told, in that order
+        self._renewal: tuple[int, dict[str, Any]] | None = None  # the next one, made by a reader, and after which event
         self._scaling = Scaling(-1.0 if minimize else 1.0)
         self._mixture = Mixture([self._evidence.posterior(self.model)], self._scaling)
         given = getattr(domain, "observations", None)
@@ -99,7 +105,18 @@ class Auto(Policy):
             self._adopt(renewal)
             self._events.append(("renew", renewal))
 
+    @property
+    def stale(self) -> bool:
+        """Whether what is reported needs a newer model than the one that choices were made by."""
+        return self.t >= max(FIRST, STALE * self._renewed)
+
     def _sampled(self) -> dict[str, Any]:
+        """The renewal that is due now; kept, so that a reader and the next query share one."""
+        if self._renewal is None or self._renewal[0] != len(self._events):
+            self._renewal = len(self._events), self._samples()
+        return copied(self._renewal[1])
+
+    def _samples(self) -> dict[str, Any]:
         """Samples of the hyperparameters given all results, and how results are scaled."""
         told = self.observations
         scaling = Scaling.of(told.y, self._scaling.sign, self.noise)
@@ -128,9 +145,7 @@ class Auto(Policy):
         told = self.observations
         self._evidence = Evidence(self.field, self.model, DELTA)
         self._mixture = Mixture([self._evidence.posterior(model) for model in models], self._scaling)
-        given = self._parse(told.x)
-        places = [self.field.place(given, row) for row in range(len(told))]
-        self._evidence.observe(given.points, places, self._scaling.to(told.y).tolist())
+        self._evidence.observe(told.x, self._told, self._scaling.to(told.y).tolist())
         for asked in self._asked.values():
             self._evidence.ask(asked.query.id, asked.place)
         self._own = self._evidence.own
@@ -145,16 +160,18 @@ class Auto(Policy):
 
     def _learn(self, asked: Asked, y: float) -> None:
         super()._learn(asked, float(self._scaling.to(y)))
+        self._told.append(asked.place)
 
     def _observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
         super()._observe(actions, places, self._scaling.to(y).tolist())
+        self._told += places
 
     # -- choosing --------------------------------------------------------------------------------------------
 
     def _available(self) -> int | None:
         if self.horizon is None:
             return None
-        left = self.horizon - self.t - len(self._asked)
+        left = self.horizon - self.asked
         if left <= 0:
             raise HorizonReached(f"all {self.horizon} evaluations of the horizon are asked; see recommend()")
         return left
@@ -168,7 +185,8 @@ class Auto(Policy):
             return self._first(actions)
         n, doubt = self.t + len(self._asked), min(1.0, self._unexplained)
         kind, rule = "mean and spread", upper(EAGER)
-        if _due(min(MOST_IMPROVEMENT, IMPROVEMENT * doubt) * np.array([n, n + 1.0])):
+        # of a batch, the first is by mean and spread, and the others, of which no one is the next to be used, find more
+        if self._asked or _due(min(MOST_IMPROVEMENT, IMPROVEMENT * doubt) * np.array([n, n + 1.0])):
             kind, rule = "improvement", improvement(self._best_means(actions))
         found = self._best(rule, actions)
         known = [self._known(found.beliefs[1][:, [found.row]], share)[0] for share in (TAUGHT, EXHAUSTED)]
@@ -201,7 +219,7 @@ class Auto(Policy):
         turn = self.t + len(self._asked)
 
         def search() -> Search:
-            return self._mixture.search(rule, self._own, turn, barred=self._fails)
+            return self._mixture.search(rule, self._own, turn, barred=lambda U: self._fails(U) | self._waiting(U))
 
         offer = self.field.offer(search) if actions is None else actions
         M, S = self._mixture.look(self.field, self._own, offer, pending=True)
@@ -209,26 +227,37 @@ class Auto(Policy):
         works = ~self._fails(offer.encoded)
         # what others may be on offer next is not known: there the best is asked as often as it is the best
         teaches = works & ~self._exhausted(offer, M, S, stay) if actions is None else works
-        left = next((some for some in (teaches, works) if some.any()), np.ones(len(values), dtype=bool))
+        new = ~self._waiting(offer.encoded)
+        order = (teaches & new, works & new, works, np.ones(len(values), dtype=bool))
+        left = next(some for some in order if some.any())
         return Found(offer, int(np.where(left, values, -np.inf).argmax()), (M, S))
+
+    def _waiting(self, encoded: Array) -> NDArray[np.bool_]:
+        """Which points pend, or, where points differ by degrees, lie next to one that does."""
+        pending = [asked.place.x for asked in self._asked.values()]
+        near = 0.0 if self.field.size else NEXT
+        return self._distance(encoded, pending) <= near
 
     def _exhausted(self, offer: Actions, M: Array, S: Array, stay: bool) -> NDArray[np.bool_]:
         """Points with results of their own that another one teaches nothing, and what is sure to be worse than them.
 
         Where no rival is left, nothing is, if it may stay: rather the best one again than others that are known to be
-        worse. Where there is no noise, the same result again is of no use to anyone.
+        worse.
         """
         own = self.field.look(self._mixture.posteriors[0], self._own, offer, pending=False).own_upper
         assert own is not None  # Auto is grounded
+        if self._noises.mean() < NEGLIGIBLE:  # the same result again is of no use to anyone
+            return np.isfinite(own)
         spent = np.isfinite(own) & self._known(S, EXHAUSTED)
-        if not spent.any() or not stay or self._noises.mean() < NEGLIGIBLE:
+        if not spent.any() or not stay:
             return spent
         rivals = ~spent & (upper(RIVAL)(M, S).values > M.mean(axis=0)[spent].max())
         return ~rivals if rivals.any() else np.zeros(len(spent), dtype=bool)
 
     def _remember(self, asked: Asked) -> None:
         super()._remember(asked)
-        if self._nearer(self._dropped, self.domain.encode([asked.place.x]))[0]:
+        here = self.domain.encode([asked.place.x])
+        if self._dropped and self._distance(here, self._dropped)[0] < self._distance(here, self._told_points)[0]:
             self._retried.add(asked.query.id)
 
     def _forget(self, asked: Asked) -> None:
@@ -242,16 +271,16 @@ class Auto(Policy):
         """Where evaluations are taken to fail: next to one that failed twice, or nearer to it than to any result."""
         if not self._failing:
             return np.zeros(len(encoded), dtype=bool)
-        return np.asarray(
-            self._nearer(self._failing, encoded) | (self._apart(encoded, self._failing).min(axis=1) < NEXT)
-        )
+        failing, told = (self._distance(encoded, points) for points in (self._failing, self._told_points))
+        return np.asarray((failing < np.maximum(told, NEXT)) & (told > 0.0))
 
-    def _nearer(self, points: Sequence[Array], encoded: Array) -> NDArray[np.bool_]:
-        """Which are nearer to one of the points than to any that has a result."""
-        if not points:
-            return np.zeros(len(encoded), dtype=bool)
-        here, told = self._apart(encoded, points).min(axis=1), self.observations.x
-        return np.asarray(here < self._apart(encoded, told).min(axis=1) if len(told) else here < np.inf)
+    @property
+    def _told_points(self) -> list[Array]:
+        return [place.x for place in self._told]
+
+    def _distance(self, encoded: Array, points: Sequence[Array]) -> Array:
+        """To the nearest of some points, ∞ where there are none."""
+        return np.asarray(self._apart(encoded, points).min(axis=1) if points else np.full(len(encoded), np.inf))
 
     def _apart(self, encoded: Array, points: Any) -> Array:
         """Distances, in units of the reach of each parameter."""
@@ -270,7 +299,7 @@ class Auto(Policy):
         offers = [self.field.draw(self._rng) for _ in range(TRIED)] if actions is None else [actions] * TRIED
         rows = [int(self._rng.integers(len(each.points))) for each in offers]
         places = [self.field.place(offer, row) for offer, row in zip(offers, rows, strict=True)]
-        seen = [asked.place.x for asked in self._asked.values()] + self._dropped + list(self.observations.x)
+        seen = [asked.place.x for asked in self._asked.values()] + self._dropped + [place.x for place in self._told]
         best = 0
         if seen:
             best = int(self._apart(self.domain.encode([place.x for place in places]), seen).min(axis=1).argmax())
@@ -280,7 +309,13 @@ class Auto(Policy):
 
     @property
     def posterior(self) -> Any:
+        """What choices are made by, in your units; `posteriors` and `model` are in the model's own."""
         return self._mixture
+
+    @property
+    def caveats(self) -> list[str]:
+        few = f"there is no model yet: it takes {FIRST} results, and there are {self.t}"
+        return super().caveats if self._states is not None else [few, *super().caveats]
 
     def band(self, X: ArrayLike | None = None) -> Band:
         """Mean ± 2 standard deviations, at no stated level; over a list of candidates, or at the rows of X."""
@@ -298,7 +333,7 @@ class Auto(Policy):
 
     def _band(self, actions: Actions) -> Band:
         M, S = self._mixture.look(self.field, self._own, actions, pending=False)
-        mean, std = M.mean(axis=0), np.sqrt((S * S).mean(axis=0) + M.var(axis=0))
+        mean, std = moments(M, S)
         ends = [self._scaling.back(mean + sign * BAND * std) for sign in (-1.0, 1.0)]
         return Band(np.minimum(*ends), np.maximum(*ends))
 
@@ -307,12 +342,30 @@ class Auto(Policy):
 
     def _contenders(self) -> Actions:
         if self.field.size:
-            return self.field.spread()
+            return self._working(self.field.spread())
+        mixture, own, turn = self._mixture, self._own, self._next_id
         ends = [
-            self.field.offer(lambda c=c: self._mixture.search(upper(c), self._own, self._next_id, pending=False))  # type: ignore[misc]
+            self.field.offer(lambda c=c: mixture.search(upper(c), own, turn, pending=False, barred=self._fails))  # type: ignore[misc]
             for c in (-BAND, BAND)
         ]
-        return ends[0] + ends[1]
+        return self._working(ends[0] + ends[1])
+
+    def _working(self, actions: Actions) -> Actions:
+        """Those whose evaluation is not known to fail, if there are any."""
+        fails = self._fails(actions.encoded)
+        if not fails.any() or fails.all():
+            return actions
+        rows = np.flatnonzero(~fails)
+        listed = actions.rows is not None
+        return Actions(actions.points[rows], actions.encoded[rows], rows if listed else None)
+
+    @property
+    def conflicts(self) -> list[Conflict]:
+        """Points whose own results and the model exclude each other."""
+        with self._lock:
+            self._repair()
+            informed = learnt.informed(self)
+            return super().conflicts if informed is self else list(informed.conflicts)
 
     # -- what was learnt -------------------------------------------------------------------------------------
 
@@ -381,7 +434,7 @@ class Auto(Policy):
             return []
         points, averages, _, radii = self._evidence.own.table()
         M, S = self._mixture.look(self.field, None, self._parse(points), pending=False)
-        mean, std = M.mean(axis=0), np.sqrt((S * S).mean(axis=0) + M.var(axis=0))
+        mean, std = moments(M, S)
         below, above = averages + radii - (mean - BAND * std), averages - radii - (mean + BAND * std)
         found = []
         for i, key in enumerate(self._evidence.own.keys()):

@@ -116,6 +116,7 @@ class Policy(abc.ABC):
             raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
         self.domain, self.model = domain, model
         self.t = 0  # told observations
+        self._answered = 0  # of these, those that were asked for here
         self._rng = np.random.default_rng(whole("seed", seed))
         self._asked: dict[int, Asked] = {}  # pending
         self._next_id = 0
@@ -268,15 +269,12 @@ class Policy(abc.ABC):
         values = vector("results", y, length=len(batch)).tolist()
         with self._lock:
             self._repair()
-            known: list[Asked] = []
-            for each in batch:
-                known.append(self._pending_one(each, known))
-            if len({each.query.id for each in known}) != len(known):
-                raise InvalidInput("a query was told twice in one call; tell each once")
+            known = self._pending_ones(batch, "told")
             before = self._mark()
             try:
                 for asked, value in zip(known, values, strict=True):
                     self.t += 1
+                    self._answered += 1
                     self._learn(asked, value)
                     self._latest = max(self._latest, asked.turn)
                     del self._asked[asked.query.id]
@@ -285,16 +283,21 @@ class Policy(abc.ABC):
                 self._undo(before)
                 raise
 
-    def drop(self, query: Query | int) -> None:
-        """A failed evaluation: forget that it was asked. Failing must not depend on what its result would have been."""
+    def drop(self, query: Any) -> None:
+        """A failed evaluation, or several: forget that it was asked. Known as for `tell`.
+
+        Failing must not depend on what the result would have been.
+        """
+        batch = _list_of(query)
         with self._lock:
             self._repair()
-            known = self._pending_one(query)
+            known = self._pending_ones(batch, "dropped")
             before = self._mark()
             try:
-                self._forget(known)
-                del self._asked[known.query.id]
-                self._events.append(("drop", known.query.id))
+                for asked in known:
+                    self._forget(asked)
+                    del self._asked[asked.query.id]
+                    self._events.append(("drop", asked.query.id))
             except BaseException:
                 self._undo(before)
                 raise
@@ -307,8 +310,8 @@ class Policy(abc.ABC):
                 raise InvalidInput(
                     f"{type(self).__name__} forgets all data but its own: it takes no data from elsewhere"
                 )
-            if isinstance(points_or_indices, np.ndarray) and not points_or_indices.size and not np.size(y):
-                return  # the observations of a table that has none yet
+            if isinstance(points_or_indices, np.ndarray | list) and not len(points_or_indices) and not np.size(y):
+                return  # a table, or a file of results, that has none yet
             given = self._admit(self._parse(points_or_indices))
             values = vector("observations", y, length=len(given.points)).tolist()
             places = [self.field.place(given, row) for row in range(len(values))]
@@ -326,6 +329,14 @@ class Policy(abc.ABC):
 
     def _parse(self, given: ArrayLike) -> Actions:
         return self.field.parse(given, self.model)
+
+    def _pending_ones(self, batch: list[Any], done: str) -> list[Asked]:
+        known: list[Asked] = []
+        for each in batch:
+            known.append(self._pending_one(each, known))
+        if len({each.query.id for each in known}) != len(known):
+            raise InvalidInput(f"a query was {done} twice in one call; name each once")
+        return known
 
     def _pending_one(self, query: Any, taken: Sequence[Asked] = ()) -> Asked:
         """What is pending under this query, id, dict or name; taken: not these, where several are alike."""
@@ -538,6 +549,11 @@ class Policy(abc.ABC):
             return [asked.query for asked in self._asked.values()]
 
     @property
+    def asked(self) -> int:
+        """Queries that were asked and not dropped."""
+        return self._answered + len(self._asked)
+
+    @property
     def observations(self) -> Observations:
         """What was told, in that order."""
         with self._lock:
@@ -628,8 +644,9 @@ def _options(cls: type) -> str:
 
 def _list_of(queries: Any) -> list[Any]:
     """Several queries, or one."""
-    if frames.is_frame(queries):
-        return frames.read(queries, "the rows").rows()
+    columns = isinstance(queries, Mapping) and any(isinstance(each, list | tuple) for each in queries.values())
+    if columns or frames.is_frame(queries):
+        return list(frames.read(queries, "the rows").rows())
     return list(queries) if isinstance(queries, list | tuple | np.ndarray) else [queries]
 
 

@@ -284,6 +284,8 @@ class _Listed(_Shared):
         return self.arm(row if isinstance(rows, slice) else int(rows[row]))
 
     def keys(self, actions: Actions) -> Sequence[int | bytes]:
+        if actions.rows is not None:
+            return range(self.size) if isinstance(actions.rows, slice) else actions.rows.tolist()
         found = self.list.indices(actions.points).tolist()
         return [x.tobytes() if i < 0 else i for x, i in zip(actions.points, found, strict=True)]
 
@@ -498,7 +500,7 @@ class BoxField(_Shared):
         def nearest_to(U: Array) -> tuple[NDArray[np.intp], Array]:
             return nearest(model, U, known, box.apart(U, known) if len(U) else None)
 
-        candidates = self._candidates(wanted.posterior, turn)
+        candidates = self._candidates(wanted.posterior, turn, wanted.effort.cover)
         candidates = candidates[free(candidates)]  # the others are the observed points, which are offered anyway
         found = search.polish(
             lambda U: wanted.score(U, box.decode(U)), wanted.slope, candidates, region=box, effort=wanted.effort
@@ -515,10 +517,10 @@ class BoxField(_Shared):
         points = np.unique(np.concatenate([box.decode(offer), observed]), axis=0)
         return Actions(points, box.encode(points), None)
 
-    def _candidates(self, posterior: Posterior, turn: int) -> Array:
+    def _candidates(self, posterior: Posterior, turn: int, count: int) -> Array:
         """A cover of the domain, and points around the best observed ones."""
         rng = np.random.default_rng([self.seed, turn, 1])
-        spread = self.domain.spread(search.CANDIDATES, [self.seed, turn])
+        spread = self.domain.spread(count, [self.seed, turn])
         best = np.argsort(-posterior.averages, kind="stable")[:LEADERS]
         leaders = self._inside(posterior.points[best])
         return np.concatenate([spread, leaders, self.domain.around(leaders, rng, ABOUT)]) if len(leaders) else spread

@@ -28,6 +28,7 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from misspec import kernels
 from misspec.errors import Array
+from misspec.parameters import Choice
 from misspec.policies.answers import Conflict, Recommendation
 from misspec.policies.field import Field
 from misspec.posterior import Posterior
@@ -35,6 +36,7 @@ from misspec.posterior import Posterior
 DRAWN, FEWEST = 256, 64  # points of a sample for importance
 WORK = 4e8  # of importance: points times distinct results squared, about; beyond that samples are smaller
 WORLDS = 256  # simulated, per belief
+ROUNDING = 1e-9  # of means, relative to the largest
 JITTER = 1e-9  # relative to the largest variance
 MINOR = 0.05  # importance below which a parameter hardly matters
 WORTH_NOISE, WORTH_SPREAD = 0.25, 0.01  # of the noise and of the spread of results: a gain below is not worth it
@@ -49,12 +51,13 @@ def names_of(domain: Any) -> list[str]:
 
 
 def informed(policy: Any) -> Any:
-    """The policy, or, where it has results and no model yet, a twin that has made one: reading changes nothing."""
-    if modelled(policy):
+    """The policy, or, where its model is missing or old, a twin that has made the next one: reading changes nothing."""
+    if not getattr(policy, "stale", False):
         return policy
+    policy._sampled()  # kept for the next query
     twin = copy.deepcopy(policy)
     twin._prepare()
-    return twin if modelled(twin) else policy
+    return twin
 
 
 def modelled(policy: Any) -> bool:
@@ -74,15 +77,15 @@ def importance(posterior: Any, field: Field) -> dict[str, float]:
     count = int(np.clip(WORK / work, FEWEST, DRAWN))
     A, B = _drawn(field, count, rng), _drawn(field, count, rng)
     mean = posterior.at(A)[0]
+    size = float(np.abs(mean).max()) or 1.0  # whose square may be no float
     effects = np.zeros(len(names))
     for j in range(len(names)):
         changed = A.copy()
         changed[:, j] = B[:, j]
         if (changed != A).any():
-            effects[j] = float(np.mean((mean - posterior.at(changed)[0]) ** 2))
-    rounding = (1e-9 * float(np.abs(mean).max())) ** 2
+            effects[j] = float(np.mean((mean / size - posterior.at(changed)[0] / size) ** 2))
     total = effects.sum()
-    shares = effects / total if total > rounding else np.zeros(len(names))
+    shares = effects / total if total > ROUNDING**2 else np.zeros(len(names))
     return dict(zip(names, shares.tolist(), strict=True))
 
 
@@ -183,6 +186,8 @@ class Facts(NamedTuple):
     use: Recommendation
     domain: Any
     names: Sequence[str]  # of the parameters
+    parameters: Sequence[Any]  # one each, None where coordinates are plain numbers
+    x: Array  # where results are
     y: Array  # all results
     distinct: int  # points among them
     noise: float
@@ -197,7 +202,8 @@ def facts(policy: Any, names: Sequence[str] | None = None) -> Facts:
     """Of a policy that learns its model; names: other ones for the parameters."""
     names, told = names or names_of(policy.domain), policy.observations
     return Facts(
-        policy.recommend(), policy.domain, names, told.y, len(np.unique(told.x, axis=0)), policy.noise_level,
+        policy.recommend(), policy.domain, names, list((parameters_of(policy.domain) or dict.fromkeys(names)).values()),
+        told.x, told.y, len(np.unique(told.x, axis=0)), policy.noise_level,
         policy.noise is not None, dict(zip(names, policy.importance().values(), strict=True)), policy.conflicts,
         policy.expected_gain(10), policy.minimize,
     )  # fmt: skip
@@ -205,16 +211,30 @@ def facts(policy: Any, names: Sequence[str] | None = None) -> Facts:
 
 def sentences(facts: Facts) -> list[str]:
     """One each for what to use, the evaluations, the noise, the parameters, the contradictions, and going on."""
-    spread = float(np.std(facts.y))
+    spread = spread_of(facts.y)
     step = min(facts.noise, spread) or spread or 1.0
-    return [
+    begin = [
         use(facts.domain, facts.use, names=facts.names),
         evaluations(facts.y, facts.distinct, minimize=facts.minimize, step=step),
+    ]
+    if spread == 0.0:
+        return [
+            *begin,
+            "All results are equal: what matters, how noisy they are and what more of them bring is unknown.",
+        ]
+    return [
+        *begin,
         _noise(facts, spread),
         _parameters(facts.importance),
         contradictions(facts.domain, facts.conflicts, facts.names),
         _going_on(facts, spread),
     ]
+
+
+def spread_of(y: Array) -> float:
+    """The standard deviation of results, however large they are."""
+    size = float(np.abs(y).max(initial=0.0))
+    return size * float(np.std(y / size)) if np.ptp(0.5 * y) > 0 else 0.0
 
 
 def use(domain: Any, found: Recommendation, sure: str = "95 %", names: Sequence[str] | None = None) -> str:
@@ -316,10 +336,20 @@ def worth(gain: float, noise: float, spread: float) -> bool:
     return gain > 0 and gain >= max(WORTH_NOISE * noise, WORTH_SPREAD * spread)
 
 
+def _untried(facts: Facts) -> str:
+    """What the verdict rests on without a single result."""
+    new = [
+        f"{missing} of {len(each.options)} options of {name}"
+        for name, each, column in zip(facts.names, facts.parameters, facts.x.T, strict=True)
+        if isinstance(each, Choice) and (missing := len(each.options) - len(np.unique(column)))
+    ]
+    return f", if the model is right about what was never tried: {', '.join(new)}" if new else ""
+
+
 def _going_on(facts: Facts, spread: float) -> str:
     if facts.gain <= NOTHING * max(facts.noise, spread):
-        return "Ten more evaluations are not expected to improve the best: hardly worth it."
-    verdict = "worth it" if worth(facts.gain, facts.noise, spread) else "hardly worth it"
+        return f"Ten more evaluations are not expected to improve the best: hardly worth it{_untried(facts)}."
+    verdict = "worth it" if worth(facts.gain, facts.noise, spread) else f"hardly worth it{_untried(facts)}"
     shares = [f"{facts.gain / facts.noise:.2g} times the noise"] if facts.noise > 0 else []
     shares += [f"{100 * facts.gain / spread:.2g} % of the spread of all results"] if spread > 0 else []
     beside = f" ({', '.join(shares)})" if shares else ""

@@ -22,6 +22,7 @@ from misspec.policies.points import Actions
 from misspec.posterior import Posterior
 
 EFFORT = search.Effort(starts=4, together=10, alone=20)  # each step asks all samples
+EASY, LEAST_COVER = 150, 128  # rank up to which a cover has all its points, and how many it has at least
 FAR = 1e3  # standard deviations
 LEAST = 1e-12  # standard deviation, relative to the prior's
 
@@ -37,13 +38,16 @@ class Scored(NamedTuple):
 Rule = Callable[[Array, Array], Scored]
 
 
+def moments(M: Array, S: Array) -> tuple[Array, Array]:
+    """Mean and standard deviation of the mixture: its variance is that within samples and that between them."""
+    return M.mean(axis=0), np.sqrt((S * S).mean(axis=0) + M.var(axis=0))
+
+
 def upper(multiplier: float) -> Rule:
-    """mean + multiplier·std of the mixture: its variance is that within samples and that between them."""
+    """mean + multiplier·std of the mixture."""
 
     def rule(M: Array, S: Array) -> Scored:
-        mean = M.mean(axis=0)
-        std = np.sqrt((S * S).mean(axis=0) + M.var(axis=0))
-        n = len(M)
+        (mean, std), n = moments(M, S), len(M)
         return Scored(mean + multiplier * std, (1.0 + multiplier * (M - mean) / std) / n, multiplier * S / std / n)
 
     return rule
@@ -128,8 +132,7 @@ class Mixture:
 
     def reported(self, M: Array, S: Array) -> tuple[Array, Array]:
         """Mean and standard deviation in the user's units."""
-        mean = M.mean(axis=0)
-        std = np.sqrt((S * S).mean(axis=0) + M.var(axis=0))
+        mean, std = moments(M, S)
         low, high = (self.scaling.back(mean + sign * std) for sign in (-1.0, 1.0))
         return self.scaling.back(mean), np.abs(0.5 * high - 0.5 * low)
 
@@ -161,7 +164,8 @@ class Mixture:
         def score(U: Array, points: Array) -> Array:
             pairs = [each.at(points, pending=pending) for each in self.posteriors]
             values = rule(*self._stacked(pairs)).values
-            return values if barred is None else np.where(barred(U), -np.inf, values)
+            barring = np.zeros(len(U), dtype=bool) if barred is None else barred(U)
+            return values if barring.all() else np.where(barring, -np.inf, values)
 
         def slope(U: Array) -> tuple[Array, Array]:
             here = [each.local(U, pending=pending) for each in self.posteriors]
@@ -174,7 +178,11 @@ class Mixture:
                 gradient += scored.by_mean[k][:, None] * each.dmean + by_variance[:, None] * each.dvariance
             return scored.values, gradient
 
-        return Search(self.posteriors[0], own, score, slope, turn, snap=False, effort=EFFORT)
+        # looking at a point costs the square of the rank: fewer of them where that is large
+        rank = max(each.rank for each in self.posteriors)
+        cover = max(LEAST_COVER, int(EFFORT.cover * min(1.0, EASY / max(rank, 1)) ** 2))
+        effort = EFFORT._replace(cover=cover)
+        return Search(self.posteriors[0], own, score, slope, turn, snap=False, effort=effort)
 
     def _stacked(self, pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
         M = np.array([mean for mean, _ in pairs])

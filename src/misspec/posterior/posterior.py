@@ -32,6 +32,7 @@ from misspec.posterior.table import Table
 from misspec.posterior.view import NEGLIGIBLE, View
 
 REFRESH = 1024  # steps between recomputations, or four times the rank where that is more
+MANY, BLOCK = 32, 1024  # new points in one call from which on they enter together, and how many at a time
 SUSPICIOUS = 1e-3  # a variance this far below zero is not rounding
 
 
@@ -169,7 +170,7 @@ class Posterior:
             v = phi - (e * ratio) @ F
             dv = dphi - np.einsum("sr,s,nsd->rnd", F, ratio, de)
             told_dv = dphi - np.einsum("sr,s,nsd->rnd", F, self.counts[S] / ridge, de)
-        b = v @ (hoped or self._told).covariance
+        b = (hoped or self._told).times(v)
         variance = nonnegative(variance + np.einsum("nr,nr->n", v, b) - (e * e) @ ratio)
         dvariance = 2.0 * (np.einsum("nr,rnd->nd", b, dv) - np.einsum("nr,rnd->nd", phi, dphi))
         dvariance += kernels.diagonal_gradient(kernel, encoded)
@@ -179,7 +180,7 @@ class Posterior:
             return Local(mean, variance, np.zeros(n), dmean, dvariance, np.zeros((n, d)))
         weights = self._weights_of(phi, e)
         signs = np.sign(weights) * (self.counts / ridge)
-        back = (signs @ self._dictionary.table) @ self._told.covariance  # Σ_j ± n_j/λ · F_j C
+        back = self._told.times(signs @ self._dictionary.table)  # Σ_j ± n_j/λ · F_j C
         dnorm1 = np.einsum("nr,rnd->nd", back, told_dv) + np.einsum("ns,nsd->nd", signs[:, S], de)
         return Local(mean, variance, np.abs(weights).sum(axis=1), dmean, dvariance, dnorm1)
 
@@ -198,11 +199,11 @@ class Posterior:
     def _solved(self, phi: Array, e: Array, hoped: Regression | None = None) -> tuple[Array, Array, Array]:
         """G, b and Σ n e²/λ; without shadows G = 0 and the last is 0."""
         if not self._shadows:
-            return np.zeros_like(phi), phi @ (hoped or self._told).covariance, np.zeros(len(phi))
+            return np.zeros_like(phi), (hoped or self._told).times(phi), np.zeros(len(phi))
         S = self._shadows.places
         scaled = e * (self._counts(hoped)[S] / self.model.regularization)
         G = scaled @ self._dictionary.rows(S)
-        return G, (phi - G) @ (hoped or self._told).covariance, np.einsum("ns,ns->n", scaled, e)
+        return G, (hoped or self._told).times(phi - G), np.einsum("ns,ns->n", scaled, e)
 
     def _variances(self, phi: Array, e: Array, hoped: Regression | None = None) -> Array:
         """The variance less the residual."""
@@ -374,9 +375,25 @@ class Posterior:
                 kernels.cross(self.model.kernel, np.concatenate([self.points, new]), new)
                 if self._view is not None:
                     self._view.try_columns(new)
-            for key, x in fresh.items():
-                self._enter_one(key, x)
+            if len(fresh) >= max(MANY, self.rank):
+                self._enter_many(list(fresh), new)
+            else:
+                for key, x in fresh.items():
+                    self._enter_one(key, x)
         return [place for key in keys if (place := table.place_of(key)) is not None]
+
+    def _enter_many(self, keys: list[bytes], new: Array) -> None:
+        """Some at a time: the dictionary is chosen anew among all that there are, rather than grown point by point."""
+        kept = self._view is not None and self._view.weights is not None
+        for start in range(0, len(new), BLOCK):
+            places: list[int] = []
+            for key, x in zip(keys[start : start + BLOCK], new[start : start + BLOCK], strict=True):
+                columns = self._columns(x[None, :], math.inf) if kept else (np.zeros(0), np.zeros(0))
+                places.append(self._table.enter(key, x))
+                self._dictionary.enter(places[-1], np.zeros(self.rank))
+                if self._view is not None:
+                    self._view.enter(places[-1], x, *columns)
+            self._rebuild(places)
 
     def _enter_one(self, key: bytes, x: Array) -> None:
         z, dictionary = x[None, :], self._dictionary
@@ -390,7 +407,7 @@ class Posterior:
         if self._view is not None:
             self._view.enter(place, x, at_points, at_candidates)
         if doubtful:
-            self._rebuild(place)
+            self._rebuild([place])
         elif new.residual > TOLERANCE:
             self._grow(place, x, new, at_points, at_candidates)
         else:
@@ -416,10 +433,10 @@ class Posterior:
             view.unseen.subtract(F[self._shadows.places, r], feature)
             self._tidy_shadows(view)
 
-    def _rebuild(self, newcomer: int) -> None:
+    def _rebuild(self, newcomers: list[int]) -> None:
         """Choose the dictionary anew."""
         dictionary, view = self._dictionary, self._view
-        rest = dictionary.choose_anew(self.points, [*dictionary.members, *self._shadows.places, newcomer])
+        rest = dictionary.choose_anew(self.points, [*dictionary.members, *self._shadows.places, *newcomers])
         self._shadows = Shadows()
         if view is not None:
             view.rebuild(dictionary.features(view.X))

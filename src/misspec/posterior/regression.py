@@ -38,10 +38,9 @@ class Regression:
         twin._C, twin.w, twin.log_det = self._C.copy(order="F"), self.w.copy(), self.log_det
         return twin
 
-    @property
-    def covariance(self) -> Array:
-        """C, both triangles."""
-        return np.triu(self._C) + np.triu(self._C, 1).T
+    def times(self, phi: Array) -> Array:
+        """Cφ for each row φ, shape (n, r)."""
+        return np.asarray(blas.dsymm(1.0, self._C, phi.T).T) if phi.size else np.zeros_like(phi)
 
     def add(self, phi: Array, y: float) -> tuple[Array, float, float]:
         """Observe y at φ. Returns h = Cφ before, the factor 1/(λ + φᵀCφ), and y minus the mean before."""

@@ -101,7 +101,8 @@ def from_table(
     if model is None:
         model = _plain_model(domain, values, sigma)
     title = name or (Path(source).stem if isinstance(source, str | os.PathLike) else "a table")
-    return from_values(domain, model, values, noise=Gaussian(sigma), name=title)
+    hidden = Table([{**row, target: None} for row in domain.rows], target, ignore)  # no learner may see the results
+    return from_values(hidden, model, values, noise=Gaussian(sigma), name=title)
 
 
 def _plain_model(domain: Table, values: Array, sigma: float) -> Model:

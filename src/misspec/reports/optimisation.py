@@ -252,7 +252,10 @@ def ends_of(axis: Axis) -> list[tuple[float, str]]:
 
 def shortened(text: str, most: int = 16) -> str:
     """With an ellipsis where it is too long for a picture."""
-    return text if len(text) <= most else text[: most - 1] + "…"
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2  # both ends: names that begin alike often end differently
+    return text[: most - 1 - end] + "…" + text[-end:]
 
 
 def _names(domain: Any, given: Sequence[str] | None) -> list[str]:
@@ -384,7 +387,7 @@ def _sentences(
         return learnt.sentences(learnt.facts(policy, names))
     y = policy.observations.y
     sure = f"with probability {100 * (1 - policy.model.delta):.0f} %" if use.guaranteed else "not guaranteed"
-    step = float(np.std(y)) or 1.0
+    step = learnt.spread_of(y) or 1.0
     return [
         learnt.use(policy.domain, use, sure, names),
         learnt.evaluations(y, len(points.x), minimize=policy.minimize, step=0.1 * step),

@@ -34,14 +34,23 @@ def best(found: Optimisation) -> Figure:
     ax = axes[0, 0]
     t = np.arange(1, len(found.y) + 1)
     ax.plot(t[~found.elsewhere], found.y[~found.elsewhere], ".", color="#777", label="results")
-    ax.plot(t[found.elsewhere], found.y[found.elsewhere], "x", color="#777", markersize=5, label="results from before")
+    before = found.elsewhere
+    if before.any():
+        ax.plot(t[before], found.y[before], "x", color="#777", markersize=5, label="results from before")
     ax.step(t, found.best, where="post", color=MODEL, linewidth=2, label="best so far")
     if found.use is not None:
         ax.axhspan(found.use.lower, found.use.upper, color=USED, alpha=0.12, linewidth=0)
         ax.axhline(found.expected, color=USED, linestyle="--", label="expected of the recommended,\nand its range")
     ax.set(xlabel="evaluation", ylabel=unformatted(found.target), ylim=found.vertical())
     ax.xaxis.get_major_locator().set_params(integer=True)
-    return finished(figure, f"{found.title}: best so far ({found.better} is better)", axes)
+    return finished(figure, f"{found.title}: best so far ({found.better} is better){_outside(found)}", axes)
+
+
+def _outside(found: Optimisation) -> str:
+    """How many results a picture leaves out, as part of its title."""
+    low, high = found.vertical()
+    count = int(((found.y < low) | (found.y > high)).sum())
+    return f"; {count} result{'s' * (count > 1)} far outside" if count else ""
 
 
 def slices(found: Optimisation) -> Figure | None:
@@ -56,7 +65,7 @@ def slices(found: Optimisation) -> Figure | None:
     for ax in axes[:, 0]:
         ax.set_ylabel(unformatted(found.target))
     more = "" if len(found.axes) <= MOST_SLICES else f", the {MOST_SLICES} parameters that matter most"
-    return finished(figure, f"{found.title}: through the recommended point{more}", axes)
+    return finished(figure, f"{found.title}: through the recommended point{more}{_outside(found)}", axes)
 
 
 def _slice(ax: Any, each: Slice, found: Optimisation) -> None:
@@ -77,6 +86,8 @@ def _slice(ax: Any, each: Slice, found: Optimisation) -> None:
         ax.set_xlim(-0.6, len(each.labels) - 0.4)
     elif each.log:
         ax.set_xscale("log")
+    elif each.levels and np.equal(each.x, np.round(each.x)).all():
+        ax.xaxis.get_major_locator().set_params(integer=True)
     share = found.importance.get(each.name)
     ax.set_title(unformatted(each.name) + ("" if share is None else f" ({100 * share:.0f} %)"), loc="left")
     ax.set_ylim(*found.vertical())
@@ -153,6 +164,7 @@ def model(found: Optimisation) -> Figure | None:
     ax.plot(ends, ends, color=TRUTH, linewidth=0.8, label="as expected")
     agree = ~points.contradicted
     ax.plot(points.expected[agree], points.averages[agree], "o", color=MODEL, markersize=4, label="results (averages)")
-    ax.plot(points.expected[~agree], points.averages[~agree], "D", color=MISSED, label="contradict the model")
+    if not agree.all():
+        ax.plot(points.expected[~agree], points.averages[~agree], "D", color=MISSED, label="contradict the model")
     ax.set(xlabel="expected by the model", ylabel=unformatted(found.target))
     return finished(figure, f"{found.title}: the model against the results", axes)
