@@ -106,7 +106,13 @@ def enlargement_exact(epsilon: float, weights_norm1: Array) -> Array:
     return epsilon * weights_norm1
 
 
-ENLARGEMENTS = ("exact", "paper")
+def enlargement_norm2(epsilon: float, t: int, weights_norm2: Array) -> Array:
+    """ε√t‖ζ(x)‖₂, t = told observations + 1: between the exact one and the paper's, by Cauchy and Schwarz and since
+    λ‖ζ‖₂² ≤ σ². Its cost does not depend on t."""
+    return epsilon * math.sqrt(t) * weights_norm2
+
+
+ENLARGEMENTS = ("exact", "norm2", "paper")
 
 
 # -- grounding ---------------------------------------------------------------------------------------------------------

@@ -221,6 +221,20 @@ def _diagonal_gradient(kernel: Any, X: Array) -> Array | None:
     return None
 
 
+def rank(kernel: Any, dimension: int) -> int | None:
+    """How many features k has in this dimension where that is known to be finite (linear kernels), else None."""
+    if _is(kernel, "DotProduct"):
+        return dimension + (float(kernel.sigma_0) != 0.0)
+    if _is(kernel, "ConstantKernel"):
+        return 1
+    if _is(kernel, "Sum") or _is(kernel, "Product"):
+        parts = rank(kernel.k1, dimension), rank(kernel.k2, dimension)
+        if parts[0] is None or parts[1] is None:
+            return None
+        return parts[0] + parts[1] if _is(kernel, "Sum") else parts[0] * parts[1]
+    return None
+
+
 def features(kernel: Kernel, X: Array, tolerance: float = 1e-10) -> tuple[Array, Array]:
     """Φ of shape (N, r) with ΦΦᵀ ≈ k(X, X), and what it misses of the diagonal, k(x,x) − ‖Φ(x)‖² ≤ tolerance."""
     Phi, _ = pivoted(kernel, X, tolerance)

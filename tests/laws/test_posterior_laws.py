@@ -93,6 +93,9 @@ def test_exact_enlargement_below_the_papers(situation, epsilon):
     exact = confidence.enlargement_exact(epsilon, posterior.weights_norm1())
     paper = confidence.paper_slope(epsilon, posterior.t, model) * posterior.std  # Lemma 2 needs only √(t − 1)
     assert (exact <= paper * (1 + 1e-7) + 1e-7).all()
+    between = confidence.enlargement_norm2(epsilon, posterior.t, posterior.weights_norm2())
+    assert (exact <= between * (1 + 1e-7) + 1e-7).all()
+    assert (between <= paper * (1 + 1e-7) + 1e-7).all()
     # and it is attained: some misfit within ±ε moves the mean by that much
     worst = int(posterior.weights_norm1().argmax())
     column = posterior.weights[worst] if posterior.distinct == len(posterior.counts) else None
@@ -189,6 +192,19 @@ def test_intersections(bands):
     assert (low <= high).all()
     assert (high - low <= 2 * w + 1e-12).all()
     assert ((low >= own - v) & (high <= own + v)).all()
+
+
+@pytest.mark.parametrize("regularization", [1e-4, 1.0, 1e8])
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_norm_of_the_weights_does_not_cancel(kernel, regularization):
+    """Also where λ is so large that all of ‖ζ‖₂ is in digits that a difference loses."""
+    rng = np.random.default_rng(0)
+    X, Z = 0.7 * rng.random((40, 2)), 0.7 * rng.random((9, 2))
+    model = ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=regularization)
+    posterior = ms.Posterior(model, ms.Finite(Z))
+    posterior.observe(X, rng.standard_normal(40))
+    expected = np.linalg.norm(np.linalg.solve(kernel(X, X) + regularization * np.eye(40), kernel(X, Z)), axis=0)
+    np.testing.assert_allclose(posterior.look(Z).norm2(), expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("weights", [False, True])

@@ -41,6 +41,12 @@ class Oracle:
             return mean, np.sqrt(np.maximum(hoped.variance(X), 0)), std, weights
         return mean, std, std, weights
 
+    def norm2(self):
+        if not self.x:
+            return np.zeros(len(X))
+        dense = Dense(self.model.kernel, self.model.regularization, X[self.x], np.array(self.y), self.model.offset)
+        return dense.norm2(X)
+
     def log_det(self, extra=()):
         points = X[[*self.x, *extra]]
         if not len(points):
@@ -76,6 +82,8 @@ class Oracle:
         half = factor * std
         if enlargement == "exact":
             half = half + epsilon * norm1
+        elif enlargement == "norm2":
+            half = half + epsilon * math.sqrt(len(self.x) + 1) * self.norm2()
         elif enlargement == "paper":
             half = half + epsilon * math.sqrt((len(self.x) + 1) / self.model.regularization) * std
         else:
@@ -102,6 +110,7 @@ UPPER = {
     "ec": (lambda d: ms.ECGPUCB(d, MODEL, epsilon=0.2), "mixture", 0.2, "exact", True),
     "ec ungrounded": (lambda d: ms.ECGPUCB(d, MODEL, epsilon=0.2, grounded=False), "mixture", 0.2, "exact", False),
     "ec numeric": (lambda d: ms.ECGPUCB(d, MODEL, epsilon=0.2, width=0.7), 0.7, 0.2, "exact", True),
+    "ec norm2": (lambda d: ms.ECGPUCB(d, MODEL, epsilon=0.2, enlargement="norm2"), "mixture", 0.2, "norm2", True),
     "ec in the paper": (lambda d: ms.ECGPUCB.as_in_paper(d, MODEL, epsilon=0.2), "lemma1", 0.2, "paper", False),
     "ec paper grounded": (
         lambda d: ms.ECGPUCB(d, MODEL, epsilon=0.05, enlargement="paper"), "mixture", 0.05, "paper", True,
@@ -162,7 +171,13 @@ def test_new_points_as_actions():
     for domain in (ms.Finite(X), ms.Box([(0, 1), (0, 1)])):
         for make, epsilon, enlargement in (
             (lambda d: ms.GPUCB(d, MODEL), 0.0, "exact"),
-            (lambda d: ms.ECGPUCB(d, MODEL, epsilon=0.2, grounded=False), 0.2, "exact"),
+            (
+                lambda d: ms.ECGPUCB(d, MODEL, epsilon=0.2, grounded=False),
+                0.2,
+                "norm2",
+            ),  # None: flat cost on new points
+            (lambda d: ms.ECGPUCB(d, MODEL, epsilon=0.2, grounded=False, enlargement="exact"), 0.2, "exact"),
+            (lambda d: ms.ECGPUCB(d, MODEL, epsilon=0.2, grounded=False, enlargement="norm2"), 0.2, "norm2"),
             (lambda d: ms.ECGPUCB(d, MODEL, epsilon=0.2, grounded=False, enlargement="paper"), 0.2, "paper"),
         ):
             policy, seen, values = make(domain), [], []
@@ -176,8 +191,13 @@ def test_new_points_as_actions():
                     std = np.sqrt(dense.variance(actions))
                     L = dense.log_det()
                     score = dense.mean(actions) + math.sqrt(NOISE**2 / RIDGE * (2 * math.log(10) + L) + B**2) * std
-                    bonus = dense.norm1(actions) if enlargement == "exact" else math.sqrt((t + 1) / RIDGE) * std
+                    bonus = {
+                        "exact": dense.norm1(actions),
+                        "norm2": math.sqrt(t + 1) * dense.norm2(actions),
+                        "paper": math.sqrt((t + 1) / RIDGE) * std,
+                    }[enlargement]
                     score += epsilon * bonus
+                    assert query.enlargement == pytest.approx(epsilon * bonus[query.position], abs=1e-6)
                     assert score[query.position] >= score.max() - 1e-7
                 seen.append(query.x)
                 values.append(float(np.sin(5 * query.x[0]) + NOISE * rng.standard_normal()))

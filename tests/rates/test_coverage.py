@@ -70,6 +70,8 @@ def misses(model, design, width, factor, enlargement=None, epsilon=0.0, enlarge=
             half = confidence.multiplier(width, model, p.log_det, DELTA) * p.std
             if enlargement == "exact":
                 half = half + enlarge * confidence.enlargement_exact(epsilon, p.weights_norm1())
+            elif enlargement == "norm2":
+                half = half + enlarge * confidence.enlargement_norm2(epsilon, p.t + 1, p.weights_norm2())
             elif enlargement == "paper":
                 half = half + enlarge * confidence.paper_slope(epsilon, p.t + 1, model) * p.std
             if (np.abs(f - p.mean) > factor * half + 1e-9).any():
@@ -98,7 +100,7 @@ def test_enlargements(enlargement, design):
     assert misses(WELL, design, "mixture", 0.5, enlargement, epsilon=0.3) > DELTA
 
 
-@pytest.mark.parametrize("enlargement", ["exact", "paper"])
+@pytest.mark.parametrize("enlargement", ["exact", "norm2", "paper"])
 def test_enlargements_are_needed(enlargement):
     """Where the misfit dominates, the enlarged band holds and the plain one does not."""
     assert misses(MISFIT, "uncertainty", "mixture", 1.0, enlargement, epsilon=0.5) <= DELTA

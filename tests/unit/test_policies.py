@@ -269,7 +269,10 @@ SQUARE = ms.Box([(0, 1)] * 2)
         (lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon=-0.1), "epsilon must be a finite number ≥ 0, got -0.1"),
         (lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon=math.nan), "epsilon must be a finite number ≥ 0, got nan"),
         (lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon="much"), "epsilon must be a finite number ≥ 0, got 'much'"),
-        (lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1, enlargement="huge"), "one of exact, paper, got 'huge'"),
+        (
+            lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1, enlargement="huge"),
+            "one of exact, norm2, paper, or None, got",
+        ),
         (lambda: ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=0), "horizon must be a whole number ≥ 1, got 0"),
         (lambda: ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=1.5), "horizon must be a whole number ≥ 1"),
         (lambda: ms.PhasedUncertaintySampling(SQUARE, MODEL, width="nonadaptive"), "finitely many points"),
@@ -281,8 +284,7 @@ SQUARE = ms.Box([(0, 1)] * 2)
         (lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=[MODEL]), r"\(Model, epsilon\) pairs: "),
         (lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=[(MODEL, 0.1, 3)]), "pairs: too many values"),
         (lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, price=0.0), "price must be a finite number > 0"),
-        (lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1, enlargement=3.0), "one of exact, paper, got 3.0"),
-        (lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1, enlargement=None), "one of exact, paper, got None"),
+        (lambda: ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1, enlargement=3.0), "one of exact, norm2, paper, or None, got 3"),
         (lambda: ms.GPUCB(DOMAIN, MODEL).ask(actions=[[0.1, 0.2], [0.3]]), "indices or points, one per row"),
         (
             lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, epsilon_max=-1.0),

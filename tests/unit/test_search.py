@@ -20,9 +20,10 @@ KERNELS = {
 }
 
 
+@pytest.mark.parametrize("norm", [1, 2])
 @pytest.mark.parametrize("pending", [False, True])
 @pytest.mark.parametrize("name", KERNELS)
-def test_local_is_the_posterior_with_its_gradient(name, pending):
+def test_local_is_the_posterior_with_its_gradient(name, pending, norm):
     rng = np.random.default_rng(0)
     posterior = ms.Posterior(ms.Model(KERNELS[name], 2.0, 0.1), ms.Box([(0, 1)] * 3))
     X = rng.random((60, 3))
@@ -30,15 +31,18 @@ def test_local_is_the_posterior_with_its_gradient(name, pending):
     posterior.observe(X, rng.standard_normal(60))
     posterior.hallucinate(rng.random((3, 3)))
     U = rng.random((5, 3))
-    here = posterior.local(U, pending=pending, norm1=True)
+    here = posterior.local(U, pending=pending, norm=norm)
     mean, std = posterior.at(U, pending=pending)
     np.testing.assert_allclose(here.mean, mean, atol=1e-10)
     np.testing.assert_allclose(np.sqrt(here.variance), std, atol=1e-9)
-    np.testing.assert_allclose(here.norm1, np.abs(posterior.weights_at(U)).sum(axis=1), atol=1e-9)
+    W, n = posterior.weights_at(U)[:, posterior.counts > 0], posterior.counts[posterior.counts > 0]
+    expected = np.abs(W).sum(axis=1) if norm == 1 else np.sqrt((W**2 / n).sum(axis=1))
+    np.testing.assert_allclose(here.norm, expected, atol=1e-7)
+    np.testing.assert_allclose(here.norm, getattr(posterior.look(U), f"norm{norm}")(), rtol=1e-9)
     step = 1e-5
-    for part in ("mean", "variance", "norm1"):
+    for part in ("mean", "variance", "norm"):
         moved = [
-            [getattr(posterior.local(U + s * step * e, pending=pending, norm1=True), part) for s in (1, -1)]
+            [getattr(posterior.local(U + s * step * e, pending=pending, norm=norm), part) for s in (1, -1)]
             for e in np.eye(3)
         ]
         numeric = np.stack([(up - down) / (2 * step) for up, down in moved], axis=1)
@@ -56,10 +60,10 @@ def test_values_and_gradients_of_kernels_together(name):
 
 def test_before_any_data_there_is_the_prior():
     posterior = ms.Posterior(ms.Model(RBF(0.3), 2.0, 0.1, offset=3.0), ms.Box([(0, 1)] * 2))
-    here = posterior.local(np.full((2, 2), 0.5), norm1=True)
+    here = posterior.local(np.full((2, 2), 0.5), norm=2)
     np.testing.assert_array_equal(here.mean, 3.0)
     np.testing.assert_array_equal(here.variance, 1.0)
-    assert not any(np.any(part) for part in (here.norm1, here.dmean, here.dvariance, here.dnorm1))
+    assert not any(np.any(part) for part in (here.norm, here.dmean, here.dvariance, here.dnorm))
 
 
 @settings(max_examples=20)
@@ -110,6 +114,7 @@ def played(policy, rounds, seed=0):
         lambda: ms.GPUCB(BOX, MODEL),
         lambda: ms.ECGPUCB(BOX, MODEL, epsilon=0.1, grounded=False),
         lambda: ms.ECGPUCB(BOX, MODEL, epsilon=0.1, enlargement="paper", grounded=False),
+        lambda: ms.ECGPUCB(BOX, MODEL, epsilon=0.1, enlargement="norm2", grounded=False),
         lambda: ms.CorruptionTolerantGPUCB(BOX, MODEL, corruption=0.5),
         lambda: ms.ECGPUCB(BOX, MODEL, epsilon=0.3, resolution=None),
         lambda: ms.RegretBalancing(BOX, MODEL, horizon=40, price=1.0, bases=[(MODEL, 0.1)]),

@@ -280,7 +280,7 @@ def _work(connection: Any, rounds: Any, allowed: list[str]) -> None:
         rounds.value += more
 
     threading.Thread(target=watch, daemon=True).start()
-    with contextlib.suppress(EOFError):
+    with contextlib.suppress(EOFError, ConnectionError):  # whoever reads the answers is gone
         connection.send(None)
         while True:
             connection.send(execute(connection.recv(), tick, allowed))

@@ -71,7 +71,7 @@ class RegretBalancing(Policy):
         reward_range: float | None = None,
         gain: float | None = None,
         width: Width = "mixture",
-        enlargement: str = "exact",
+        enlargement: str | None = None,
         radius: str = "anytime",
         inflate: bool = False,
         resolution: float | None = RESOLUTION,
@@ -127,7 +127,8 @@ class RegretBalancing(Policy):
         # 5   i_t ∈ argmin over active i of R_i(N_i(t−1)), times the price of caution; ties to the lowest
         i = min(self.active, key=lambda i: self._price[i] * self._bound(i, pending=True))
         place, position, story = choose(self._bases[i], self.field, actions, self._next_id)  # 6   base i_t plays x_t
-        bound = self._realised(i, place) if self._bounds == "realised" else 0.0
+        flat = actions is not None and actions.flat
+        bound = self._realised(i, place, flat=flat) if self._bounds == "realised" else 0.0
         if self._partial:  # the bands may be biased now
             bound = self._ranges[i]
         details = {"base": i, "epsilon": self.epsilons[i], "bound": bound, "offer": self._offer(actions)}
@@ -175,10 +176,11 @@ class RegretBalancing(Policy):
 
     # -- its parts -------------------------------------------------------------------------------------------
 
-    def _realised(self, i: int, place: Place) -> float:
+    def _realised(self, i: int, place: Place, *, flat: bool) -> float:
         """By how much R_i grows when base i plays this point: its band's width before the point is observed."""
         base = self._bases[i]
-        c = self.field.look(base.posterior, base.own, self.field.only(place), pending=False)
+        only = self.field.only(place)
+        c = self.field.look(base.posterior, base.own, only.offered() if flat else only, pending=False)
         if self._own is None:
             return min(self._ranges[i], 2.0 * float(base.half(c)[0]) + 2.0 * self.epsilons[i])
         lower, upper = base.grounded_band(c)
@@ -222,7 +224,7 @@ class RegretBalancing(Policy):
         return known[key]
 
     def _make_bases(
-        self, pairs: Sequence[tuple[Model, float]], width: Width, enlargement: str, inflate: bool
+        self, pairs: Sequence[tuple[Model, float]], width: Width, enlargement: str | None, inflate: bool
     ) -> list[Enlarged]:
         """One posterior per kernel and ridge (shared), or one per base (own)."""
         groups: dict[Any, list[int]] = {}
@@ -231,7 +233,7 @@ class RegretBalancing(Policy):
             groups.setdefault(key if self._shared else i, []).append(i)
         bases: dict[int, Enlarged] = {}
         for members in groups.values():
-            weights = enlargement == "exact" and any(self.epsilons[i] > 0 for i in members)
+            weights = enlargement in (None, "exact") and any(self.epsilons[i] > 0 for i in members)
             posterior = self._evidence.posterior(pairs[members[0]][0], weights=weights)
             for i in members:
                 bases[i] = Enlarged(

@@ -227,7 +227,7 @@ class Policy(abc.ABC):
                 raise InvalidInput(
                     f"{type(self).__name__} eliminates from a fixed set and takes no actions; use RegretBalancing"
                 )
-            offered = None if actions is None else self._admit(self._parse(actions))
+            offered = None if actions is None else self._admit(self._parse(actions)).offered()
             available = self._available()
             count = 1 if n is None else n if available is None else min(n, available)
             before = self._mark(drawing=True)

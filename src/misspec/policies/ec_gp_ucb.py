@@ -24,11 +24,11 @@ def choose(ends: Enlarged, field: Field, actions: Actions | None, turn: int) -> 
     offer = field.offer(lambda: ends.search(turn)) if actions is None else actions
     c = field.look(ends.posterior, ends.own, offer, pending=True)
     multiplier, slope = ends.inflation * ends.multiplier, ends.inflation * ends.slope
-    # 4   x_t ∈ argmax μ*_{t−1}(x) + (β_t + ε√t/√λ)·σ_{t−1}(x); ε‖ζ(x)‖₁ instead of ε√t/√λ·σ if that is the enlargement
+    # 4   x_t ∈ argmax μ*_{t−1}(x) + (β_t + ε√t/√λ)·σ_{t−1}(x); another enlargement than ε√t/√λ·σ is added
     score = c.mean + (multiplier + slope) * np.sqrt(c.variance)
-    row, norm1, upper = ends.maximiser(c, score)
+    row, added, upper = ends.maximiser(c, score)
     mean, std = float(c.mean[row]), math.sqrt(c.variance[row])
-    enlargement = ends.epsilon * norm1 + slope * std
+    enlargement = added + slope * std
     story = {"mean": mean, "std": std, "multiplier": multiplier, "enlargement": enlargement, "upper": upper}
     return Choice(field.place(offer, row), None if actions is None else row, story)
 
@@ -42,7 +42,7 @@ class UpperConfidence(Policy):
         model: Model,
         *,
         epsilon: float = 0.0,
-        enlargement: str = "exact",
+        enlargement: str | None = None,
         width: Width = "mixture",
         grounded: bool = False,
         corruption: float = 0.0,
@@ -56,7 +56,7 @@ class UpperConfidence(Policy):
         epsilon = number("epsilon", epsilon, at_least=0)
         # 2   μ_0 = 0, σ_0² = k(x,x), plus the model's offset
         self._ends = Enlarged(
-            model, self._evidence.posterior(model, weights=enlargement == "exact" and epsilon > 0), self._own,
+            model, self._evidence.posterior(model, weights=enlargement in (None, "exact") and epsilon > 0), self._own,
             epsilon=epsilon, width=width, enlargement=enlargement, delta=self._delta, corruption=corruption,
             inflate=inflate,
         )  # fmt: skip
@@ -90,8 +90,9 @@ class ECGPUCB(UpperConfidence):
     """x_t maximises μ_{t−1}(x) + multiplier_t·σ_{t−1}(x) + enlargement_t(x); grounded, the upper end of the band.
 
     epsilon: ε, the sup-norm distance of the truth from the class; 0 makes it GP-UCB.
-    enlargement: "exact" (ε‖ζ(x)‖₁, the largest bias that any misfit within ±ε can cause) or "paper" (ε√t/√λ·σ(x)).
-    On points never seen before the exact one costs O(t) per point, since every observed point has a weight.
+    enlargement: "exact" (ε‖ζ(x)‖₁, the largest bias that any misfit within ±ε can cause), "norm2" (ε√t‖ζ(x)‖₂, at most
+    √t times wider and of a cost that does not grow with t), or "paper" (ε√t/√λ·σ(x), never narrower). None: exact, but
+    norm2 at points that a round has brought, where every observed point would have a weight.
     width, grounded, inflate, resolution, delays: as for GPUCB.
     """
 
@@ -103,7 +104,7 @@ class ECGPUCB(UpperConfidence):
         model: Model,
         *,
         epsilon: float,
-        enlargement: str = "exact",
+        enlargement: str | None = None,
         width: Width = "mixture",
         grounded: bool = True,
         inflate: bool = False,

@@ -26,7 +26,8 @@ CHUNK = 64  # how many of them at first
 class Enlarged:
     """A model, a misspecification ε, a width and an enlargement, on a given posterior and own bands.
 
-    enlargement: "exact" (ε‖ζ‖₁) or "paper" (ε√t/√λ·σ). corruption: C, which adds C/√λ·σ whatever t.
+    enlargement: "exact" (ε‖ζ‖₁), "norm2" (ε√t‖ζ‖₂), "paper" (ε√t/√λ·σ), or None: exact, except at points that a round
+    has brought, where it is norm2, whose cost does not grow. corruption: C, which adds C/√λ·σ whatever t.
     own: the own bands that ground the band, None for none.
     """
 
@@ -38,7 +39,7 @@ class Enlarged:
         *,
         epsilon: float,
         width: Width,
-        enlargement: str,
+        enlargement: str | None,
         delta: float,
         corruption: float = 0.0,
         inflate: bool = False,
@@ -48,17 +49,29 @@ class Enlarged:
         self.own = own
         self.epsilon = number("epsilon", epsilon, at_least=0)
         self.width = confidence.check_width(width)
-        if enlargement not in confidence.ENLARGEMENTS:
-            raise InvalidInput(f"enlargement must be one of {', '.join(confidence.ENLARGEMENTS)}, got {enlargement!r}")
+        if enlargement is not None and enlargement not in confidence.ENLARGEMENTS:
+            names = ", ".join(confidence.ENLARGEMENTS)
+            raise InvalidInput(f"enlargement must be one of {names}, or None, got {enlargement!r}")
         self.enlargement = enlargement
         self.corruption = corruption
         self.delta = delta
         self.inflate = flag("inflate", inflate)
 
-    @property
-    def exact(self) -> bool:
-        """Whether ‖ζ‖₁ is needed."""
-        return self.enlargement == "exact" and self.epsilon > 0
+    def exact(self, *, flat: bool = False) -> bool:
+        """Whether ‖ζ‖₁ is needed; flat: at points that a round has brought."""
+        return self.epsilon > 0 and (self.enlargement == "exact" or (self.enlargement is None and not flat))
+
+    def norm2(self, *, flat: bool = False) -> bool:
+        """Whether ‖ζ‖₂ is."""
+        return self.epsilon > 0 and (self.enlargement == "norm2" or (self.enlargement is None and flat))
+
+    def _added(self, c: Candidates) -> Array | float:
+        """The enlargement, except for what is a factor on σ (`slope`)."""
+        if self.exact(flat=c.flat):
+            return confidence.enlargement_exact(self.epsilon, c.norm1())
+        if self.norm2(flat=c.flat):
+            return confidence.enlargement_norm2(self.epsilon, self.posterior.t + 1, c.norm2())
+        return 0.0
 
     @property
     def multiplier(self) -> float:
@@ -80,22 +93,19 @@ class Enlarged:
     # -- choosing --------------------------------------------------------------------------------------------
 
     def maximiser(self, c: Candidates, score: Array) -> tuple[int, float, float]:
-        """The candidate with the largest upper end, its ‖ζ‖₁ where that counts, and the end. Ties go to the lowest.
+        """The candidate with the largest upper end, what was added to its score, and the end. Ties go to the lowest.
 
-        score: μ + (multiplier + slope)·σ; what is added here is ε‖ζ‖₁ for the exact enlargement, and grounding.
+        score: μ + (multiplier + slope)·σ; what is added here is the enlargement where that is no factor on σ, and
+        grounding.
         """
         if c.own_upper is not None and self.epsilon:
             score = score + self.epsilon  # own bands are about f*
-        if not self.exact:
-            upper = self._grounded(c, score)
-            best = int(upper.argmax())
-            return best, 0.0, float(upper[best])
-        if c.kept is None:
-            norm1 = c.norm1()
-            upper = self._grounded(c, score + self.epsilon * norm1)
-            best = int(upper.argmax())
-            return best, float(norm1[best]), float(upper[best])
-        return self._maximiser_kept(c, score)
+        if c.kept is not None and self.exact(flat=c.flat):
+            return self._maximiser_kept(c, score)
+        added = self._added(c)
+        upper = self._grounded(c, score + added)
+        best = int(upper.argmax())
+        return best, float(added[best]) if isinstance(added, np.ndarray) else added, float(upper[best])
 
     def _maximiser_kept(self, c: Candidates, score: Array) -> tuple[int, float, float]:
         """The same, looking at ‖ζ‖₁ only where a bound on it lets a point win."""
@@ -107,7 +117,7 @@ class Enlarged:
         while True:
             best = int(optimistic.argmax())
             if best in known:
-                return best, known[best], float(optimistic[best])
+                return best, self.epsilon * known[best], float(optimistic[best])
             if len(known) % ONE_BY_ONE == ONE_BY_ONE - 1 and len(score) > chunk:  # many could win: tighten many bounds
                 rivals = np.argpartition(optimistic, -chunk)[-chunk:]
                 rivals = rivals[[i not in known for i in rivals.tolist()]]
@@ -117,7 +127,7 @@ class Enlarged:
                 chunk *= 4
                 best = int(optimistic.argmax())
                 if best in known:
-                    return best, known[best], float(optimistic[best])
+                    return best, self.epsilon * known[best], float(optimistic[best])
             known[best] = c.kept.norm1_at(int(c.row(best)))
             upper = float(score[best]) + self.epsilon * known[best]
             if c.own_upper is not None and c.own_lower is not None:
@@ -134,19 +144,23 @@ class Enlarged:
     def search(self, turn: int, sign: float = 1.0, *, pending: bool = True) -> Search:
         """The search for the largest upper (sign = 1) or lower end (−1) over a domain without a list of candidates."""
         factor = sign * (self.inflation if pending else 1.0) * (self.multiplier + self.slope)
-        epsilon, posterior = sign * self.epsilon, self.posterior
+        posterior = self.posterior
 
-        def score(_: Array, points: Array) -> Array:
-            mean, std = posterior.at(points, pending=pending)
-            value = mean + factor * std
-            if self.exact:
-                value += epsilon * np.abs(posterior.weights_at(points)).sum(axis=1)
-            return np.asarray(value)
+        norm, added = 0, 0.0
+        if self.exact():
+            norm, added = 1, sign * self.epsilon
+        elif self.norm2():
+            norm, added = 2, sign * self.epsilon * math.sqrt(posterior.t + 1)
+
+        def score(U: Array, _: Array) -> Array:
+            here = posterior.look(U, pending=pending)
+            value = here.mean + factor * np.sqrt(here.variance)
+            return np.asarray(value + added * (here.norm1() if norm == 1 else here.norm2())) if norm else value
 
         def slope(U: Array) -> tuple[Array, Array]:
-            here = posterior.local(U, pending=pending, norm1=self.exact)
+            here = posterior.local(U, pending=pending, norm=norm)
             values, gradients = here.end(factor)
-            return values + epsilon * here.norm1, gradients + epsilon * here.dnorm1
+            return values + added * here.norm, gradients + added * here.dnorm
 
         # points next to an observed one are not asked, but count among what could be better
         return Search(posterior, self.own, score, slope, turn, snap=pending)
@@ -165,8 +179,7 @@ class Enlarged:
 
     def half(self, c: Candidates) -> Array:
         """multiplier·σ + enlargement: the model's band for f̃, told data only."""
-        half = (self.multiplier + self.slope) * np.sqrt(c.variance)
-        return half + confidence.enlargement_exact(self.epsilon, c.norm1()) if self.exact else half
+        return np.asarray((self.multiplier + self.slope) * np.sqrt(c.variance) + self._added(c))
 
     def band(self, c: Candidates) -> Band:
         """The band for f*: the model's within what its class allows, then grounded."""

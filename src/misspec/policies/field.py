@@ -247,18 +247,15 @@ class _Shared:
         return Place(point, None, None, point.tobytes())
 
     def look(self, posterior: Posterior, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
-        mean, std = posterior.at(actions.points, pending=pending)
+        here = posterior.look(actions.encoded, pending=pending)
         low, high = (None, None)
         if own is not None:
             low, high = own.at(self.keys(actions))
 
-        def norm1() -> Array:
-            return np.asarray(np.abs(posterior.weights_at(actions.points)).sum(axis=1))
-
         def prior() -> Array:
             return kernels.diagonal(posterior.model.kernel, actions.encoded)
 
-        return Candidates(mean, std * std, low, high, None, norm1, prior)
+        return Candidates(here.mean, here.variance, low, high, None, here.norm1, here.norm2, prior, flat=actions.flat)
 
 
 class _Listed(_Shared):
@@ -320,10 +317,13 @@ class _Listed(_Shared):
         def norm1() -> Array:
             return np.asarray(posterior.weights_norm1(None if isinstance(rows, slice) else rows))
 
+        def norm2() -> Array:
+            return np.asarray(posterior.weights_norm2()[rows])
+
         def prior() -> Array:
             return np.asarray(posterior.prior[rows])
 
-        return Candidates(posterior.mean[rows], variance[rows], low, high, rows, norm1, prior, kept)
+        return Candidates(posterior.mean[rows], variance[rows], low, high, rows, norm1, norm2, prior, kept)
 
     def offer(self, search_for: Callable[[], Search]) -> Actions:  # noqa: ARG002  # all are scored
         return self.whole("")

@@ -37,6 +37,11 @@ class Actions:
     points: Array  # user units
     encoded: Array
     rows: Rows | None  # the candidates that they are; None: they may never have been seen before
+    flat: bool = False  # whether the enlargement that costs the same however much was observed is wanted, by default
+
+    def offered(self) -> Actions:
+        """The same as what a round has brought."""
+        return dataclasses.replace(self, flat=True) if self.rows is None else self
 
     def __add__(self, other: Actions) -> Actions:
         points, encoded = ((self.points, other.points), (self.encoded, other.encoded))
@@ -53,13 +58,18 @@ class Candidates:
     own_upper: Array | None
     rows: Rows | None
     norm1: Callable[[], Array]  # ‖ζ(x)‖₁
+    norm2: Callable[[], Array]  # ‖ζ(x)‖₂
     prior: Callable[[], Array]  # k(x,x)
     kept: Weights | None = None  # W over all candidates of the domain, of which these are `rows`
+    flat: bool = False  # as in Actions
 
     def part(self, chosen: NDArray[np.intp]) -> Candidates:
         """Some of them, without their weights."""
         low, high = (None if end is None else end[chosen] for end in (self.own_lower, self.own_upper))
-        return Candidates(self.mean[chosen], self.variance[chosen], low, high, None, self.norm1, self.prior)
+        return dataclasses.replace(
+            self, mean=self.mean[chosen], variance=self.variance[chosen], own_lower=low, own_upper=high, rows=None,
+            kept=None,
+        )  # fmt: skip
 
     def row(self, i: NDArray[np.intp] | int) -> NDArray[np.intp]:
         """Rows of the domain's candidates."""

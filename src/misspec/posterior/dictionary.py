@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from scipy.linalg import blas, lapack, solve_triangular
+from scipy.linalg import blas, lapack
 
 from misspec import kernels
 from misspec.errors import Array
@@ -70,7 +70,7 @@ class Dictionary:
         if self.rank == 0 or len(encoded) == 0:
             return np.zeros((len(encoded), self.rank))
         K = kernels.cross(self.kernel, self._Z, encoded)
-        return cast(Array, solve_triangular(self._L, K, lower=True, check_finite=False).T)
+        return cast(Array, blas.dtrsm(1.0, self._L, K, lower=1).T)
 
     def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
         """φ(x) for each row and its gradient, shapes (n, r) and (r, n, d)."""

@@ -8,7 +8,7 @@ An observation at a point that the dictionary explains (residual ≤ tolerance) 
 other point the dictionary first grows by one feature. With the shadows, k_U(x) = Fφ(x) + e(x):
 
     G = Fᵀ(n∘e)/λ,  b = C(φ − G),  mean = offset + φ·w + e·α,  α = n∘(ȳ − Fw)/λ
-    var = residual + (φ − G)·b − Σ n e²/λ,  W = n∘(Fb + e)/λ,  λ‖ζ‖₂² = b·(φ + G) − ‖b‖² + Σ n e²/λ
+    var = residual + (φ − G)·b − Σ n e²/λ,  W = n∘(Fb + e)/λ,  λ‖ζ‖₂² = bᵀSb + 2G·b + Σ n e²/λ,  S = Fᵀ(n∘F)/λ
 
 Where the dictionary explains all points of interest there are no shadows, and the cost is that of r features alone.
 """
@@ -16,6 +16,7 @@ Where the dictionary explains all points of interest there are no shadows, and t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -33,18 +34,28 @@ from misspec.posterior.view import NEGLIGIBLE, View
 
 REFRESH = 1024  # steps between recomputations, or four times the rank where that is more
 MANY, BLOCK = 32, 1024  # new points in one call from which on they enter together, and how many at a time
+TINY = 1e-150  # a norm: 0/0 is 0
 SUSPICIOUS = 1e-3  # a variance this far below zero is not rounding
 
 
-class Local(NamedTuple):
-    """What the posterior is at some points, and how it changes there: shapes (n,) and (n, d)."""
+class Glance(NamedTuple):
+    """Mean and variance at some points, and, for as long as nothing is told, ‖ζ‖₁ and ‖ζ‖₂ there."""
 
     mean: Array
     variance: Array
-    norm1: Array
+    norm1: Callable[[], Array]
+    norm2: Callable[[], Array]
+
+
+class Local(NamedTuple):
+    """What the posterior is at some points, and how it changes there: shapes (n,) and (n, d); norm is ‖ζ‖₁ or ‖ζ‖₂."""
+
+    mean: Array
+    variance: Array
+    norm: Array
     dmean: Array
     dvariance: Array
-    dnorm1: Array
+    dnorm: Array
 
     def end(self, factor: float) -> tuple[Array, Array]:
         """μ + factor·σ and its gradient."""
@@ -69,6 +80,7 @@ class Posterior:
         width = width_of(domain)
         self._table = Table(width)
         self._dictionary = Dictionary(model.kernel, width)
+        self._most = kernels.rank(model.kernel, width)  # features of a linear kernel
         self._shadows = Shadows()
         self._told = Regression(model.regularization)
         self._hoped: Regression | None = None  # told and pending; None while nothing is hallucinated
@@ -84,6 +96,11 @@ class Posterior:
     def rank(self) -> int:
         """r, the size of the dictionary: what a step costs."""
         return self._dictionary.rank
+
+    @property
+    def _complete(self) -> bool:
+        """Whether the dictionary explains every point there is: no residuals, no shadows."""
+        return self._most is not None and self.rank >= self._most
 
     @property
     def distinct(self) -> int:
@@ -131,12 +148,21 @@ class Posterior:
 
     def at(self, X: ArrayLike, *, pending: bool = False) -> tuple[Array, Array]:
         """Mean and standard deviation at the rows of X (user units); `pending` counts hallucinations."""
-        encoded = self.domain.encode(X)
+        here = self.look(self.domain.encode(X), pending=pending)
+        return here.mean, np.sqrt(here.variance)
+
+    def look(self, encoded: Array, *, pending: bool = False) -> Glance:
+        """What there is to know at points as the kernel sees them, shape (n, E)."""
         phi = self._dictionary.features(encoded)
         e = self._unseen(encoded, phi)
-        residual = kernels.diagonal(self.model.kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
-        hoped = self._hoped if pending else None
-        return self._means(phi, e), np.sqrt(nonnegative(self._variances(phi, e, hoped) + residual))
+        variance = self._variances(phi, e, self._hoped if pending else None)
+        if not self._complete:
+            variance += kernels.diagonal(self.model.kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
+
+        def norm1() -> Array:
+            return np.asarray(np.abs(self._weights_of(phi, e)).sum(axis=1))
+
+        return Glance(self._means(phi, e), nonnegative(variance), norm1, lambda: self._norms2(phi, e))
 
     def weights_at(self, X: ArrayLike) -> Array:
         """W(x) at the rows of X, shape (n, u): the mean is offset + W·(ȳ − offset). O(u·r) per point.
@@ -147,8 +173,9 @@ class Posterior:
         phi = self._dictionary.features(encoded)
         return self._weights_of(phi, self._unseen(encoded, phi))
 
-    def local(self, encoded: Array, *, pending: bool = False, norm1: bool = False) -> Local:
-        """Mean, variance and, if wanted, ‖ζ‖₁ with their gradients at the rows of X, all as the kernel sees them."""
+    def local(self, encoded: Array, *, pending: bool = False, norm: int = 0) -> Local:
+        """Mean, variance and, if wanted, ‖ζ‖₁ or ‖ζ‖₂ with their gradients at the rows of X, all as the kernel sees
+        them."""
         kernel, ridge, S = self.model.kernel, self.model.regularization, self._shadows.places
         (n, d), r = encoded.shape, self.rank
         hoped = self._hoped if pending else None
@@ -176,8 +203,16 @@ class Posterior:
         dvariance += kernels.diagonal_gradient(kernel, encoded)
         if S:
             dvariance -= 2.0 * np.einsum("ns,nsd->nd", e * ratio, de)
-        if not norm1:
+        if not norm:
             return Local(mean, variance, np.zeros(n), dmean, dvariance, np.zeros((n, d)))
+        if norm == 2:
+            G, b, _ = self._solved(phi, e)
+            # half of the gradient of λ‖ζ‖₂² = bᵀSb + 2G·b + Σ n e²/λ, where db = C·d(φ − G)
+            back = self._told.times(b @ self._told.gram + G)
+            half = np.einsum("nr,rnd->nd", back, told_dv) + np.einsum("nr,rnd->nd", b, dphi - told_dv)
+            half += np.einsum("ns,nsd->nd", e * (self.counts[S] / ridge), de)
+            norms = self._norms2(phi, e)
+            return Local(mean, variance, norms, dmean, dvariance, half / (ridge * np.maximum(norms, TINY))[:, None])
         weights = self._weights_of(phi, e)
         signs = np.sign(weights) * (self.counts / ridge)
         back = self._told.times(signs @ self._dictionary.table)  # Σ_j ± n_j/λ · F_j C
@@ -207,6 +242,8 @@ class Posterior:
 
     def _variances(self, phi: Array, e: Array, hoped: Regression | None = None) -> Array:
         """The variance less the residual."""
+        if not self._shadows:
+            return np.asarray(np.einsum("nr,nr->n", phi, (hoped or self._told).times(phi)))
         G, b, squares = self._solved(phi, e, hoped)
         return np.asarray(np.einsum("nr,nr->n", phi - G, b) - squares)
 
@@ -219,7 +256,7 @@ class Posterior:
 
     def _norms2(self, phi: Array, e: Array) -> Array:
         G, b, squares = self._solved(phi, e)
-        total = np.einsum("nr,nr->n", b, phi + G - b) + squares
+        total = np.einsum("nr,nr->n", b, b @ self._told.gram + 2.0 * G) + squares
         return np.asarray(np.sqrt(np.maximum(total, 0.0) / self.model.regularization))
 
     def _unseen(self, encoded: Array, phi: Array) -> Array:
@@ -410,7 +447,7 @@ class Posterior:
             self._rebuild([place])
         elif new.residual > TOLERANCE:
             self._grow(place, x, new, at_points, at_candidates)
-        else:
+        elif not self._complete:
             self._shadow(place, new.phi, new.residual, at_candidates)
 
     def _columns(self, z: Array, residual: float) -> tuple[Array, Array]:
@@ -429,7 +466,11 @@ class Posterior:
         self._told.grow(F, self.counts, averages, e)
         if self._hoped is not None:
             self._hoped.grow(F, self._counts(self._hoped), averages, e)
-        if view is not None and feature is not None and self._shadows:
+        if self._complete:
+            self._shadows = Shadows()
+            if view is not None:
+                view.forget_unseen()
+        elif view is not None and feature is not None and self._shadows:
             view.unseen.subtract(F[self._shadows.places, r], feature)
             self._tidy_shadows(view)
 
@@ -440,7 +481,7 @@ class Posterior:
         self._shadows = Shadows()
         if view is not None:
             view.rebuild(dictionary.features(view.X))
-        for place in rest:
+        for place in rest if not self._complete else ():
             phi, z = dictionary.row(place), self.points[place : place + 1]
             residual = float(kernels.diagonal(self.model.kernel, z)[0] - phi @ phi)
             self._shadow(place, phi, residual, self._columns(z, math.inf)[1])

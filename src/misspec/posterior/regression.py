@@ -1,6 +1,7 @@
 """Bayesian linear regression on r features, one observation or one more feature at a time.
 
     C, w       posterior covariance and mean of the coefficients                           (r, r), (r,)
+    S          Fᵀ diag(n) F/λ, so that C = (I + S)⁻¹; λ‖ζ‖₂² = bᵀSb with b = Cφ, without cancellation  (r, r)
     F          features of the u distinct observed points, with counts n and averages ȳ    (u, r)
 
 When a feature is added, the points observed before may have a component e along it, which their rank-one steps have
@@ -30,13 +31,20 @@ class Regression:
     def __init__(self, regularization: float) -> None:
         self.regularization = regularization
         self._C: Array = np.zeros((0, 0), order="F")  # upper triangle only
+        self._S: Array = np.zeros((0, 0), order="F")  # the same
         self.w: Array = np.zeros(0)
         self.log_det = 0.0
 
     def copy(self) -> Regression:
         twin = Regression(self.regularization)
-        twin._C, twin.w, twin.log_det = self._C.copy(order="F"), self.w.copy(), self.log_det
+        twin._C, twin._S = self._C.copy(order="F"), self._S.copy(order="F")
+        twin.w, twin.log_det = self.w.copy(), self.log_det
         return twin
+
+    @property
+    def gram(self) -> Array:
+        """S, both triangles."""
+        return np.triu(self._S) + np.triu(self._S, 1).T
 
     def times(self, phi: Array) -> Array:
         """Cφ for each row φ, shape (n, r)."""
@@ -51,6 +59,7 @@ class Regression:
         factor = 1.0 / (self.regularization + seen)
         surprise = y - float(phi @ self.w)
         self._C = blas.dsyr(-factor, h, a=self._C, overwrite_a=1)
+        self._S = blas.dsyr(1.0 / self.regularization, phi, a=self._S, overwrite_a=1)
         self.w += (factor * surprise) * h
         self.log_det += math.log1p(seen / self.regularization)
         return h, factor, surprise
@@ -60,12 +69,16 @@ class Regression:
         r = len(self.w)
         C = np.zeros((r + 1, r + 1), order="F")
         C[:r, :r] = self._C
+        S = np.zeros((r + 1, r + 1), order="F")
+        S[:r, :r] = self._S
+        self._S = S
         ne = counts * e / self.regularization
         if not ne.any():
             C[r, r] = 1.0
             self._C, self.w = C, np.append(self.w, 0.0)
             return
         v = ne @ F[:, :r]
+        S[:r, r], S[r, r] = v, float(ne @ e)
         q = blas.dsymv(1.0, self._C, v) if r else v
         s = max(1.0, 1.0 + float(ne @ e) - float(v @ q))
         kappa = (float(v @ self.w) - float(ne @ averages)) / s
@@ -80,6 +93,7 @@ class Regression:
             return
         scaled = F * np.sqrt(counts / self.regularization)[:, None]
         A = scaled.T @ scaled
+        self._S = np.asfortranarray(A.copy())
         A[np.diag_indices_from(A)] += 1.0
         factor = cholesky(A, lower=True, overwrite_a=True, check_finite=False)
         inverse, _ = lapack.dtrtri(factor, lower=1)

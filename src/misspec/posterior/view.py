@@ -140,6 +140,10 @@ class View:
         self._Phi = np.ascontiguousarray(features.T)
         self._rank = len(self._Phi)
         self.residual = self.prior - np.einsum("rn,rn->n", self._Phi, self._Phi)
+        self.forget_unseen()
+
+    def forget_unseen(self) -> None:
+        """There are no shadows."""
         self.unseen = LowRank(len(self.X), NEGLIGIBLE * TOLERANCE)
 
     def shadow(self, phi: Array, at_candidates: Array) -> float:
