@@ -788,6 +788,15 @@ def test_a_batch_on_a_box_spreads():
     assert np.median(distances) > 0.05
 
 
+def test_among_actions_only_a_batch_is_of_different_ones():
+    """The best of a round's actions is the best although it pends from another round, whose result comes late."""
+    policy = ms.Auto(ms.Finite(np.linspace(0, 1, 12)[:, None]))
+    play(policy, 14, lambda x: x[0])
+    late = [policy.ask(actions=[1, 2, 11]).index for _ in range(3)]
+    assert late == [11, 11, 11]
+    assert len({query.index for query in policy.ask(3, actions=[1, 2, 11])}) == 3
+
+
 def test_a_batch_that_is_larger_than_the_domain():
     policy = ms.Auto(ms.Finite([[0.0], [1.0]]))
     assert len(policy.ask(6)) == 6

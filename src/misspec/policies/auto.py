@@ -219,22 +219,23 @@ class Auto(Policy):
         turn = self.t + len(self._asked)
 
         def search() -> Search:
-            return self._mixture.search(rule, self._own, turn, barred=lambda U: self._fails(U) | self._waiting(U))
+            return self._mixture.search(rule, self._own, turn, barred=lambda U: self._fails(U) | self._waiting(U, 0))
 
         offer = self.field.offer(search) if actions is None else actions
         M, S = self._mixture.look(self.field, self._own, offer, pending=True)
         values = rule(M, S).values
         works = ~self._fails(offer.encoded)
-        # what others may be on offer next is not known: there the best is asked as often as it is the best
+        # what others may be on offer next is not known: there the best is asked as often as it is the best, but for
+        # once in a batch
         teaches = works & ~self._exhausted(offer, M, S, stay) if actions is None else works
-        new = ~self._waiting(offer.encoded)
+        new = ~self._waiting(offer.encoded, 0 if actions is None else self._batch)
         order = (teaches & new, works & new, works, np.ones(len(values), dtype=bool))
         left = next(some for some in order if some.any())
         return Found(offer, int(np.where(left, values, -np.inf).argmax()), (M, S))
 
-    def _waiting(self, encoded: Array) -> NDArray[np.bool_]:
-        """Which points pend, or, where points differ by degrees, lie next to one that does."""
-        pending = [asked.place.x for asked in self._asked.values()]
+    def _waiting(self, encoded: Array, since: int) -> NDArray[np.bool_]:
+        """Which points pend since some query, or, where points differ by degrees, lie next to one that does."""
+        pending = [asked.place.x for asked in self._asked.values() if asked.query.id >= since]
         near = 0.0 if self.field.size else NEXT
         return self._distance(encoded, pending) <= near
 

@@ -120,6 +120,7 @@ class Policy(abc.ABC):
         self._rng = np.random.default_rng(whole("seed", seed))
         self._asked: dict[int, Asked] = {}  # pending
         self._next_id = 0
+        self._batch = 0  # id of the first query of the last call of `ask`
         self._events: list[tuple[Any, ...]] = []
         self._lock = threading.RLock()
         self._broken: tuple[Any, ...] | None = None  # what was before a failed call that is still to be undone
@@ -231,6 +232,7 @@ class Policy(abc.ABC):
             available = self._available()
             count = 1 if n is None else n if available is None else min(n, available)
             before = self._mark(drawing=True)
+            self._batch = self._next_id
             try:
                 batch = [self._ask_one(offered) for _ in range(count)]
             except BaseException:
