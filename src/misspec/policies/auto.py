@@ -38,7 +38,7 @@ RIVAL = 2.0  # multiplier: where a value may be better than one that is known
 NEGLIGIBLE = 0.01  # noise that is too small to matter, in units of the results' spread
 IMPROVEMENT, MOST_IMPROVEMENT = 2.0, 0.5  # share of rounds by expected improvement, times what is unexplained
 CAUTION, MOST_CAUTION = 15.0, 6.0  # times what is unexplained, times √t: rounds that may be cautious
-LEAST_CAUTION = 1.0  # times √t, where the best one is known well enough
+LEAST_CAUTION = 1.0  # times √t, where it would ask again what it knows well enough
 NEXT = 0.05  # distance to a point that failed twice or pends, in units of the domain: nothing is asked so near
 BAND = 2.0  # multiplier of reported bands
 DELTA = 0.1  # of own bands
@@ -190,7 +190,8 @@ class Auto(Policy):
             kind, rule = "improvement", improvement(self._best_means(actions))
         found = self._best(rule, actions)
         known = [self._known(found.beliefs[1][:, [found.row]], share)[0] for share in (TAUGHT, EXHAUSTED)]
-        budget = max(min(MOST_CAUTION, CAUTION * doubt), LEAST_CAUTION if known[1] else 0.0)
+        again = known[1] and self._distance(found.offer.encoded[[found.row]], self._told_points)[0] == 0.0
+        budget = max(min(MOST_CAUTION, CAUTION * doubt), LEAST_CAUTION if again else 0.0)
         if known[0] and _due(budget * np.sqrt([n, n + 1.0])):
             # the best result is luckier than the best mean: what improves on it lies where little is known
             kind, found = "caution", self._best(improvement(self._best_result(actions)), actions, stay=False)
