@@ -5,6 +5,7 @@ import logging
 from typing import Any
 
 from misspec import adversary, confidence, problems, theory
+from misspec.contexts import Joint, Open
 from misspec.domains import Box, Finite, Space
 from misspec.errors import AwaitingResults, HorizonReached, InvalidInput, MisspecError, NumericalError, StorageError
 from misspec.information import InformationGain, information_gain
@@ -66,10 +67,12 @@ __all__ = [
     "InformationGain",
     "Int",
     "InvalidInput",
+    "Joint",
     "MisspecError",
     "Model",
     "NumericalError",
     "Observations",
+    "Open",
     "PhasedUncertaintySampling",
     "Policy",
     "Posterior",

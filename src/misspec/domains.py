@@ -16,7 +16,7 @@ import itertools
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -702,4 +702,23 @@ def _values(p: Parameter) -> Array:
     return first + np.arange(float(p.count or 1))
 
 
-Domain = Finite | Box | Space
+class Domain(Protocol):
+    """What every kind of domain has."""
+
+    kind: str  # as it is stored
+
+    @property
+    def dimension(self) -> int:
+        """Of a point in user units."""
+
+    def validate(self, points: Any) -> Array:
+        """Points as floats of the right dimension."""
+
+    def encode(self, points: Any) -> Array:
+        """What the kernel sees of points in user units."""
+
+    def contains(self, points: Any) -> NDArray[np.bool_]:
+        """For each point, whether it is one of the domain's."""
+
+    def probes(self) -> Array:
+        """Encoded points on which a kernel is checked."""

@@ -12,7 +12,7 @@ load it.
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,13 @@ def check_bounded(kernel: Kernel, X: Array, what: str = "the domain") -> Array:
             f"and then scale norm_bound by {math.sqrt(largest):.3g}, since the norm of the same f grows by that"
         )
     return values
+
+
+def within_one(kernel: Any, X: Array) -> bool:
+    """Whether X is finite with k(x,x) ≤ 1: the same question as `check_bounded`, answered quickly."""
+    if _is(kernel, "DotProduct"):  # NaN and infinity are not at most 1 either
+        return bool(np.einsum("nd,nd->n", X, X).max() + kernel.sigma_0**2 <= 1 + SLACK)
+    return bool(np.isfinite(X).all() and diagonal(kernel, X).max() <= 1 + SLACK)
 
 
 def check(kernel: Any, X: Array) -> None:
@@ -232,6 +239,44 @@ def rank(kernel: Any, dimension: int) -> int | None:
         if parts[0] is None or parts[1] is None:
             return None
         return parts[0] + parts[1] if _is(kernel, "Sum") else parts[0] * parts[1]
+    return None
+
+
+class Affine(NamedTuple):
+    """Features φ(x) = Mᵀx + m with k(x, z) = φ(x)·φ(z), of kernels that are linear; M None: φ(x) = x."""
+
+    M: Array | None  # (d, r)
+    m: Array  # (r,)
+
+    def __call__(self, X: Array) -> Array:
+        """φ at the rows of X, shape (n, r)."""
+        return X if self.M is None else X @ self.M + self.m
+
+    def slopes(self, n: int) -> Array:
+        """∂φ/∂x at n points, shape (r, n, d)."""
+        M = np.eye(len(self.m)) if self.M is None else self.M
+        return np.ascontiguousarray(np.broadcast_to(M.T[:, None, :], (M.shape[1], n, M.shape[0])))
+
+
+def affine(kernel: Any, dimension: int) -> Affine | None:
+    """The features of a linear kernel (DotProduct, constants, their sums and multiples); None for any other."""
+    if _is(kernel, "DotProduct"):
+        origin = float(kernel.sigma_0)
+        if origin == 0.0:
+            return Affine(None, np.zeros(dimension))
+        return Affine(np.eye(dimension, dimension + 1), origin * np.eye(dimension + 1)[dimension])
+    if _is(kernel, "ConstantKernel"):
+        return Affine(np.zeros((dimension, 1)), np.full(1, math.sqrt(kernel.constant_value)))
+    if _is(kernel, "Sum") or _is(kernel, "Product"):
+        parts = [affine(each, dimension) for each in (kernel.k1, kernel.k2)]
+        if parts[0] is None or parts[1] is None:
+            return None
+        full = [(np.eye(dimension) if each.M is None else each.M, each.m) for each in parts if each is not None]
+        if _is(kernel, "Sum"):
+            return Affine(np.concatenate([M for M, _ in full], axis=1), np.concatenate([m for _, m in full]))
+        for (M, m), (constant, factor) in (full, full[::-1]):
+            if constant.shape[1] == 1 and not constant.any():
+                return Affine(M * factor[0], m * factor[0])
     return None
 
 

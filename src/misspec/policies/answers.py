@@ -52,6 +52,7 @@ class Query:
     details    what is particular to the policy (phased: episode; balancing: base)
     params     on a Space, the native values by name, else None
     row        on a table, the row as it was read, else None
+    context    the context that it is for, where there is one
     """
 
     id: int
@@ -67,9 +68,13 @@ class Query:
     details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     params: Mapping[str, Any] | None = None
     row: Mapping[str, Any] | None = None
+    context: Array | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "x", frozen(self.x))
+        if self.x.flags.writeable or self.x.dtype != np.float64:
+            object.__setattr__(self, "x", frozen(self.x))
+        if self.context is not None:
+            object.__setattr__(self, "context", frozen(self.context))
         _freeze_names(self)
         object.__setattr__(self, "details", MappingProxyType(copied(self.details)))
 
@@ -94,9 +99,10 @@ class Named(dict[str, Any]):
 
 
 def _freeze_names(answer: Any) -> None:
-    for name in ("params", "row"):
-        if getattr(answer, name) is not None:
-            object.__setattr__(answer, name, Named(getattr(answer, name)))
+    if answer.params is not None:
+        object.__setattr__(answer, "params", Named(answer.params))
+    if answer.row is not None:
+        object.__setattr__(answer, "row", Named(answer.row))
 
 
 def _query(values: dict[str, Any]) -> Query:
@@ -105,6 +111,8 @@ def _query(values: dict[str, Any]) -> Query:
 
 def copied(details: Mapping[str, Any]) -> dict[str, Any]:
     """The same, all the way down."""
+    if not details:
+        return {}
     flat = all(isinstance(value, int | float | str) for value in details.values())
     return dict(details) if flat else copy.deepcopy(dict(details))
 
@@ -127,6 +135,8 @@ class Recommendation:
     caveats        if not, why not, one sentence each
     note           what else is worth knowing, such as that a grounded band excludes the model's mean; else empty
     params, row    the point by name on a Space, or as a row of a table; else None
+    context        the context that it is for, where there is one
+    position       row of the actions that were handed in, else None
     """
 
     x: Array
@@ -141,6 +151,8 @@ class Recommendation:
     note: str = ""
     params: Mapping[str, Any] | None = None
     row: Mapping[str, Any] | None = None
+    context: Array | None = None
+    position: int | None = None
 
     def __post_init__(self) -> None:
         _freeze_names(self)

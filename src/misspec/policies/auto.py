@@ -24,7 +24,7 @@ from misspec.policies.base import Asked, Policy
 from misspec.policies.evidence import Evidence
 from misspec.policies.field import Search
 from misspec.policies.mixture import Mixture, Rule, improvement, moments, upper
-from misspec.policies.points import Actions, Place
+from misspec.policies.points import Actions, Context, Place, Round, position_in
 from misspec.product import ProductMatern
 
 SAMPLES = 8  # of the hyperparameters
@@ -148,6 +148,7 @@ class Auto(Policy):
         self._evidence.observe(told.x, self._told, self._scaling.to(told.y).tolist())
         for asked in self._asked.values():
             self._evidence.ask(asked.query.id, asked.place)
+        self._unexpected = dict(self._asked)
         self._own = self._evidence.own
         self._renewed = self.t
 
@@ -176,7 +177,7 @@ class Auto(Policy):
             raise HorizonReached(f"all {self.horizon} evaluations of the horizon are asked; see recommend()")
         return left
 
-    def _choose(self, actions: Actions | None) -> Choice:
+    def _choose(self, actions: Round) -> Choice:
         """Degrees of caution: the worse the model predicts what it was not told, the more rounds go to the others.
 
         The budgets are functions of the round and of the data alone, not of who asked for them.
@@ -198,14 +199,18 @@ class Auto(Policy):
         offer, row, (M, S) = found
         mean, std = self._mixture.reported(M[:, [row]], S[:, [row]])
         story = {"mean": float(mean[0]), "std": float(std[0]), "details": {"rule": kind}}
-        return Choice(self.field.place(offer, row), None if actions is None else row, story)
+        return Choice(self.field.place(offer, row), position_in(actions, row), story)
 
-    def _best_means(self, actions: Actions | None) -> Array:
+    def _best_means(self, actions: Round) -> Array:
         """For each sample of the model, the largest mean at a point that was evaluated, or among those on offer."""
-        seen = self._parse(np.unique(self.observations.x, axis=0)) if actions is None else actions
+        seen = self._parse(np.unique(self.observations.x, axis=0)) if actions is None else self._listed(actions)
         return np.asarray(self._mixture.look(self.field, self._own, seen, pending=False)[0].max(axis=1))
 
-    def _best_result(self, actions: Actions | None) -> Array | float:
+    def _listed(self, actions: Actions | Context) -> Actions:
+        """What a round offers; where that is to be searched, a cover of it."""
+        return actions if isinstance(actions, Actions) else self.field.spread(actions)
+
+    def _best_result(self, actions: Round) -> Array | float:
         """The best result; among what is on offer, a mean that is as lucky as one result can be."""
         if actions is None:
             return float(self._scaling.to(self.observations.y).max())
@@ -215,14 +220,14 @@ class Auto(Policy):
     def _noises(self) -> Array:
         return np.array([each.model.noise for each in self._mixture.posteriors])
 
-    def _best(self, rule: Rule, actions: Actions | None, *, stay: bool = True) -> Found:
+    def _best(self, rule: Rule, actions: Round, *, stay: bool = True) -> Found:
         """The best of what is on offer by a rule, without points that are known to fail or well enough."""
         turn = self.t + len(self._asked)
 
         def search() -> Search:
             return self._mixture.search(rule, self._own, turn, barred=lambda U: self._fails(U) | self._waiting(U, 0))
 
-        offer = self.field.offer(search) if actions is None else actions
+        offer = self.field.offer(search, actions)
         M, S = self._mixture.look(self.field, self._own, offer, pending=True)
         values = rule(M, S).values
         works = ~self._fails(offer.encoded)
@@ -296,16 +301,19 @@ class Auto(Policy):
         matters = np.maximum(self._noises, NEGLIGIBLE)[:, None]
         return np.asarray((S / matters).mean(axis=0) < share)
 
-    def _first(self, actions: Actions | None) -> Choice:
+    def _first(self, actions: Round) -> Choice:
         """Before there is a model: of some random points the one that is farthest from all others."""
-        offers = [self.field.draw(self._rng) for _ in range(TRIED)] if actions is None else [actions] * TRIED
+        if actions is None:
+            offers = [self.field.draw(self._rng) for _ in range(TRIED)]
+        else:
+            offers = [self._listed(actions)] * TRIED
         rows = [int(self._rng.integers(len(each.points))) for each in offers]
         places = [self.field.place(offer, row) for offer, row in zip(offers, rows, strict=True)]
         seen = [asked.place.x for asked in self._asked.values()] + self._dropped + [place.x for place in self._told]
         best = 0
         if seen:
             best = int(self._apart(self.domain.encode([place.x for place in places]), seen).min(axis=1).argmax())
-        return Choice(places[best], None if actions is None else rows[best], {"details": {"rule": "first"}})
+        return Choice(places[best], position_in(actions, rows[best]), {"details": {"rule": "first"}})
 
     # -- what a user sees ------------------------------------------------------------------------------------
 
@@ -319,19 +327,22 @@ class Auto(Policy):
         few = f"there is no model yet: it takes {FIRST} results, and there are {self.t}"
         return super().caveats if self._states is not None else [few, *super().caveats]
 
-    def band(self, X: ArrayLike | None = None) -> Band:
+    def band(self, X: ArrayLike | None = None, *, context: Any = None) -> Band:
         """Mean ± 2 standard deviations, at no stated level; over a list of candidates, or at the rows of X."""
         with self._lock:
             self._repair()
             informed = learnt.informed(self)
-            return super().band(X) if informed is self else informed.band(X)
+            return super().band(X, context=context) if informed is self else informed.band(X, context=context)
 
-    def recommend(self) -> Recommendation:
+    def recommend(self, *, actions: ArrayLike | None = None, context: Any = None) -> Recommendation:
         """What to use: the best value that is likely, mean − 2 standard deviations (+, where smaller is better)."""
         with self._lock:
             self._repair()
             informed = learnt.informed(self)
-            return super().recommend() if informed is self else informed.recommend()
+            if informed is self:
+                return super().recommend(actions=actions, context=context)
+            told: Recommendation = informed.recommend(actions=actions, context=context)
+            return told
 
     def _band(self, actions: Actions) -> Band:
         M, S = self._mixture.look(self.field, self._own, actions, pending=False)
@@ -342,12 +353,15 @@ class Auto(Policy):
     def _mean(self, place: Place) -> float:
         return float(self._mixture.at(place.x[None, :])[0][0])
 
-    def _contenders(self) -> Actions:
+    def _contenders(self, within: Context | None = None) -> Actions:
         if self.field.size:
             return self._working(self.field.spread())
         mixture, own, turn = self._mixture, self._own, self._next_id
         ends = [
-            self.field.offer(lambda c=c: mixture.search(upper(c), own, turn, pending=False, barred=self._fails))  # type: ignore[misc]
+            self.field.offer(
+                lambda c=c: mixture.search(upper(c), own, turn, pending=False, barred=self._fails),  # type: ignore[misc]
+                within,
+            )
             for c in (-BAND, BAND)
         ]
         return self._working(ends[0] + ends[1])
@@ -357,9 +371,7 @@ class Auto(Policy):
         fails = self._fails(actions.encoded)
         if not fails.any() or fails.all():
             return actions
-        rows = np.flatnonzero(~fails)
-        listed = actions.rows is not None
-        return Actions(actions.points[rows], actions.encoded[rows], rows if listed else None)
+        return actions.part(np.flatnonzero(~fails))
 
     @property
     def conflicts(self) -> list[Conflict]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,11 +24,13 @@ from misspec.information import information_gain
 from misspec.model import Model
 from misspec.policies.answers import Band, Choice
 from misspec.policies.base import Asked, Policy
-from misspec.policies.ec_gp_ucb import choose
+from misspec.policies.ec_gp_ucb import Decision, decide
 from misspec.policies.enlarged import Enlarged
 from misspec.policies.field import RESOLUTION
-from misspec.policies.points import Actions, Place
+from misspec.policies.points import Actions, Context, Round, position_in
 from misspec.posterior import Posterior
+
+VARIES = "varies"  # what is kept of an action set once two different ones were seen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +51,7 @@ class RegretBalancing(Policy):
     of the grid. price: factor on the bound of bases with ε̂ > 0 when choosing who plays. epsilon_max: the largest
     candidate, B by default; the guarantee is for ε up to it. reward_range: how far rewards' expectations can lie
     apart; 2(B + ε̂) by default. gain: an upper bound on γ_T, for bounds="paper" (computed per kernel if not given).
-    radius: of the elimination test, "anytime" or "paper". resolution, delays: as for GPUCB.
+    radius: of the elimination test, "anytime" or "paper". budget, resolution, delays: as for GPUCB.
 
     To read: `epsilons` (ε̂ per base), `active` (bases still played), `counts`, `rewards`, `candidate_bounds` (N, J, R of
     each base, over the rounds told before any pending one), `eliminated` (base, round, both sides of the failed test).
@@ -74,6 +77,7 @@ class RegretBalancing(Policy):
         enlargement: str | None = None,
         radius: str = "anytime",
         inflate: bool = False,
+        budget: int | None = None,
         resolution: float | None = RESOLUTION,
         delays: str = "any",
         seed: int = 0,
@@ -101,13 +105,17 @@ class RegretBalancing(Policy):
         self._price = [1.0 if e == 0 else number("price", price, above=0) for e in self.epsilons]
         self._ranges = [reward_range or 2.0 * (m.norm_bound + e) for m, e in pairs]
         self.gains = [self._gain_of(m, T, gain) if bounds == "paper" else math.nan for m, _ in pairs]
-        self._bases = self._make_bases(pairs, width, enlargement, inflate)
+        self._bases = self._make_bases(pairs, width, enlargement, inflate, budget)
         self.active = list(range(M))  # I_t
         self.counts = [0] * M  # N_i
         self.rewards = [0.0] * M  # J_i
         self.candidate_bounds = [0.0] * M  # R_i
         self.eliminated: list[Elimination] = []
-        self._rounds: dict[int, tuple[Asked, float | None]] = {}  # rounds that do not count yet, as asked, with results
+        # rounds that do not count yet, as asked, with results; how many there are of each base, and their bounds
+        self._rounds: OrderedDict[int, tuple[Asked, float | None]] = OrderedDict()
+        self._waiting = [0] * M
+        self._waiting_bounds = [0.0] * M
+        self._radii: dict[int, float] = {}  # h_i, where it is known
         self._offers: set[str] = set()  # digests of the action sets seen: more than one, and they vary
 
     @classmethod
@@ -123,20 +131,29 @@ class RegretBalancing(Policy):
 
     # -- Algorithm 3 -----------------------------------------------------------------------------------------
 
-    def _choose(self, actions: Actions | None) -> Choice:
+    def _choose(self, actions: Round) -> Choice:
         # 5   i_t ∈ argmin over active i of R_i(N_i(t−1)), times the price of caution; ties to the lowest
         i = min(self.active, key=lambda i: self._price[i] * self._bound(i, pending=True))
-        place, position, story = choose(self._bases[i], self.field, actions, self._next_id)  # 6   base i_t plays x_t
-        flat = actions is not None and actions.flat
-        bound = self._realised(i, place, flat=flat) if self._bounds == "realised" else 0.0
+        decided = decide(self._bases[i], self.field, actions, self._next_id)  # 6   base i_t plays x_t
+        bound = self._realised(i, decided) if self._bounds == "realised" else 0.0
         if self._partial:  # the bands may be biased now
             bound = self._ranges[i]
         details = {"base": i, "epsilon": self.epsilons[i], "bound": bound, "offer": self._offer(actions)}
-        return Choice(place, position, {**story, "details": details})
+        place = self.field.place(decided.offer, decided.row)
+        return Choice(place, position_in(actions, decided.row), {**decided.story, "details": details})
 
     def _remember(self, asked: Asked) -> None:
-        self._offers.add(asked.details["offer"])  # 4   D_t was received
+        if asked.details["offer"] not in self._offers:  # 4   D_t was received
+            self._offers.add(asked.details["offer"])
+            self._radii.clear()
         self._rounds[asked.query.id] = (asked, None)
+        self._await(asked, 1)
+
+    def _await(self, asked: Asked, change: int) -> None:
+        """One round more, or less, that a base has played and that does not count yet."""
+        i = asked.details["base"]
+        self._waiting[i] += change
+        self._waiting_bounds[i] = self._waiting_bounds[i] + change * asked.details["bound"] if self._waiting[i] else 0.0
 
     def _learn(self, asked: Asked, y: float) -> None:
         self._evidence.learn(asked.query.id, asked.place, y, self._feeds(asked))  # 6, 7   observe y_t; update the base
@@ -145,53 +162,66 @@ class RegretBalancing(Policy):
 
     def _count(self) -> None:
         """Rounds count in the order asked, up to the first pending one: a set chosen by its values would be biased."""
-        for id_, (asked, y) in list(self._rounds.items()):
+        while self._rounds:
+            id_, (asked, y) = next(iter(self._rounds.items()))
             if y is None:
                 break
             del self._rounds[id_]
+            self._await(asked, -1)
             i = asked.details["base"]
             self.counts[i] += 1  # 7   N_i, J_i and R_i
             self.rewards[i] += y
             realised = self._bounds == "realised"
             self.candidate_bounds[i] = self.candidate_bounds[i] + asked.details["bound"] if realised else self._bound(i)
+            self._radii.pop(i, None)
             self._eliminate()  # 8   update the active set
 
     def _eliminate(self) -> None:
         """Drop i if J_i/N_i + R_i/N_i + h_i < max over j of J_j/N_j − h_j. The maximiser never fails."""
-        N, J, R = self.counts, self.rewards, self.candidate_bounds
+        N, J, R, h = self.counts, self.rewards, self.candidate_bounds, self._radii
         played = [i for i in self.active if N[i] > 0]
-        radii = self.elimination_radius(np.array([N[i] for i in played], dtype=np.float64))
-        h = dict(zip(played, radii.tolist(), strict=True))
+        for i in played:
+            if i not in h:  # those whose count has changed
+                h[i] = float(self.elimination_radius(np.array([N[i]], dtype=np.float64))[0])
         right = max(J[j] / N[j] - h[j] for j in played) if played else -math.inf
         for i in played:
             left = (J[i] + R[i]) / N[i] + h[i]
             if left < right:
                 self.active.remove(i)
-                self.eliminated.append(Elimination(i, self.t, left, right))
+                counted = sum(self.counts) + self.t - self._answered  # whatever the order of telling
+                self.eliminated.append(Elimination(i, counted, left, right))
 
     def _forget(self, asked: Asked) -> None:
         super()._forget(asked)
         del self._rounds[asked.query.id]
+        self._await(asked, -1)
         self._count()
 
     # -- its parts -------------------------------------------------------------------------------------------
 
-    def _realised(self, i: int, place: Place, *, flat: bool) -> float:
+    def _realised(self, i: int, decided: Decision) -> float:
         """By how much R_i grows when base i plays this point: its band's width before the point is observed."""
-        base = self._bases[i]
-        only = self.field.only(place)
-        c = self.field.look(base.posterior, base.own, only.offered() if flat else only, pending=False)
-        if self._own is None:
-            return min(self._ranges[i], 2.0 * float(base.half(c)[0]) + 2.0 * self.epsilons[i])
-        lower, upper = base.grounded_band(c)
-        return min(self._ranges[i], float(upper[0] - lower[0]))
+        base, c, row, story = self._bases[i], decided.known, decided.row, decided.story
+        if base.posterior.pending:  # choices are made by a smaller variance then
+            place = self.field.place(decided.offer, row)
+            only = self.field.only(place)
+            c, row = self.field.look(base.posterior, base.own, only.offered() if c.flat else only, pending=False), 0
+            mean, half = float(c.mean[0]), float(base.half(c)[0])
+        else:
+            mean, half = story["mean"], story["multiplier"] * story["std"] + story["enlargement"]
+        half += self.epsilons[i]
+        if c.own_lower is None or c.own_upper is None:
+            return min(self._ranges[i], 2.0 * half)
+        # grounded, as in `confidence.ground`
+        low, high = float(c.own_lower[row]), float(c.own_upper[row])
+        lower, upper = max(mean - half, low), min(mean + half, high)
+        return min(self._ranges[i], upper - lower if lower <= upper else high - low)
 
     def _bound(self, i: int, *, pending: bool = False) -> float:
         """R_i: realised, or min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}; with rounds that do not count yet, for choosing."""
-        waiting = [each for each, _ in self._rounds.values() if each.details["base"] == i] if pending else []
         if self._bounds == "realised":
-            return self.candidate_bounds[i] + float(sum(each.details["bound"] for each in waiting))
-        n, m, delta = self.counts[i] + len(waiting), self._bases[i].model, self._bases[i].delta
+            return self.candidate_bounds[i] + (self._waiting_bounds[i] if pending else 0.0)
+        n, m, delta = self.counts[i] + (self._waiting[i] if pending else 0), self._bases[i].model, self._bases[i].delta
         return theory.candidate_bound(m, n, self.gains[i], self.epsilons[i], delta, self._ranges[i])
 
     def elimination_radius(self, n: Array) -> Array:
@@ -199,8 +229,12 @@ class RegretBalancing(Policy):
         s = theory.elimination_spread(self.model.noise, self._ranges, varying=len(self._offers) > 1)
         return theory.elimination_radius(n, len(self.epsilons), self._delta, s, self._radius)
 
-    def _offer(self, actions: Actions | None) -> str:
-        """A digest of the action set, to see whether it varies from round to round."""
+    def _offer(self, actions: Round) -> str:
+        """A digest of the action set, to see whether it varies from round to round; once it does, that is all."""
+        if len(self._offers) > 1:
+            return VARIES
+        if isinstance(actions, Context):
+            return hashlib.sha256(actions.c.tobytes()).hexdigest()[:16]
         if actions is None or self.field.is_whole(actions):
             return "all"
         distinct = np.unique(actions.points, axis=0) if actions.rows is None else np.unique(np.asarray(actions.rows))
@@ -224,7 +258,12 @@ class RegretBalancing(Policy):
         return known[key]
 
     def _make_bases(
-        self, pairs: Sequence[tuple[Model, float]], width: Width, enlargement: str | None, inflate: bool
+        self,
+        pairs: Sequence[tuple[Model, float]],
+        width: Width,
+        enlargement: str | None,
+        inflate: bool,
+        budget: int | None,
     ) -> list[Enlarged]:
         """One posterior per kernel and ridge (shared), or one per base (own)."""
         groups: dict[Any, list[int]] = {}
@@ -234,7 +273,7 @@ class RegretBalancing(Policy):
         bases: dict[int, Enlarged] = {}
         for members in groups.values():
             weights = enlargement in (None, "exact") and any(self.epsilons[i] > 0 for i in members)
-            posterior = self._evidence.posterior(pairs[members[0]][0], weights=weights)
+            posterior = self._evidence.posterior(pairs[members[0]][0], weights=weights, budget=budget)
             for i in members:
                 bases[i] = Enlarged(
                     pairs[i][0], posterior, self._own, epsilon=self.epsilons[i], width=width, enlargement=enlargement,
@@ -270,8 +309,8 @@ class RegretBalancing(Policy):
         base = self._reported
         return base.band(self.field.look(base.posterior, base.own, actions, pending=False))
 
-    def _contenders(self) -> Actions:
-        return self._reported.contenders(self.field, self._next_id)
+    def _contenders(self, within: Context | None = None) -> Actions:
+        return self._reported.contenders(self.field, self._next_id, within)
 
     @property
     def story(self) -> dict[str, Any]:

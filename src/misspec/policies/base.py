@@ -13,8 +13,10 @@ import copy
 import functools
 import inspect
 import logging
+import math
 import os
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, overload
 
@@ -41,10 +43,12 @@ from misspec.policies import state
 from misspec.policies.answers import Band, Choice, Conflict, Observations, Query, Recommendation, copied
 from misspec.policies.evidence import Evidence
 from misspec.policies.field import field_of
-from misspec.policies.points import Actions, Place
+from misspec.policies.points import Actions, Context, Place, Round
 from misspec.posterior import Posterior
 
 LOG = logging.getLogger("misspec")
+CERTIFIED = 1000  # points among which conflicts are looked for, at most
+OFTEN, GROWTH = 2000, 1.1  # events up to which that is done whenever they are asked for, and by how much they grow then
 
 
 class Asked(NamedTuple):
@@ -68,6 +72,7 @@ class Policy(abc.ABC):
     waits              whether it learns nothing from results before all that were asked earlier are in
     limit              evaluations after which it ends, None for no end
     minimize           whether smaller is better
+    draws              whether choosing may draw from self._rng
     """
 
     registry: ClassVar[dict[str, type[Policy]]] = {}
@@ -78,6 +83,7 @@ class Policy(abc.ABC):
     waits: bool = False
     limit: int | None = None
     minimize: bool = False
+    draws: bool = True
     _fresh: bool = True  # False: its events follow, so that __init__ must not cause any
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -118,7 +124,8 @@ class Policy(abc.ABC):
         self.t = 0  # told observations
         self._answered = 0  # of these, those that were asked for here
         self._rng = np.random.default_rng(whole("seed", seed))
-        self._asked: dict[int, Asked] = {}  # pending
+        self._asked: OrderedDict[int, Asked] = OrderedDict()  # pending, in the order asked
+        self._unexpected: dict[int, Asked] = {}  # of these, those that no posterior counts as pending yet
         self._next_id = 0
         self._batch = 0  # id of the first query of the last call of `ask`
         self._events: list[tuple[Any, ...]] = []
@@ -137,8 +144,9 @@ class Policy(abc.ABC):
     # -- what a policy implements ------------------------------------------------------------------------------
 
     @abc.abstractmethod
-    def _choose(self, actions: Actions | None) -> Choice:
-        """The next query; changes nothing but the random state. None: the whole domain is on offer."""
+    def _choose(self, actions: Any) -> Choice:
+        """The next query; changes nothing but the random state. actions: what the round offers (`points.Round`); None
+        or a Context is the whole domain, from which `field.offer` makes Actions."""
 
     @abc.abstractmethod
     def _band(self, actions: Actions) -> Band:
@@ -158,9 +166,10 @@ class Policy(abc.ABC):
         """The model's mean at a place."""
         return float(self.field.look(self.posterior, None, self.field.only(place), pending=False).mean[0])
 
-    def _contenders(self) -> Actions:
-        """Points among which the best lower and the largest upper end lie, as far as they are found."""
-        return self.field.whole("recommend()")
+    def _contenders(self, within: Context | None = None) -> Actions:
+        """Points among which the best lower and the largest upper end lie, as far as they are found; within: at this
+        context."""
+        return self.field.whole("recommend()") if within is None else self.field.spread(within)
 
     def _admit(self, actions: Actions) -> Actions:
         """What was handed in to choose from or to learn; InvalidInput for what this policy cannot use."""
@@ -208,30 +217,29 @@ class Policy(abc.ABC):
     # -- ask and tell ----------------------------------------------------------------------------------------
 
     @overload
-    def ask(self, n: None = None, *, actions: ArrayLike | None = None) -> Query: ...
+    def ask(self, n: None = None, *, actions: ArrayLike | None = None, context: Any = None) -> Query: ...
     @overload
-    def ask(self, n: int, *, actions: ArrayLike | None = None) -> list[Query]: ...
+    def ask(self, n: int, *, actions: ArrayLike | None = None, context: Any = None) -> list[Query]: ...
 
-    def ask(self, n: int | None = None, *, actions: ArrayLike | None = None) -> Query | list[Query]:
+    def ask(
+        self, n: int | None = None, *, actions: ArrayLike | None = None, context: Any = None
+    ) -> Query | list[Query]:
         """The next query, or a list of at most n. actions: 1-d integers are domain indices, 2-d floats are points; on a
         Space or a table, dicts, lists of dicts and frames are points by name; a list of text names candidates.
+        context: the round's, on a `Joint` domain; actions are then those of x that are on offer, by default all.
 
         A failed call changes nothing.
         """
-        if n is not None and np.ndim(n) > 0:
-            raise InvalidInput("ask(n) takes a number of queries; hand in actions by name: ask(actions=…)")
         if n is not None:
+            if np.ndim(n) > 0:
+                raise InvalidInput("ask(n) takes a number of queries; hand in actions by name: ask(actions=…)")
             whole("n", n, at_least=1)
         with self._lock:
             self._repair()
-            if actions is not None and not self.takes_actions:
-                raise InvalidInput(
-                    f"{type(self).__name__} eliminates from a fixed set and takes no actions; use RegretBalancing"
-                )
-            offered = None if actions is None else self._admit(self._parse(actions)).offered()
+            offered = self._round(actions, context)
             available = self._available()
             count = 1 if n is None else n if available is None else min(n, available)
-            before = self._mark(drawing=True)
+            before = self._mark(drawing=self.draws)
             self._batch = self._next_id
             try:
                 batch = [self._ask_one(offered) for _ in range(count)]
@@ -240,22 +248,39 @@ class Policy(abc.ABC):
                 raise
             return batch[0] if n is None else batch
 
-    def _ask_one(self, actions: Actions | None) -> Query:
+    def _round(self, actions: Any, context: Any) -> Round:
+        """What a round offers, from what was handed in."""
+        if context is None and actions is None:
+            return None
+        if not self.takes_actions:
+            raise InvalidInput(
+                f"{type(self).__name__} eliminates from a fixed set and takes no actions; use RegretBalancing"
+            )
+        if context is not None:
+            found = self.field.within(context, actions, self.model)
+            return self._admit(found).offered() if isinstance(found, Actions) else found
+        return self._admit(self._parse(actions)).offered()
+
+    def _ask_one(self, actions: Round) -> Query:
         self._prepare()
-        self._expect()
+        if self._unexpected:
+            self._expect()
         place, position, story = self._choose(actions)
-        query = Query(self._next_id, place.x, place.index, position, place.name, **story, **self.field.describe(place))
+        known = self.field.describe(place)
+        x = known.pop("x", place.x)  # of a point with a context, the part that is chosen
+        query = Query(self._next_id, x, place.index, position, place.name, **story, **known)
         self._register(query, place)
         return query
 
     def _expect(self) -> None:
         """Hallucinate what is pending."""
-        for asked in self._asked.values():
-            if self._evidence.waits(asked.query.id):
-                self._evidence.expect(asked.query.id, asked.place, self._feeds(asked))
+        for id_ in list(self._unexpected):
+            asked = self._unexpected.pop(id_)
+            self._evidence.expect(id_, asked.place, self._feeds(asked))
 
     def _register(self, query: Query, place: Place) -> None:
-        asked = self._asked[query.id] = Asked(query, place, copied(query.details), len(self._events))
+        asked = Asked(query, place, copied(query.details), len(self._events))
+        self._asked[query.id] = self._unexpected[query.id] = asked
         self._next_id = query.id + 1
         self._evidence.ask(query.id, place)
         self._remember(asked)
@@ -267,8 +292,11 @@ class Policy(abc.ABC):
         A query is known by itself or its id; on a Space by a dict of its params, on a table by its row, on a domain
         with names by its name: the one that has waited longest, where several are alike. A frame is a list of rows.
         """
-        batch = _list_of(query)
-        values = vector("results", y, length=len(batch)).tolist()
+        if isinstance(query, Query) and type(y) is float and math.isfinite(y):  # the usual call, by a short cut
+            batch, values = [query], [y]
+        else:
+            batch = _list_of(query)
+            values = vector("results", y, length=len(batch)).tolist()
         with self._lock:
             self._repair()
             known = self._pending_ones(batch, "told")
@@ -280,6 +308,7 @@ class Policy(abc.ABC):
                     self._learn(asked, value)
                     self._latest = max(self._latest, asked.turn)
                     del self._asked[asked.query.id]
+                    self._unexpected.pop(asked.query.id, None)
                     self._events.append(("tell", asked.query.id, value))
             except BaseException:
                 self._undo(before)
@@ -299,13 +328,17 @@ class Policy(abc.ABC):
                 for asked in known:
                     self._forget(asked)
                     del self._asked[asked.query.id]
+                    self._unexpected.pop(asked.query.id, None)
                     self._events.append(("drop", asked.query.id))
             except BaseException:
                 self._undo(before)
                 raise
 
-    def observe(self, points_or_indices: ArrayLike, y: ArrayLike) -> None:
-        """Data from elsewhere (a warm start): indices, points, or points by name, as for `ask(actions=…)`."""
+    def observe(self, points_or_indices: ArrayLike, y: ArrayLike, *, context: Any = None) -> None:
+        """Data from elsewhere (a warm start): indices, points, or points by name, as for `ask(actions=…)`.
+
+        On a `Joint` domain, points are rows [x, c]; with context=, x alone, and one context for all or one per row.
+        """
         with self._lock:
             self._repair()
             if not self.takes_data:
@@ -314,7 +347,12 @@ class Policy(abc.ABC):
                 )
             if isinstance(points_or_indices, np.ndarray | list) and not len(points_or_indices) and not np.size(y):
                 return  # a table, or a file of results, that has none yet
-            given = self._admit(self._parse(points_or_indices))
+            parsed = (
+                self._parse(points_or_indices)
+                if context is None
+                else self.field.pair(points_or_indices, context, self.model)
+            )
+            given = self._admit(parsed)
             values = vector("observations", y, length=len(given.points)).tolist()
             places = [self.field.place(given, row) for row in range(len(values))]
             before = self._mark()
@@ -333,6 +371,8 @@ class Policy(abc.ABC):
         return self.field.parse(given, self.model)
 
     def _pending_ones(self, batch: list[Any], done: str) -> list[Asked]:
+        if len(batch) == 1:
+            return [self._pending_one(batch[0])]
         known: list[Asked] = []
         for each in batch:
             known.append(self._pending_one(each, known))
@@ -368,7 +408,7 @@ class Policy(abc.ABC):
 
     def _mark(self, *, drawing: bool = False) -> tuple[Any, ...]:
         random = self._rng.bit_generator.state if drawing else None  # only asking draws
-        return len(self._events), random, self.t, self._next_id, dict(self._asked)
+        return len(self._events), random, self.t, self._next_id
 
     def _undo(self, before: tuple[Any, ...]) -> None:
         """Make the policy anew from the events before a call that failed; if that fails too, the next call does."""
@@ -380,11 +420,23 @@ class Policy(abc.ABC):
 
     def _take_back(self) -> None:
         if self._broken is not None:
-            events, random, self.t, self._next_id, asked = self._broken
-            self._asked = dict(asked)
+            events, random, self.t, self._next_id = self._broken
             if random is not None:
                 self._rng.bit_generator.state = random
             del self._events[events:]
+            self._asked = self._pending_events()
+
+    def _pending_events(self) -> OrderedDict[int, Asked]:
+        """What is pending, from the events alone."""
+        asked: OrderedDict[int, Asked] = OrderedDict()
+        for turn, (kind, *rest) in enumerate(self._events):
+            if kind == "ask":
+                query = rest[0]
+                place = self.field.stored_place(query.index, query.x, query.context)
+                asked[query.id] = Asked(query, place, copied(query.details), turn)
+            elif kind in ("tell", "drop"):
+                del asked[rest[0]]
+        return asked
 
     def _repair(self) -> None:
         if self._broken is None:
@@ -417,7 +469,7 @@ class Policy(abc.ABC):
             if kind == "ask":
                 query = rest[0]
                 self._expect()
-                self._register(query, self.field.stored_place(query.index, query.x))
+                self._register(query, self.field.stored_place(query.index, query.x, query.context))
             elif kind == "observe":
                 self.observe(*rest)
             elif kind in ("tell", "drop"):
@@ -427,17 +479,32 @@ class Policy(abc.ABC):
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    def band(self, X: ArrayLike | None = None) -> Band:
-        """Bands for f* over a Finite domain, or at the rows of X; every term included, told data only."""
+    def band(self, X: ArrayLike | None = None, *, context: Any = None) -> Band:
+        """Bands for f* over a Finite domain, or at the rows of X; every term included, told data only. context: on a
+        `Joint` domain, where X has x alone (one for all rows, or one per row)."""
         with self._lock:
             self._repair()
-            return self._band(self.field.whole("band() without points") if X is None else self._parse(X))
+            if context is None:
+                return self._band(self.field.whole("band() without points") if X is None else self._parse(X))
+            if X is not None:
+                return self._band(self.field.pair(X, context, self.model))
+            everything = self.field.within(context, None, self.model)
+            if not isinstance(everything, Actions):
+                raise InvalidInput("band(context=…) needs a list of actions; hand in points: band(X, context=…)")
+            return self._band(everything)
 
-    def recommend(self) -> Recommendation:
-        """The maximiser of the lower band for f*, and a gap that bounds its regret; without a list, as far as found."""
+    def recommend(self, *, actions: ArrayLike | None = None, context: Any = None) -> Recommendation:
+        """The maximiser of the lower band for f*, and a gap that bounds its regret; without a list, as far as found.
+
+        actions, context: of these, or for this context, as in `ask`; the gap is then to the best of them.
+        """
         with self._lock:
             self._repair()
-            contenders = self._contenders()
+            offered = self._round(actions, context)
+            if isinstance(offered, Actions):
+                contenders = offered
+            else:
+                contenders = self._contenders() if offered is None else self._contenders(offered)
             band = self._band(contenders)
             assured, hoped = (-band.upper, -band.lower) if self.minimize else (band.lower, band.upper)
             best = int(assured.argmax())
@@ -448,10 +515,10 @@ class Policy(abc.ABC):
             if not lower <= mean <= upper:
                 side = "below" if mean < lower else "above"
                 note = f"the model's mean {mean:.4g} lies {side} the band: data here, or the class, exclude it"
-            caveats = tuple(self.caveats)
+            caveats, known = tuple(self.caveats), self.field.describe(place)
             return Recommendation(
-                place.x, place.index, place.name, mean, lower, upper, gap, not caveats, caveats, note,
-                **self.field.describe(place),
+                known.pop("x", place.x), place.index, place.name, mean, lower, upper, gap, not caveats, caveats, note,
+                position=None if actions is None else best, **known,
             )  # fmt: skip
 
     @property
@@ -474,7 +541,7 @@ class Policy(abc.ABC):
         """Whether results are told that were asked after pending ones, by someone who may have chosen them."""
         if self._delays == "independent" or self.waits:
             return False
-        return any(asked.turn < self._latest for asked in self._asked.values())
+        return bool(self._asked) and next(iter(self._asked.values())).turn < self._latest  # the first was asked first
 
     @property
     def guaranteed(self) -> bool:
@@ -488,11 +555,16 @@ class Policy(abc.ABC):
 
     @property
     def conflicts(self) -> list[Conflict]:
-        """Data that a misspecification of ε cannot explain: empty unless the certified ε exceeds the policy's."""
+        """Data that a misspecification of ε cannot explain: empty unless the certified ε exceeds the policy's.
+
+        After 2,000 events they are looked for anew whenever those have grown by a tenth, and among the thousand points
+        that are known best: what is found is proved, what is not may still be there.
+        """
         with self._lock:
             self._repair()
-            if self._certified is None or self._certified[0] != len(self._events):
-                self._certified = len(self._events), self._find_conflicts()
+            now = _milestone(len(self._events))
+            if self._certified is None or self._certified[0] != now:
+                self._certified = now, self._find_conflicts()
             return list(self._certified[1])
 
     def _find_conflicts(self) -> list[Conflict]:
@@ -500,6 +572,10 @@ class Policy(abc.ABC):
         points, averages, _, radii = self._evidence.own.table()
         if not len(points):
             return []
+        keys = self._evidence.own.keys()
+        if len(points) > CERTIFIED:  # own bands hold for all points at once, so for those that are chosen by them
+            best = np.sort(np.argsort(radii, kind="stable")[:CERTIFIED])
+            points, averages, radii, keys = points[best], averages[best], radii[best], [keys[i] for i in best]
         delta = self._delta if self.grounded else self._delta / 2
         doubtful = self._doubtful(len(points))
         found = truth.contradictions(
@@ -511,7 +587,7 @@ class Policy(abc.ABC):
             also=doubtful.encoded,
         )
         rows = np.arange(len(doubtful.points)).tolist() if self.field.size else [b""] * len(doubtful.points)
-        keys = [*self._evidence.own.keys(), *rows]
+        keys = [*keys, *rows]
         where = np.concatenate([points, doubtful.points])
         return [
             Conflict(where[i], key if isinstance(key := keys[i], int) and self.field.indexed else None, gap, implied)
@@ -520,18 +596,24 @@ class Policy(abc.ABC):
 
     def _told_prefix(self) -> tuple[Array, Array]:
         """Points, as the kernel sees them, and results up to the first pending query, in the order asked."""
-        first = min((asked.turn for asked in self._asked.values()), default=len(self._events))
+        first = next(iter(self._asked.values())).turn if self._asked else len(self._events)
         results = {event[1]: event[2] for event in self._events if event[0] == "tell"}
         points: list[Array] = []
         y: list[float] = []
         for kind, *rest in self._events[:first]:
             if kind == "ask" and rest[0].id in results:
-                points.append(rest[0].x)
+                points.append(self.field.point(rest[0]))
                 y.append(results[rest[0].id])
             elif kind == "observe":
                 points.extend(self._parse(rest[0]).points)
                 y.extend(rest[1])
-        return self.domain.encode(np.reshape(points, (len(y), self.domain.dimension))), np.array(y)
+        encoded = self.domain.encode(np.reshape(points, (len(y), self.domain.dimension)))
+        if len(y) > CERTIFIED:  # the model's bands hold at all times, so at one that does not depend on the results
+            _, first_seen = np.unique(encoded, axis=0, return_index=True)
+            if len(first_seen) > CERTIFIED:
+                end = int(np.sort(first_seen)[CERTIFIED])
+                return encoded[:end], np.array(y[:end])
+        return encoded, np.array(y)
 
     def _doubtful(self, seen: int) -> Actions:
         """Where the model's band is compared with what its class allows: candidates or a cover, unless too many."""
@@ -567,7 +649,7 @@ class Policy(abc.ABC):
                 if kind == "ask":
                     asked[rest[0].id] = rest[0]
                 elif kind == "tell":
-                    x.append(asked[rest[0]].x)
+                    x.append(self.field.point(asked[rest[0]]))
                     y.append(rest[1])
                     ids.append(rest[0])
                 elif kind == "observe":
@@ -628,6 +710,13 @@ class Policy(abc.ABC):
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         self.__dict__.update(kept, _lock=threading.RLock())
+
+
+def _milestone(events: int) -> int:
+    """The number of events up to which conflicts are known, if they are looked for when there are so many."""
+    if events <= OFTEN:
+        return events
+    return int(OFTEN * GROWTH ** math.floor(math.log(events / OFTEN, GROWTH) + 1e-9))
 
 
 @functools.cache

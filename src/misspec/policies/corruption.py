@@ -12,7 +12,7 @@ from misspec.policies.ec_gp_ucb import UpperConfidence
 class CorruptionTolerantGPUCB(UpperConfidence):
     """x_t maximises μ_{t−1}(x) + (multiplier_t + C/√λ)·σ_{t−1}(x), C the total corruption.
 
-    A misspecification of ε over T rounds is a corruption of C = εT.
+    A misspecification of ε over T rounds is a corruption of C = εT. budget: as for GPUCB.
     """
 
     def __init__(
@@ -23,7 +23,8 @@ class CorruptionTolerantGPUCB(UpperConfidence):
         corruption: float,
         width: Width = "lemma1",
         inflate: bool = False,
+        budget: int | None = None,
         seed: int = 0,
     ) -> None:
         total = number("corruption (C)", corruption, at_least=0)
-        super().__init__(domain, model, corruption=total, width=width, inflate=inflate, seed=seed)
+        super().__init__(domain, model, corruption=total, width=width, inflate=inflate, budget=budget, seed=seed)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
-import numpy as np
+from typing import NamedTuple
 
 from misspec.confidence import Width
 from misspec.domains import Domain
@@ -15,26 +12,39 @@ from misspec.policies.answers import Band, Choice
 from misspec.policies.base import Asked, Policy
 from misspec.policies.enlarged import Enlarged
 from misspec.policies.field import RESOLUTION, Field
-from misspec.policies.points import Actions
+from misspec.policies.points import Actions, Candidates, Context, Round, position_in
 from misspec.posterior import Posterior
 
 
-def choose(ends: Enlarged, field: Field, actions: Actions | None, turn: int) -> Choice:
+class Decision(NamedTuple):
+    """What was on offer, what is known of it, the row that was chosen, and why (fields of Query)."""
+
+    offer: Actions
+    known: Candidates
+    row: int
+    story: dict[str, float]
+
+
+def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Decision:
     """Line 4, on whatever posterior the ends are of: also what the bases of balancing play."""
-    offer = field.offer(lambda: ends.search(turn)) if actions is None else actions
+    offer = field.offer(lambda: ends.search(turn), offered)
     c = field.look(ends.posterior, ends.own, offer, pending=True)
     multiplier, slope = ends.inflation * ends.multiplier, ends.inflation * ends.slope
     # 4   x_t ∈ argmax μ*_{t−1}(x) + (β_t + ε√t/√λ)·σ_{t−1}(x); another enlargement than ε√t/√λ·σ is added
-    score = c.mean + (multiplier + slope) * np.sqrt(c.variance)
-    row, added, upper = ends.maximiser(c, score)
-    mean, std = float(c.mean[row]), math.sqrt(c.variance[row])
-    enlargement = added + slope * std
-    story = {"mean": mean, "std": std, "multiplier": multiplier, "enlargement": enlargement, "upper": upper}
-    return Choice(field.place(offer, row), None if actions is None else row, story)
+    std = ends.std(c)
+    row, added, upper = ends.maximiser(c, c.mean + (multiplier + slope) * std)
+    here = float(std[row])
+    story = {
+        "mean": float(c.mean[row]), "std": here, "multiplier": multiplier, "enlargement": added + slope * here,
+        "upper": upper,
+    }  # fmt: skip
+    return Decision(offer, c, row, story)
 
 
 class UpperConfidence(Policy):
     """Algorithm 1 for any ε and enlargement: one posterior, and the maximiser of its upper end."""
+
+    draws = False
 
     def __init__(
         self,
@@ -47,6 +57,7 @@ class UpperConfidence(Policy):
         grounded: bool = False,
         corruption: float = 0.0,
         inflate: bool = False,
+        budget: int | None = None,
         resolution: float | None = None,
         delays: str = "any",
         seed: int = 0,
@@ -54,16 +65,17 @@ class UpperConfidence(Policy):
         parts = 2 if grounded else 1  # of δ: the model's width, and the own bands
         super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution, delays=delays)
         epsilon = number("epsilon", epsilon, at_least=0)
+        weights = enlargement in (None, "exact") and epsilon > 0
         # 2   μ_0 = 0, σ_0² = k(x,x), plus the model's offset
         self._ends = Enlarged(
-            model, self._evidence.posterior(model, weights=enlargement in (None, "exact") and epsilon > 0), self._own,
-            epsilon=epsilon, width=width, enlargement=enlargement, delta=self._delta, corruption=corruption,
-            inflate=inflate,
+            model, self._evidence.posterior(model, weights=weights, budget=budget), self._own, epsilon=epsilon,
+            width=width, enlargement=enlargement, delta=self._delta, corruption=corruption, inflate=inflate,
         )  # fmt: skip
         self._promise(self._ends.width, model)
 
-    def _choose(self, actions: Actions | None) -> Choice:
-        return choose(self._ends, self.field, actions, self._next_id)  # 4
+    def _choose(self, actions: Round) -> Choice:
+        offer, _, row, story = decide(self._ends, self.field, actions, self._next_id)  # 4
+        return Choice(self.field.place(offer, row), position_in(actions, row), story)
 
     def _learn(self, asked: Asked, y: float) -> None:
         self._evidence.learn(asked.query.id, asked.place, y)  # 5, 6   observe y*_t; update μ*_t, σ_t and the own band
@@ -82,8 +94,8 @@ class UpperConfidence(Policy):
     def _band(self, actions: Actions) -> Band:
         return self._ends.band(self.field.look(self.posterior, self._own, actions, pending=False))
 
-    def _contenders(self) -> Actions:
-        return self._ends.contenders(self.field, self._next_id)
+    def _contenders(self, within: Context | None = None) -> Actions:
+        return self._ends.contenders(self.field, self._next_id, within)
 
 
 class ECGPUCB(UpperConfidence):
@@ -93,7 +105,7 @@ class ECGPUCB(UpperConfidence):
     enlargement: "exact" (ε‖ζ(x)‖₁, the largest bias that any misfit within ±ε can cause), "norm2" (ε√t‖ζ(x)‖₂, at most
     √t times wider and of a cost that does not grow with t), or "paper" (ε√t/√λ·σ(x), never narrower). None: exact, but
     norm2 at points that a round has brought, where every observed point would have a weight.
-    width, grounded, inflate, resolution, delays: as for GPUCB.
+    width, grounded, inflate, budget, resolution, delays: as for GPUCB.
     """
 
     theorem = "Theorem 1"
@@ -108,14 +120,15 @@ class ECGPUCB(UpperConfidence):
         width: Width = "mixture",
         grounded: bool = True,
         inflate: bool = False,
+        budget: int | None = None,
         resolution: float | None = RESOLUTION,
         delays: str = "any",
         seed: int = 0,
     ) -> None:
-        options: dict[str, Any] = {"inflate": inflate, "resolution": resolution, "delays": delays, "seed": seed}
         super().__init__(
-            domain, model, epsilon=epsilon, enlargement=enlargement, width=width, grounded=grounded, **options
-        )
+            domain, model, epsilon=epsilon, enlargement=enlargement, width=width, grounded=grounded, inflate=inflate,
+            budget=budget, resolution=resolution, delays=delays, seed=seed,
+        )  # fmt: skip
 
     @classmethod
     def as_in_paper(cls, domain: Domain, model: Model, *, epsilon: float, seed: int = 0) -> ECGPUCB:

@@ -2,6 +2,10 @@
 
 ends for f̃:    μ_{t−1}(x) ± (multiplier_t·σ_{t−1}(x) + enlargement_t(x))
 band for f*:   ends ∓ ε, intersected with the own bands where grounded
+
+With a budget for the dictionary, σ is what the dictionary sees and the enlargement also pays for what it misses
+(`posterior/frozen.py`). A width that is a number guarantees nothing, and there is nothing to pay for: σ is then all of
+the variance.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from misspec.errors import Array, InvalidInput, flag, number
 from misspec.model import Model
 from misspec.policies.answers import Band
 from misspec.policies.field import Field, Search
-from misspec.policies.points import Actions, Candidates
+from misspec.policies.points import Actions, Candidates, Context
 from misspec.posterior import Posterior
 
 ONE_BY_ONE = 4  # points whose exact enlargement is looked at singly before the bounds of many are tightened
@@ -27,8 +31,8 @@ class Enlarged:
     """A model, a misspecification ε, a width and an enlargement, on a given posterior and own bands.
 
     enlargement: "exact" (ε‖ζ‖₁), "norm2" (ε√t‖ζ‖₂), "paper" (ε√t/√λ·σ), or None: exact, except at points that a round
-    has brought, where it is norm2, whose cost does not grow. corruption: C, which adds C/√λ·σ whatever t.
-    own: the own bands that ground the band, None for none.
+    has brought and with a budget, where it is norm2, whose cost does not grow. corruption: C, which adds C/√λ·σ
+    whatever t. own: the own bands that ground the band, None for none.
     """
 
     def __init__(
@@ -56,17 +60,30 @@ class Enlarged:
         self.corruption = corruption
         self.delta = delta
         self.inflate = flag("inflate", inflate)
+        self._pays = posterior.budget is not None and not isinstance(self.width, float)  # for what a budget misses
 
     def exact(self, *, flat: bool = False) -> bool:
         """Whether ‖ζ‖₁ is needed; flat: at points that a round has brought."""
+        flat = flat or self.posterior.budget is not None
         return self.epsilon > 0 and (self.enlargement == "exact" or (self.enlargement is None and not flat))
 
     def norm2(self, *, flat: bool = False) -> bool:
         """Whether ‖ζ‖₂ is."""
+        flat = flat or self.posterior.budget is not None
         return self.epsilon > 0 and (self.enlargement == "norm2" or (self.enlargement is None and flat))
+
+    def std(self, c: Candidates) -> Array:
+        """σ, of which the multiplier is a multiple."""
+        if self._pays and c.residual is not None:
+            return np.sqrt(np.maximum(c.variance - c.residual, 0.0))
+        return np.sqrt(c.variance)
 
     def _added(self, c: Candidates) -> Array | float:
         """The enlargement, except for what is a factor on σ (`slope`)."""
+        if self._pays and c.bias is not None and c.residual is not None:
+            if self.enlargement == "paper":
+                return np.asarray(self.model.norm_bound * np.sqrt(c.residual))
+            return c.bias(self.epsilon, self.enlargement == "exact")
         if self.exact(flat=c.flat):
             return confidence.enlargement_exact(self.epsilon, c.norm1())
         if self.norm2(flat=c.flat):
@@ -82,8 +99,11 @@ class Enlarged:
     def slope(self) -> float:
         """The enlargement's factor on σ, where it has one."""
         slope = self.corruption / math.sqrt(self.model.regularization)
-        paper = self.enlargement == "paper"
-        return slope + (confidence.paper_slope(self.epsilon, self.posterior.t + 1, self.model) if paper else 0.0)
+        if self.enlargement != "paper":
+            return slope
+        if self._pays:  # ‖b‖₂ ≤ ε√t + B√ρ₂ in the place of ε√t
+            slope += self.model.norm_bound * math.sqrt(self.posterior.missed_squares / self.model.regularization)
+        return slope + confidence.paper_slope(self.epsilon, self.posterior.t + 1, self.model)
 
     @property
     def inflation(self) -> float:
@@ -146,6 +166,8 @@ class Enlarged:
         factor = sign * (self.inflation if pending else 1.0) * (self.multiplier + self.slope)
         posterior = self.posterior
 
+        if self._pays:
+            return self._budgeted_search(turn, sign, factor, pending=pending)
         norm, added = 0, 0.0
         if self.exact():
             norm, added = 1, sign * self.epsilon
@@ -165,21 +187,43 @@ class Enlarged:
         # points next to an observed one are not asked, but count among what could be better
         return Search(posterior, self.own, score, slope, turn, snap=pending)
 
-    def contenders(self, field: Field, turn: int) -> Actions:
-        """Points among which the best lower and the largest upper end lie, as far as they are found.
+    def _budgeted_search(self, turn: int, sign: float, factor: float, *, pending: bool) -> Search:
+        """The same, where what the dictionary misses is paid for."""
+        posterior, missed = self.posterior, sign * self.model.norm_bound
+        norm = 0 if self.enlargement == "paper" else 1 if self.enlargement == "exact" else 2
+
+        def score(U: Array, _: Array) -> Array:
+            here = posterior.look(U, pending=pending)
+            if here.residual is None or here.bias is None:  # a linear kernel: nothing is missed
+                return np.asarray(here.mean + factor * np.sqrt(here.variance))
+            paid = here.bias(self.epsilon, norm == 1) if norm else self.model.norm_bound * np.sqrt(here.residual)
+            return np.asarray(
+                here.mean + factor * np.sqrt(np.maximum(here.variance - here.residual, 0.0)) + sign * paid
+            )
+
+        def slope(U: Array) -> tuple[Array, Array]:
+            here = posterior.local(U, pending=pending, norm=norm, epsilon=self.epsilon)
+            values, gradients = here.end_within(factor, missed)
+            return values + sign * here.norm, gradients + sign * here.dnorm
+
+        return Search(posterior, self.own, score, slope, turn, snap=pending)
+
+    def contenders(self, field: Field, turn: int, within: Context | None = None) -> Actions:
+        """Points among which the best lower and the largest upper end lie, as far as they are found; within: at this
+        context.
 
         What a search finds the class may cap, so a cover is looked at too.
         """
         if field.size:
             return field.spread()
-        lower, upper = (field.offer(lambda s=s: self.search(turn, s, pending=False)) for s in (-1.0, 1.0))  # type: ignore[misc]
-        return lower + upper + field.spread()
+        lower, upper = (field.offer(lambda s=s: self.search(turn, s, pending=False), within) for s in (-1.0, 1.0))  # type: ignore[misc]
+        return lower + upper + field.spread(within)
 
     # -- bands -----------------------------------------------------------------------------------------------
 
     def half(self, c: Candidates) -> Array:
         """multiplier·σ + enlargement: the model's band for f̃, told data only."""
-        return np.asarray((self.multiplier + self.slope) * np.sqrt(c.variance) + self._added(c))
+        return np.asarray((self.multiplier + self.slope) * self.std(c) + self._added(c))
 
     def band(self, c: Candidates) -> Band:
         """The band for f*: the model's within what its class allows, then grounded."""

@@ -28,18 +28,14 @@ class Evidence:
         self.posteriors: list[Posterior] = []
         self._expected: set[int] = set()  # queries that the posteriors count as pending
 
-    def posterior(self, model: Model, *, weights: bool = False) -> Posterior:
+    def posterior(self, model: Model, *, weights: bool = False, budget: int | None = None) -> Posterior:
         """One more posterior that sees every observation."""
-        self.posteriors.append(self.field.posterior(model, weights=weights))
+        self.posteriors.append(self.field.posterior(model, weights=weights, budget=budget))
         return self.posteriors[-1]
 
     def ask(self, id: int, place: Place) -> None:  # noqa: A002  # of a query, as everywhere
         """A query was handed out: its place among own bands is fixed now."""
         self.own.ask(place.key, id, place.x)
-
-    def waits(self, id: int) -> bool:  # noqa: A002
-        """Whether a pending query is not hallucinated yet."""
-        return id not in self._expected
 
     def expect(self, id: int, place: Place, feeds: Iterable[Posterior] | None = None) -> None:  # noqa: A002
         """Count a pending query in the variance for choosing."""
@@ -61,7 +57,7 @@ class Evidence:
         if id in self._expected:
             self._expected.discard(id)
             for posterior in self.posteriors if feeds is None else feeds:
-                posterior.release(place.x[None, :])
+                self.field.release(posterior, place)
 
     def observe(self, points: object, places: Sequence[Place], y: Sequence[float]) -> None:
         """Data from elsewhere, points in user units."""

@@ -29,15 +29,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec import frames, kernels, search
 from misspec.confidence import OwnBands
+from misspec.contexts import Joint, Open
 from misspec.domains import Box, Domain, Finite, Space, Table
 from misspec.errors import Array, InvalidInput, StorageError
 from misspec.model import Model
 from misspec.parameters import decode_parameter
 from misspec.policies.active import Active, Arms
-from misspec.policies.answers import frozen
+from misspec.policies.answers import Query, frozen
 from misspec.policies.basis import ArmBasis, Basis, BoxBasis
 from misspec.policies.level_sets import LevelSets
-from misspec.policies.points import Actions, Candidates, Place, nearest
+from misspec.policies.points import Actions, Candidates, Place, Round, nearest
 from misspec.posterior import Posterior, Tracked, Weights
 
 RESOLUTION = 0.05
@@ -99,10 +100,10 @@ class Field(Protocol):
     def only(self, place: Place) -> Actions:
         """One place as actions."""
 
-    def stored_place(self, index: int | None, x: Any) -> Place:
+    def stored_place(self, index: int | None, x: Any, context: Any = None) -> Place:
         """The place of a query that was saved."""
 
-    def posterior(self, model: Model, *, weights: bool) -> Posterior:
+    def posterior(self, model: Model, *, weights: bool, budget: int | None) -> Posterior:
         """A posterior that this field can feed; weights: whether ‖ζ‖₁ is needed at every step."""
 
     def learn(self, posterior: Posterior, place: Place, y: float, *, expected: bool) -> None:
@@ -111,14 +112,26 @@ class Field(Protocol):
     def expect(self, posterior: Posterior, place: Place) -> None:
         """A pending query."""
 
+    def release(self, posterior: Posterior, place: Place) -> None:
+        """A pending query that has no result."""
+
     def look(self, posterior: Posterior, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
         """What a posterior and own bands say of the actions; pending: with the variance for choosing."""
 
-    def offer(self, search_for: Callable[[], Search]) -> Actions:
-        """What there is to choose from if nothing was handed in, holding the maximiser."""
+    def within(self, context: Any, given: Any, model: Model) -> Round:
+        """A round with a context; given: the actions on offer, None for all of the domain."""
 
-    def spread(self) -> Actions:
-        """Points all over the domain: the candidates, or a cover."""
+    def pair(self, given: Any, contexts: Any, model: Model) -> Actions:
+        """Points that were handed in with a context each, or one for all."""
+
+    def point(self, query: Query) -> Array:
+        """The whole point of a query, as `place.x` has it."""
+
+    def offer(self, search_for: Callable[[], Search], offered: Round = None) -> Actions:
+        """What there is to choose from: the actions offered, or, holding the maximiser, points of the whole domain."""
+
+    def spread(self, offered: Round = None) -> Actions:
+        """Points all over the domain: the candidates, or a cover; none where points come with the rounds."""
 
     def draw(self, rng: np.random.Generator) -> Actions:
         """Actions of which a uniform row is a uniform point of the domain."""
@@ -126,8 +139,8 @@ class Field(Protocol):
     def is_whole(self, actions: Actions | None) -> bool:
         """Whether these are all the candidates."""
 
-    def basis(self, model: Model) -> Basis:
-        """Features of the whole domain, for samples."""
+    def basis(self, model: Model) -> Basis | None:
+        """Features of the whole domain, for samples; None where those are only ever looked at at actions."""
 
     def active(self, model: Model, seed: int) -> Active:
         """The whole domain as a set from which a phased policy eliminates."""
@@ -148,12 +161,20 @@ def field_of(domain: Any, seed: int, resolution: float) -> Field:
     if isinstance(domain, Space):
         few = domain.size is not None and domain.size <= WHOLE
         return MembersField(domain) if few else SpaceField(domain, seed, resolution)
+    if isinstance(domain, Open):
+        from misspec.policies.open_field import OpenField
+
+        return OpenField(domain)
+    if isinstance(domain, Joint):
+        from misspec.policies.joint_field import JointField
+
+        return JointField(domain, field_of(domain.domain, seed, resolution))
     if hasattr(domain, "field"):
         own: Field = domain.field(seed, resolution)
         return own
     raise InvalidInput(
         f"domain must be a Finite or a Box, got {type(domain).__name__}; or a Space of named parameters: "
-        "ms.Finite(points), ms.Box(bounds) or ms.Space(parameters) makes one"
+        "ms.Finite(points), ms.Box(bounds) or ms.Space(parameters) makes one; ms.Open and ms.Joint are for contexts"
     )
 
 
@@ -163,6 +184,8 @@ def stored_domain(stored: dict[str, Any], given: Domain | None) -> Domain:
         "Finite": FiniteField.restored,
         "Box": BoxField.restored,
         "Space": _OfSpace.restored,
+        "Open": _open,
+        "Joint": _joint,
     }
     if given is not None and given.kind != stored["kind"]:
         raise StorageError(f"this policy was made on a {stored['kind']} domain, got {given!r}; leave domain= out")
@@ -215,8 +238,8 @@ class _Shared:
         )
 
     def place(self, actions: Actions, row: int) -> Place:
-        x = frozen(actions.points[row].copy())  # not a view: a query must not keep a whole action set alive
-        return Place(x, None, None, x.tobytes())
+        key = actions.points[row].tobytes()
+        return Place(np.frombuffer(key)[:], None, None, key)  # a copy: a query must not keep a whole action set alive
 
     def only(self, place: Place) -> Actions:
         return Actions(place.x[None, :], self.domain.encode(place.x[None, :]), None)
@@ -242,9 +265,34 @@ class _Shared:
     def describe(self, place: Place) -> dict[str, Any]:  # noqa: ARG002  # coordinates have no names
         return {}
 
-    def stored_place(self, index: int | None, x: Any) -> Place:  # noqa: ARG002  # of a point that is no candidate
+    def within(self, context: Any, given: Any, model: Model) -> Round:  # noqa: ARG002
+        raise InvalidInput(f"{self.domain!r} has no contexts, got {context!r}; ms.Joint(domain, contexts) has")
+
+    def pair(self, given: Any, contexts: Any, model: Model) -> Actions:  # noqa: ARG002
+        raise InvalidInput(f"{self.domain!r} has no contexts, got {contexts!r}; ms.Joint(domain, contexts) has")
+
+    def point(self, query: Query) -> Array:
+        return query.x
+
+    def stored_place(self, index: int | None, x: Any, context: Any = None) -> Place:  # noqa: ARG002  # no candidate
         point = frozen(np.asarray(x, dtype=np.float64))
         return Place(point, None, None, point.tobytes())
+
+    def encoded(self, place: Place) -> Array:
+        """What the kernel sees of a place, shape (1, E)."""
+        return np.asarray(self.domain.encode(place.x[None, :]))
+
+    def posterior(self, model: Model, *, weights: bool, budget: int | None) -> Posterior:  # noqa: ARG002  # on demand
+        return Posterior(model, self.domain, budget=budget)
+
+    def learn(self, posterior: Posterior, place: Place, y: float, *, expected: bool) -> None:
+        posterior.take(self.encoded(place), y, expected=expected)
+
+    def expect(self, posterior: Posterior, place: Place) -> None:
+        posterior.expect(self.encoded(place))
+
+    def release(self, posterior: Posterior, place: Place) -> None:
+        posterior.unexpect(self.encoded(place))
 
     def look(self, posterior: Posterior, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
         here = posterior.look(actions.encoded, pending=pending)
@@ -255,7 +303,10 @@ class _Shared:
         def prior() -> Array:
             return kernels.diagonal(posterior.model.kernel, actions.encoded)
 
-        return Candidates(here.mean, here.variance, low, high, None, here.norm1, here.norm2, prior, flat=actions.flat)
+        return Candidates(
+            here.mean, here.variance, low, high, None, here.norm1, here.norm2, prior, None, actions.flat, here.residual,
+            here.bias,
+        )  # fmt: skip
 
 
 class _Listed(_Shared):
@@ -291,20 +342,17 @@ class _Listed(_Shared):
             return super().only(place)
         return Actions(place.x[None, :], self.list.encoded[[place.key]], np.array([place.key]))
 
-    def posterior(self, model: Model, *, weights: bool) -> Tracked:
-        return Tracked(model, self.list, weights=weights)
+    def encoded(self, place: Place) -> Array:
+        return self.list.encoded[[place.key]] if isinstance(place.key, int) else super().encoded(place)
+
+    def posterior(self, model: Model, *, weights: bool, budget: int | None) -> Tracked:
+        return Tracked(model, self.list, weights=weights, budget=budget)
 
     def learn(self, posterior: Any, place: Place, y: float, *, expected: bool) -> None:
-        if isinstance(place.key, int):
-            (posterior.fulfil_index if expected else posterior.observe_index)(place.key, y)
+        if isinstance(place.key, int) and not expected:
+            posterior.observe_index(place.key, y)
         else:
-            (posterior.fulfil if expected else posterior.observe)(place.x[None, :], y)
-
-    def expect(self, posterior: Any, place: Place) -> None:
-        if isinstance(place.key, int):
-            posterior.hallucinate_index(place.key)
-        else:
-            posterior.hallucinate(place.x[None, :])
+            super().learn(posterior, place, y, expected=expected)
 
     def look(self, posterior: Any, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
         rows = actions.rows
@@ -323,12 +371,16 @@ class _Listed(_Shared):
         def prior() -> Array:
             return np.asarray(posterior.prior[rows])
 
-        return Candidates(posterior.mean[rows], variance[rows], low, high, rows, norm1, norm2, prior, kept)
+        found = Candidates(posterior.mean[rows], variance[rows], low, high, rows, norm1, norm2, prior, kept)
+        if posterior.budget is None:
+            return found
+        residual, bias = posterior.missed_over(rows)
+        return dataclasses.replace(found, residual=residual, bias=bias)
 
-    def offer(self, search_for: Callable[[], Search]) -> Actions:  # noqa: ARG002  # all are scored
-        return self.whole("")
+    def offer(self, search_for: Callable[[], Search], offered: Round = None) -> Actions:  # noqa: ARG002  # all are scored
+        return offered if isinstance(offered, Actions) else self.whole("")
 
-    def spread(self) -> Actions:
+    def spread(self, offered: Round = None) -> Actions:  # noqa: ARG002
         return self.whole("")
 
     def draw(self, rng: np.random.Generator) -> Actions:  # noqa: ARG002  # a uniform row of all
@@ -383,8 +435,8 @@ class FiniteField(_Listed):
         names = self.list.names
         return Place(self.list.points[index], index, None if names is None else names[index], index)
 
-    def stored_place(self, index: int | None, x: Any) -> Place:
-        return super().stored_place(index, x) if index is None else self.arm(index)
+    def stored_place(self, index: int | None, x: Any, context: Any = None) -> Place:
+        return super().stored_place(index, x, context) if index is None else self.arm(index)
 
     def state(self) -> dict[str, Any]:
         stored = {"kind": "Finite", "names": self.list.names, "box": None, "sha256": _digest(self.list)}
@@ -449,7 +501,7 @@ class MembersField(_OfSpace, _Listed):
     def arm(self, index: int) -> Place:
         return Place(self.list.points[index], None, None, index)
 
-    def stored_place(self, index: int | None, x: Any) -> Place:  # noqa: ARG002  # there is none
+    def stored_place(self, index: int | None, x: Any, context: Any = None) -> Place:  # noqa: ARG002  # there is none
         point = frozen(np.asarray(x, dtype=np.float64))[None, :]
         return self.place(Actions(point, point, None), 0)
 
@@ -475,17 +527,10 @@ class BoxField(_Shared):
         remedy = "hand in points, or make a list of them: box.grid(n), space.cover(n)"
         raise InvalidInput(f"{what} needs a Finite domain, this is {self.domain!r}; {remedy}")
 
-    def posterior(self, model: Model, *, weights: bool) -> Posterior:  # noqa: ARG002  # computed where they are needed
-        return Posterior(model, self.domain)
-
-    def learn(self, posterior: Posterior, place: Place, y: float, *, expected: bool) -> None:
-        (posterior.fulfil if expected else posterior.observe)(place.x[None, :], y)
-
-    def expect(self, posterior: Posterior, place: Place) -> None:
-        posterior.hallucinate(place.x[None, :])
-
-    def offer(self, search_for: Callable[[], Search]) -> Actions:
+    def offer(self, search_for: Callable[[], Search], offered: Round = None) -> Actions:
         """Points among which the maximiser lies: found by search, observed, or just outside the resolution of those."""
+        if isinstance(offered, Actions):
+            return offered
         wanted = search_for()
         box, model, turn = self.domain, wanted.posterior.model, wanted.turn
         seen = np.zeros(0) if wanted.own is None else wanted.own.points()
@@ -529,7 +574,7 @@ class BoxField(_Shared):
         """The nearest points of the domain: data from elsewhere may lie outside."""
         return np.clip(U, 0.0, 1.0)
 
-    def spread(self) -> Actions:
+    def spread(self, offered: Round = None) -> Actions:  # noqa: ARG002
         points = self.domain.decode(self.domain.spread(search.CANDIDATES, [self.seed]))
         return Actions(points, self.domain.encode(points), None)
 
@@ -564,6 +609,18 @@ class SpaceField(_OfSpace, BoxField):
 
     def _inside(self, U: Array) -> Array:
         return np.asarray(self.domain.encode(self.domain.decode(U)))
+
+
+def _open(stored: dict[str, Any], given: Open | None) -> Open:
+    if given is not None and given.settings() != stored["open"]:
+        raise StorageError("this state holds its domain, and the one handed in differs from it; leave domain= out")
+    return Open(**stored["open"])
+
+
+def _joint(stored: dict[str, Any], given: Joint | None) -> Joint:
+    parts = (None, None) if given is None else (given.domain, given.contexts)
+    x, c = (stored_domain(stored[name], part) for name, part in zip(("domain", "contexts"), parts, strict=True))
+    return Joint(x, c)  # type: ignore[arg-type]  # it says what it does not take
 
 
 def _space(parameters: Any) -> Space:

@@ -17,7 +17,7 @@ from misspec.policies.active import Active, Spending
 from misspec.policies.answers import Band, Choice
 from misspec.policies.base import Asked, Policy
 from misspec.policies.field import RESOLUTION
-from misspec.policies.points import Actions
+from misspec.policies.points import Actions, Context
 from misspec.posterior import Posterior
 
 
@@ -188,7 +188,7 @@ class PhasedUncertaintySampling(Policy):
         """μ ± w of the last complete episode, clipped to the own bands; as if the model were right."""
         return self._bands.band(actions, reported=True)
 
-    def _contenders(self) -> Actions:
+    def _contenders(self, within: Context | None = None) -> Actions:  # noqa: ARG002  # it takes none
         return self.active_set.contenders(self._bands)
 
     @property

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from misspec import kernels
 from misspec.errors import Array
 from misspec.model import Model
-from misspec.posterior import Weights
+from misspec.posterior import Bias, Weights
 
 Rows = NDArray[np.intp] | slice
 
@@ -30,6 +30,13 @@ class Place:
     key: int | bytes
 
 
+@dataclasses.dataclass(frozen=True, eq=False, slots=True)
+class Context:
+    """What a round brings where f depends on it too: the whole domain is on offer, to be listed or searched."""
+
+    c: Array  # user units, shape (1, d_c)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Actions:
     """What a round offers."""
@@ -41,11 +48,27 @@ class Actions:
 
     def offered(self) -> Actions:
         """The same as what a round has brought."""
-        return dataclasses.replace(self, flat=True) if self.rows is None else self
+        if self.rows is not None:
+            return self
+        plain = type(self) is Actions
+        return Actions(self.points, self.encoded, None, True) if plain else dataclasses.replace(self, flat=True)
+
+    def part(self, chosen: NDArray[np.intp]) -> Actions:
+        """Some of them."""
+        rows = self.rows if self.rows is None else chosen if isinstance(self.rows, slice) else self.rows[chosen]
+        return Actions(self.points[chosen], self.encoded[chosen], rows, self.flat)
 
     def __add__(self, other: Actions) -> Actions:
         points, encoded = ((self.points, other.points), (self.encoded, other.encoded))
         return Actions(np.concatenate(points), np.concatenate(encoded), None)
+
+
+Round = Actions | Context | None  # what there is to choose from; None: the whole domain
+
+
+def position_in(offered: Round, row: int) -> int | None:
+    """The row of the actions that were handed in, if any were."""
+    return row if isinstance(offered, Actions) else None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -62,6 +85,8 @@ class Candidates:
     prior: Callable[[], Array]  # k(x,x)
     kept: Weights | None = None  # W over all candidates of the domain, of which these are `rows`
     flat: bool = False  # as in Actions
+    residual: Array | None = None  # what a budget misses, as in Glance
+    bias: Bias | None = None
 
     def part(self, chosen: NDArray[np.intp]) -> Candidates:
         """Some of them, without their weights."""

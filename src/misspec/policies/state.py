@@ -127,6 +127,8 @@ def _encode_event(event: tuple[Any, ...]) -> list[Any]:
     fields["details"] = dict(query.details)
     if query.index is None:
         fields["x"] = query.x.tolist()
+    if query.context is not None:
+        fields["context"] = query.context.tolist()
     return [kind, {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in fields.items()}]
 
 
@@ -134,9 +136,9 @@ def _decode_event(event: list[Any], policy: Policy) -> tuple[Any, ...]:
     kind, *rest = event
     if kind == "ask":
         fields = {k: v for k, v in rest[0].items() if v is not None}
-        place = policy.field.stored_place(fields.pop("index", None), fields.pop("x", None))
-        named = policy.field.describe(place)
-        return "ask", Query(**fields, x=place.x, index=place.index, name=place.name, **named)
+        place = policy.field.stored_place(fields.pop("index", None), fields.pop("x", None), fields.pop("context", None))
+        named = {"x": place.x, **policy.field.describe(place)}
+        return "ask", Query(**fields, index=place.index, name=place.name, **named)
     if kind == "observe":
         return kind, np.asarray(rest[0]), rest[1]
     return tuple(event)  # of results, or of the policy's own: it says what it does not know

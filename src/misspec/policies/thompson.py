@@ -15,7 +15,7 @@ from misspec.policies.answers import Choice
 from misspec.policies.basis import Sample
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.policies.field import Search
-from misspec.policies.points import Actions
+from misspec.policies.points import Actions, Round, position_in
 
 
 class ThompsonSampling(UpperConfidence):
@@ -31,13 +31,21 @@ class ThompsonSampling(UpperConfidence):
     which varies too little there, by up to √missed: next to nothing for smooth kernels in few dimensions, nearly all
     for short length scales in many, where samples explore little beyond Z.
 
+    Where rounds bring their own actions, or contexts, a sample is drawn at those alone, from the posterior's
+    covariance of them: exact, and of a cost that does not grow with t for linear kernels and with a budget (as for
+    GPUCB).
+
     missed   the largest k(x,x) − ‖ψ(x)‖² found (of at most 1)
     """
 
-    def __init__(self, domain: Domain, model: Model, *, width: Width = 1.0, seed: int = 0) -> None:
-        super().__init__(domain, model, width=width, seed=seed)
+    draws = True
+
+    def __init__(
+        self, domain: Domain, model: Model, *, width: Width = 1.0, budget: int | None = None, seed: int = 0
+    ) -> None:
+        super().__init__(domain, model, width=width, budget=budget, seed=seed)
         self.basis = self.field.basis(model)
-        self.missed = self.basis.missed
+        self.missed = 0.0 if self.basis is None else self.basis.missed
         self.takes_points = not self.field.size  # on a list of candidates, samples are known only there
 
     def _admit(self, actions: Actions) -> Actions:
@@ -48,8 +56,13 @@ class ThompsonSampling(UpperConfidence):
             raise InvalidInput("ThompsonSampling samples on its candidates: it takes those, no other points")
         return Actions(actions.points, actions.encoded, np.array(rows, dtype=np.intp))
 
-    def _choose(self, actions: Actions | None) -> Choice:
-        p, multiplier, sample = self.posterior, self._ends.multiplier, self.draw()
+    def _choose(self, actions: Round) -> Choice:
+        p, multiplier = self.posterior, self._ends.multiplier
+        if self.basis is None:
+            offer = self.field.offer(_nothing_to_search, actions)
+            deviations = p.sample_at(offer.encoded, self._rng, pending=True)
+            return self._best(offer, actions, deviations)
+        sample = self.draw()
 
         def score(U: Array, points: Array) -> Array:
             return np.asarray(p.at(points)[0] + multiplier * sample.values(U))
@@ -61,20 +74,30 @@ class ThompsonSampling(UpperConfidence):
         def wanted() -> Search:
             return Search(p, None, score, slope, self._next_id)
 
-        offer = self.field.offer(wanted) if actions is None else actions
-        c = self.field.look(p, None, offer, pending=True)
-        values = c.mean + multiplier * sample.at(offer)
+        offer = self.field.offer(wanted, actions)
+        return self._best(offer, actions, sample.at(offer))
+
+    def _best(self, offer: Actions, actions: Round, deviations: Array) -> Choice:
+        multiplier = self._ends.multiplier
+        c = self.field.look(self.posterior, None, offer, pending=True)
+        values = c.mean + multiplier * deviations
         row = int(values.argmax())
         numbers = (float(c.mean[row]), math.sqrt(c.variance[row]), multiplier, float(values[row]))
         story = dict(zip(("mean", "std", "multiplier", "upper"), numbers, strict=True))
-        return Choice(self.field.place(offer, row), None if actions is None else row, story)
+        return Choice(self.field.place(offer, row), position_in(actions, row), story)
 
     def draw(self, rng: np.random.Generator | None = None) -> Sample:
         """A sample of g − μ: ψ·(L⁻ᵀz), with LLᵀ = I + Σψψᵀ/λ over told and pending points; by default its next one."""
         p = self.posterior
+        if self.basis is None:
+            raise InvalidInput("where rounds bring their own actions a sample is drawn at those: posterior.sample_at")
         pending = self.domain.encode([asked.place.x for asked in self._asked.values()]) if self._asked else p.points[:0]
         seen = p.counts > 0
         points, n = np.concatenate([p.points[seen], pending]), np.append(p.counts[seen], np.ones(len(pending)))
         rows = self.basis.features(points) * np.sqrt(n / self.model.regularization)[:, None]
         L = cholesky(np.eye(rows.shape[1]) + rows.T @ rows, lower=True)
         return self.basis.sample(solve_triangular(L, (rng or self._rng).standard_normal(len(L)), lower=True, trans="T"))
+
+
+def _nothing_to_search() -> Search:
+    raise NotImplementedError("actions are listed where samples are drawn at them")

@@ -9,19 +9,29 @@ from misspec.domains import Domain
 from misspec.model import Model
 from misspec.policies.answers import Choice
 from misspec.policies.ec_gp_ucb import UpperConfidence
-from misspec.policies.points import Actions
+from misspec.policies.points import Actions, Round, position_in
 
 
 class UniformSampling(UpperConfidence):
     """x_t is drawn uniformly from what is on offer; bands and recommendation are those of GP-UCB's posterior."""
 
-    def __init__(self, domain: Domain, model: Model, *, width: Width = "mixture", seed: int = 0) -> None:
-        super().__init__(domain, model, width=width, seed=seed)
+    draws = True
 
-    def _choose(self, actions: Actions | None) -> Choice:
-        offer = self.field.draw(self._rng) if actions is None else actions
+    def __init__(
+        self, domain: Domain, model: Model, *, width: Width = "mixture", budget: int | None = None, seed: int = 0
+    ) -> None:
+        super().__init__(domain, model, width=width, budget=budget, seed=seed)
+
+    def _choose(self, actions: Round) -> Choice:
+        offer = (
+            self.field.draw(self._rng)
+            if actions is None
+            else actions
+            if isinstance(actions, Actions)
+            else self.field.spread(actions)
+        )
         c = self.field.look(self.posterior, None, offer, pending=True)
         row = int(self._rng.integers(len(c.mean)))
         mean, std, multiplier = float(c.mean[row]), math.sqrt(c.variance[row]), self._ends.multiplier
         story = {"mean": mean, "std": std, "multiplier": multiplier, "upper": mean + multiplier * std}
-        return Choice(self.field.place(offer, row), None if actions is None else row, story)
+        return Choice(self.field.place(offer, row), position_in(actions, row), story)

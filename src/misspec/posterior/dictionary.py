@@ -13,6 +13,7 @@ chosen anew among its points, the shadows and the newcomer, largest residual fir
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -61,7 +62,7 @@ class Dictionary:
         """φ of a distinct point."""
         return self._F[place, : len(self._Z)]
 
-    def rows(self, places: list[int]) -> Array:
+    def rows(self, places: Sequence[int]) -> Array:
         """φ of some distinct points, shape (n, r)."""
         return self._F[places, : len(self._Z)]
 
@@ -86,7 +87,11 @@ class Dictionary:
         """What is known of a new point, z of shape (1, d)."""
         phi = self.features(z)[0]
         residual = float(kernels.diagonal(self.kernel, z)[0] - phi @ phi)
-        return Explained(phi, residual, ROUNDING + float(phi * phi @ self._pivot_error))
+        return Explained(phi, residual, self.error_of(phi))
+
+    def error_of(self, phi: Array) -> float:
+        """What rounding may have done to the residual of a point with these features."""
+        return ROUNDING + float(phi * phi @ self._pivot_error)
 
     def enter(self, place: int, phi: Array) -> None:
         """A new distinct point, whose features are φ so far."""

@@ -11,10 +11,14 @@ other point the dictionary first grows by one feature. With the shadows, k_U(x) 
     var = residual + (φ − G)·b − Σ n e²/λ,  W = n∘(Fb + e)/λ,  λ‖ζ‖₂² = bᵀSb + 2G·b + Σ n e²/λ,  S = Fᵀ(n∘F)/λ
 
 Where the dictionary explains all points of interest there are no shadows, and the cost is that of r features alone.
+
+Linear kernels have all their features from the start, and with a *budget* the dictionary stops growing (`frozen.py`):
+features are fixed when a point arrives, steps need no table of them, and what a budget misses is charged to the bands.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from typing import NamedTuple
@@ -24,9 +28,10 @@ from numpy.typing import ArrayLike
 
 from misspec import kernels
 from misspec.domains import Domain, width_of
-from misspec.errors import Array, InvalidInput, NumericalError, vector
+from misspec.errors import Array, InvalidInput, NumericalError, vector, whole
 from misspec.model import Model
-from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained
+from misspec.posterior.dictionary import TOLERANCE, Explained
+from misspec.posterior.frozen import Budgeted, Frozen, Linear, Missed, dictionary_of
 from misspec.posterior.regression import Regression
 from misspec.posterior.shadows import Shadows
 from misspec.posterior.table import Table
@@ -34,21 +39,38 @@ from misspec.posterior.view import NEGLIGIBLE, View
 
 REFRESH = 1024  # steps between recomputations, or four times the rank where that is more
 MANY, BLOCK = 32, 1024  # new points in one call from which on they enter together, and how many at a time
+BULK = 256  # observations in one call from which on they are counted together, rather than step by step
+REMOVED = 256  # hallucinations taken back one by one before they are made anew
+GROWN = 2000  # features from which on a budget is advised
+LOG = logging.getLogger("misspec")
 TINY = 1e-150  # a norm: 0/0 is 0
 SUSPICIOUS = 1e-3  # a variance this far below zero is not rounding
 
 
+Bias = Callable[[float, bool], Array]  # of ε, and whether exactly
+
+
 class Glance(NamedTuple):
-    """Mean and variance at some points, and, for as long as nothing is told, ‖ζ‖₁ and ‖ζ‖₂ there."""
+    """Mean and variance at some points, and, for as long as nothing is told, ‖ζ‖₁ and ‖ζ‖₂ there.
+
+    residual   what a budgeted dictionary misses of the variance, and bias(ε, exactly) what that and a misfit of ε can
+               do to the mean, `frozen.py`; None without a budget, where nothing is missed
+    """
 
     mean: Array
     variance: Array
     norm1: Callable[[], Array]
     norm2: Callable[[], Array]
+    residual: Array | None = None
+    bias: Bias | None = None
 
 
 class Local(NamedTuple):
-    """What the posterior is at some points, and how it changes there: shapes (n,) and (n, d); norm is ‖ζ‖₁ or ‖ζ‖₂."""
+    """What the posterior is at some points, and how it changes there: shapes (n,) and (n, d).
+
+    norm       ‖ζ‖₁ or ‖ζ‖₂; with a budget, the bias for a given ε
+    residual   what the dictionary misses of the variance
+    """
 
     mean: Array
     variance: Array
@@ -56,22 +78,35 @@ class Local(NamedTuple):
     dmean: Array
     dvariance: Array
     dnorm: Array
+    residual: Array
+    dresidual: Array
 
     def end(self, factor: float) -> tuple[Array, Array]:
         """μ + factor·σ and its gradient."""
-        std = np.sqrt(np.maximum(self.variance, 1e-24))
-        return self.mean + factor * std, self.dmean + (0.5 * factor / std)[:, None] * self.dvariance
+        return _end(self.mean, self.dmean, factor, self.variance, self.dvariance)
+
+    def end_within(self, factor: float, missed: float) -> tuple[Array, Array]:
+        """μ + factor·σ_Z + missed·√res and its gradient, σ_Z² the variance that the dictionary sees."""
+        seen = _end(self.mean, self.dmean, factor, self.variance - self.residual, self.dvariance - self.dresidual)
+        return _end(*seen, missed, self.residual, self.dresidual)
+
+
+def _end(mean: Array, dmean: Array, factor: float, variance: Array, dvariance: Array) -> tuple[Array, Array]:
+    std = np.sqrt(np.maximum(variance, 1e-24))
+    return mean + factor * std, dmean + (0.5 * factor / std)[:, None] * dvariance
 
 
 class Posterior:
     """The posterior at arbitrary points of a domain, given observations at arbitrary points.
 
     model: kernel, λ and offset. domain: its encoding; x is in user units throughout.
+    budget: features at most; None for as many as there are independent points.
     """
 
     _view: View | None = None  # of the candidates; `Tracked` has one
+    _listed = False
 
-    def __init__(self, model: Model, domain: Domain, *, check: bool = True) -> None:
+    def __init__(self, model: Model, domain: Domain, *, budget: int | None = None, check: bool = True) -> None:
         if check:
             model.check(domain)
         self.model = model
@@ -79,12 +114,16 @@ class Posterior:
         self.t = 0  # told observations
         width = width_of(domain)
         self._table = Table(width)
-        self._dictionary = Dictionary(model.kernel, width)
+        self.budget = None if budget is None else whole("budget", budget, at_least=1)
+        self._dictionary = dictionary_of(model.kernel, width, self._table, self.budget, listed=self._listed)
         self._most = kernels.rank(model.kernel, width)  # features of a linear kernel
         self._shadows = Shadows()
-        self._told = Regression(model.regularization)
+        self._told = Regression.of_rank(model.regularization, self.rank)
         self._hoped: Regression | None = None  # told and pending; None while nothing is hallucinated
-        self._pending: list[int] = []  # places of the hallucinated observations
+        self._pending: dict[int, int] = {}  # hallucinated observations: places, and how often each
+        self._hallucinated = 0  # of them in all
+        self._removed = 0  # since they were made
+        self._missed = Missed()  # by a budgeted dictionary
         self._since_refresh = 0
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -139,7 +178,7 @@ class Posterior:
     @property
     def pending(self) -> int:
         """Number of hallucinated observations."""
-        return len(self._pending)
+        return self._hallucinated
 
     @property
     def pending_information(self) -> float:
@@ -154,6 +193,8 @@ class Posterior:
     def look(self, encoded: Array, *, pending: bool = False) -> Glance:
         """What there is to know at points as the kernel sees them, shape (n, E)."""
         phi = self._dictionary.features(encoded)
+        if isinstance(self._dictionary, Frozen):
+            return self._look_frozen(encoded, phi, self._hoped if pending else None)
         e = self._unseen(encoded, phi)
         variance = self._variances(phi, e, self._hoped if pending else None)
         if not self._complete:
@@ -164,6 +205,61 @@ class Posterior:
 
         return Glance(self._means(phi, e), nonnegative(variance), norm1, lambda: self._norms2(phi, e))
 
+    def _look_frozen(self, encoded: Array, phi: Array, hoped: Regression | None) -> Glance:
+        """The same where there are no shadows."""
+        mean = phi @ self._told.w + self.model.offset
+        b = (hoped or self._told).times(phi)
+        variance = nonnegative(np.einsum("nr,nr->n", phi, b))
+        told = None if hoped is not None else b
+        norms = (lambda: self._norm1_frozen(phi), lambda: self._norm2_frozen(phi, told))
+        if self.budget is None or self._complete:
+            return Glance(mean, variance, *norms)
+        prior = kernels.diagonal(self.model.kernel, encoded)
+        residual = nonnegative(prior - np.einsum("nr,nr->n", phi, phi))
+        return Glance(mean, variance + residual, *norms, residual, self.bias_at(phi, residual, told))
+
+    def _norm1_frozen(self, phi: Array) -> Array:
+        return np.asarray(np.abs(self._weights_of(phi, phi[:, :0])).sum(axis=1))
+
+    def _norm2_frozen(self, phi: Array, b: Array | None) -> Array:
+        return np.asarray(np.sqrt(self._squares(self._told.times(phi) if b is None else b)))
+
+    def _squares(self, b: Array) -> Array:
+        """‖ζ‖₂² from b = Cφ, without shadows."""
+        total = np.einsum("nr,nr->n", b, self._told.gram_times(b))
+        return np.asarray(np.maximum(total, 0.0) / self.model.regularization)
+
+    def bias_at(self, phi: Array, residual: Array, b: Array | None = None) -> Bias:
+        """What a misfit of ε, and what a budget misses, can do at points with these features: `frozen.py`."""
+        B, ridge = self.model.norm_bound, self.model.regularization
+
+        def bias(epsilon: float, exactly: bool) -> Array:
+            here = B * np.sqrt(residual)
+            if exactly:
+                each = epsilon + B * self._missed_at()
+                return np.asarray(here + np.abs(self._weights_of(phi, phi[:, :0])) @ each)
+            c = self._told.times(phi) if b is None else b
+            squares = B * np.maximum(np.einsum("nr,nr->n", c, self._missed.times(c)), 0.0) / ridge**2
+            if epsilon > 0:
+                squares = squares + epsilon * self._squares(c)
+            return np.asarray(here + math.sqrt(self.misfit_total(epsilon)) * np.sqrt(squares))
+
+        return bias
+
+    def misfit_total(self, epsilon: float) -> float:
+        """Σ_s b_s = ε·t + B·ρ, t the told observations and the next."""
+        return epsilon * (self.t + 1) + self.model.norm_bound * self._missed.total
+
+    @property
+    def missed_squares(self) -> float:
+        """ρ₂ = Σ_s res_s over the told observations: 0 without a budget."""
+        return self._missed.squares
+
+    def _missed_at(self) -> Array:
+        """√res of the distinct points."""
+        dictionary = self._dictionary
+        return np.array(dictionary.missed) if isinstance(dictionary, Budgeted) else np.zeros(len(self._table))
+
     def weights_at(self, X: ArrayLike) -> Array:
         """W(x) at the rows of X, shape (n, u): the mean is offset + W·(ȳ − offset). O(u·r) per point.
 
@@ -173,9 +269,9 @@ class Posterior:
         phi = self._dictionary.features(encoded)
         return self._weights_of(phi, self._unseen(encoded, phi))
 
-    def local(self, encoded: Array, *, pending: bool = False, norm: int = 0) -> Local:
+    def local(self, encoded: Array, *, pending: bool = False, norm: int = 0, epsilon: float | None = None) -> Local:
         """Mean, variance and, if wanted, ‖ζ‖₁ or ‖ζ‖₂ with their gradients at the rows of X, all as the kernel sees
-        them."""
+        them. epsilon: with a budget, the norm wanted is the bias for this ε, without what is missed at the point."""
         kernel, ridge, S = self.model.kernel, self.model.regularization, self._shadows.places
         (n, d), r = encoded.shape, self.rank
         hoped = self._hoped if pending else None
@@ -183,7 +279,8 @@ class Posterior:
         v, dv, told_dv = phi, dphi, dphi
         mean = phi @ self._told.w + self.model.offset
         dmean = (self._told.w @ dphi.reshape(r, n * d)).reshape(n, d)
-        variance = kernels.diagonal(kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
+        residual = kernels.diagonal(kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
+        dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         e, de = np.zeros((n, 0)), np.zeros((n, 0, d))
         ratio = np.zeros(0)
         if S:  # points whose covariance the dictionary cannot see: the formulas at the top of this file
@@ -198,26 +295,48 @@ class Posterior:
             dv = dphi - np.einsum("sr,s,nsd->rnd", F, ratio, de)
             told_dv = dphi - np.einsum("sr,s,nsd->rnd", F, self.counts[S] / ridge, de)
         b = (hoped or self._told).times(v)
-        variance = nonnegative(variance + np.einsum("nr,nr->n", v, b) - (e * e) @ ratio)
-        dvariance = 2.0 * (np.einsum("nr,rnd->nd", b, dv) - np.einsum("nr,rnd->nd", phi, dphi))
-        dvariance += kernels.diagonal_gradient(kernel, encoded)
+        variance = nonnegative(residual + np.einsum("nr,nr->n", v, b) - (e * e) @ ratio)
+        dvariance = dresidual + 2.0 * np.einsum("nr,rnd->nd", b, dv)
         if S:
             dvariance -= 2.0 * np.einsum("ns,nsd->nd", e * ratio, de)
-        if not norm:
-            return Local(mean, variance, np.zeros(n), dmean, dvariance, np.zeros((n, d)))
+        norms, dnorms = np.zeros(n), np.zeros((n, d))
         if norm == 2:
             G, b, _ = self._solved(phi, e)
             # half of the gradient of λ‖ζ‖₂² = bᵀSb + 2G·b + Σ n e²/λ, where db = C·d(φ − G)
-            back = self._told.times(b @ self._told.gram + G)
+            back = self._told.times(self._told.gram_times(b) + G)
             half = np.einsum("nr,rnd->nd", back, told_dv) + np.einsum("nr,rnd->nd", b, dphi - told_dv)
             half += np.einsum("ns,nsd->nd", e * (self.counts[S] / ridge), de)
             norms = self._norms2(phi, e)
-            return Local(mean, variance, norms, dmean, dvariance, half / (ridge * np.maximum(norms, TINY))[:, None])
-        weights = self._weights_of(phi, e)
-        signs = np.sign(weights) * (self.counts / ridge)
-        back = self._told.times(signs @ self._dictionary.table)  # Σ_j ± n_j/λ · F_j C
-        dnorm1 = np.einsum("nr,rnd->nd", back, told_dv) + np.einsum("ns,nsd->nd", signs[:, S], de)
-        return Local(mean, variance, np.abs(weights).sum(axis=1), dmean, dvariance, dnorm1)
+            dnorms = half / (ridge * np.maximum(norms, TINY))[:, None]
+            if epsilon is not None:  # √(εt + Bρ)·√(ε‖ζ‖₂² + B·bᵀHb/λ²)
+                strain, share = self._missed.times(b), self.model.norm_bound / ridge**2
+                squares = epsilon * norms**2 + share * np.maximum(np.einsum("nr,nr->n", b, strain), 0.0)
+                half = epsilon * norms[:, None] * dnorms
+                half += share * np.einsum("nr,rnd->nd", self._told.times(strain), dphi)
+                total, norms = math.sqrt(self.misfit_total(epsilon)), np.sqrt(squares)
+                norms, dnorms = total * norms, total * half / np.maximum(norms, TINY)[:, None]
+        elif norm == 1:
+            weights = self._weights_of(phi, e)
+            each = 1.0 if epsilon is None else epsilon + self.model.norm_bound * self._missed_at()
+            signs = np.sign(weights) * (self.counts / ridge) * each
+            back = self._told.times(signs @ self._dictionary.table)  # Σ_j ± n_j/λ · F_j C
+            dnorms = np.einsum("nr,rnd->nd", back, told_dv) + np.einsum("ns,nsd->nd", signs[:, S], de)
+            norms = (np.abs(weights) * each).sum(axis=1)
+        return Local(mean, variance, norms, dmean, dvariance, dnorms, nonnegative(residual), dresidual)
+
+    def sample_at(self, encoded: Array, rng: np.random.Generator, *, pending: bool = False) -> Array:
+        """A sample of f − μ at points as the kernel sees them, jointly."""
+        hoped = self._hoped if pending else None
+        phi = self._dictionary.features(encoded)
+        if self._complete and not self._shadows and self.rank <= len(encoded):
+            return np.asarray(phi @ (hoped or self._told).root_times(rng.standard_normal(self.rank)))
+        e = self._unseen(encoded, phi)
+        G, b, _ = self._solved(phi, e, hoped)
+        scaled = e * (self._counts(hoped)[self._shadows.places] / self.model.regularization)
+        rest = kernels.cross(self.model.kernel, encoded, encoded) - phi @ phi.T
+        covariance = rest + (phi - G) @ b.T - scaled @ e.T
+        values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+        return np.asarray(vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(values))))
 
     # -- the formulas at the top of this file, for rows of φ (n, r) and e (n, s) -------------------------------------
 
@@ -254,9 +373,16 @@ class Posterior:
             weights[:, self._shadows.places] += e
         return np.asarray(weights * (self.counts / self.model.regularization))
 
+    def _kept_at(self, view: View, place: int) -> Array:
+        """W at a distinct point: as kept where that is a candidate, else from the dictionary."""
+        if view.weights is not None and view.candidate_of[place] >= 0:
+            return view.weights.at_candidate(view.candidate_of[place])
+        phi = self._dictionary.rows([place])
+        return np.asarray(self._weights_of(phi, self._unseen(self.points[[place]], phi))[0])
+
     def _norms2(self, phi: Array, e: Array) -> Array:
         G, b, squares = self._solved(phi, e)
-        total = np.einsum("nr,nr->n", b, b @ self._told.gram + 2.0 * G) + squares
+        total = np.einsum("nr,nr->n", b, self._told.gram_times(b) + 2.0 * G) + squares
         return np.asarray(np.sqrt(np.maximum(total, 0.0) / self.model.regularization))
 
     def _unseen(self, encoded: Array, phi: Array) -> Array:
@@ -283,28 +409,57 @@ class Posterior:
 
     def fulfil(self, x: ArrayLike, y: float) -> None:
         """Tell the result of a hallucinated point: the variance for choosing stays as it is."""
-        self._fulfil(self.domain.encode(x), vector("observation", y, length=1))
+        self._fulfil(self.domain.encode(x), float(vector("observation", y, length=1)[0]))
 
     def release(self, x: ArrayLike | None = None) -> None:
         """Take back one hallucination at x, or all of them."""
         if x is None:
             self._pending.clear()
+            self._rebuild_pending()
         else:
-            self._pending.pop(self._pending_position(self.domain.encode(x)))
-        self._rebuild_pending()
+            self._release(self._taken(self.domain.encode(x)))
+
+    def take(self, encoded: Array, y: float, *, expected: bool) -> None:
+        """One result at a point that was checked before, as the kernel sees it, shape (1, E)."""
+        if expected:
+            self._fulfil(encoded, y)
+            return
+        place = self._table.place_of(encoded.tobytes())
+        if place is None:
+            place = self._enter_new(encoded)
+        if self._hoped is not None:
+            self._hope(place)
+        self._step(place, y - self.model.offset)
+
+    def expect(self, encoded: Array) -> None:
+        """Hallucinate a point that was checked before, as the kernel sees it, shape (1, E)."""
+        place = self._table.place_of(encoded.tobytes())
+        self._expect(self._enter_new(encoded) if place is None else place)
+
+    def unexpect(self, encoded: Array) -> None:
+        """Take back a hallucination at a point as the kernel sees it, shape (1, E)."""
+        self._release(self._taken(encoded))
 
     def retell(self, averages: ArrayLike) -> None:
         """Replace what was observed, keeping where and how often: averages per distinct point, in units of y."""
         self._table.replace(vector("averages", averages, length=len(self._table)) - self.model.offset)
+        self._told.refresh(self._dictionary.table, self.counts, self._table.averages)
         self.refresh()
 
     def refresh(self) -> None:
-        """Recompute everything from the sufficient statistics of the distinct points: what bounds drift."""
+        """Recompute everything from sufficient statistics: what bounds drift. Those of fixed features are S and p; else
+        they are the distinct points', of which features that came later are known."""
         self._since_refresh = 0
-        F, averages, view = self._dictionary.table, self._table.averages, self._view
-        self._told.refresh(F, self.counts, averages)
-        if self._hoped is not None:
-            self._hoped.refresh(F, self._counts(self._hoped), averages)
+        averages, view = self._table.averages, self._view
+        if isinstance(self._dictionary, Frozen):
+            self._told.renew()
+            if self._hoped is not None:
+                self._hoped.renew()
+        else:
+            F = self._dictionary.table
+            self._told.refresh(F, self.counts, averages)
+            if self._hoped is not None:
+                self._hoped.refresh(F, self._counts(self._hoped), averages)
         if view is None:
             return
         if view.weights is None:
@@ -322,43 +477,89 @@ class Posterior:
         return nonnegative(seen + view.residual)
 
     def _observe(self, encoded: Array, y: Array) -> None:
+        if len(y) >= BULK:
+            self._observe_all(encoded, y - self.model.offset)
+            return
         places = self._enter(encoded)
         for place, value in zip(places, y - self.model.offset, strict=True):
             if self._hoped is not None:
                 self._hope(place)
             self._step(place, float(value))
 
+    def _observe_all(self, encoded: Array, values: Array) -> None:
+        """Many at once: enter their points, count, and recompute."""
+        for start in range(0, len(values), BLOCK):
+            some = values[start : start + BLOCK]
+            places = self._enter(encoded[start : start + BLOCK])
+            self._table.count_all(places, some)
+            if isinstance(self._dictionary, Frozen):
+                Phi = self._dictionary.rows(places)
+                self._told.gather(Phi, some)
+                if self._hoped is not None:
+                    self._hoped.gather(Phi, np.zeros(len(some)))
+                if isinstance(self._dictionary, Budgeted):
+                    self._missed.add_all(Phi, np.array([self._dictionary.missed[place] for place in places]))
+                for place in places:
+                    self._dictionary.settled(place)
+        self.t += len(values)
+        self.refresh()
+
     def _hallucinate(self, encoded: Array) -> None:
         for place in self._enter(encoded):
-            self._hope(place)
-            self._pending.append(place)
+            self._expect(place)
 
-    def _fulfil(self, encoded: Array, y: Array) -> None:
-        place = self._pending.pop(self._pending_position(encoded))
-        self._step(place, float(y[0]) - self.model.offset)
+    def _expect(self, place: int) -> None:
+        self._hope(place)
+        self._pending[place] = self._pending.get(place, 0) + 1
+        self._hallucinated += 1
+
+    def _fulfil(self, encoded: Array, y: float) -> None:
+        place = self._taken(encoded)
+        self._step(place, y - self.model.offset)
         if not self._pending:
             self._rebuild_pending()
 
-    def _pending_position(self, encoded: Array) -> int:
+    def _taken(self, encoded: Array) -> int:
+        """The place of a hallucinated point, counted as pending once less."""
         place = self._table.place_of(encoded[0].tobytes()) if len(encoded) == 1 else None
-        if place not in self._pending:
+        count = 0 if place is None else self._pending.get(place, 0)
+        if place is None or not count:
             raise InvalidInput("only a point that is hallucinated can be told or released; this one is not")
-        return self._pending.index(place)
+        if count > 1:
+            self._pending[place] = count - 1
+        else:
+            del self._pending[place]
+        self._hallucinated -= 1
+        return place
+
+    def _release(self, place: int) -> None:
+        """Take back a hallucination that is counted no more, one step of the same cost as making it."""
+        self._removed += 1
+        if not self._pending or self._shadows or self._removed >= REMOVED or self._hoped is None:
+            self._rebuild_pending()
+            return
+        h, factor = self._hoped.remove(self._dictionary.row(place))
+        if self._view is not None and self._view.hoped is not None:
+            c = self._view.covariance(h, None)
+            self._view.hoped += factor * c * c
 
     def _step(self, place: int, value: float) -> None:
         """One told observation (value is y − offset) at a distinct point already in the table."""
-        h, factor, surprise = self._told.add(self._dictionary.row(place), value)
         view = self._view
+        kept = None if view is None else view.weights
+        row = None if view is None or kept is None else self._kept_at(view, place)  # before the step
+        h, factor, surprise = self._told.add(self._dictionary.row(place), value)
         if view is not None:
-            if view.weights is None:
+            if kept is None or row is None:
                 c = self._covariance(view, place, h, self.counts)
             else:
-                candidate, kept, c = view.candidate_of[place], view.weights, view.buffer
-                row = kept.at_candidate(candidate) if candidate >= 0 else kept.at_place(place, self.counts)
+                c = view.buffer
                 surprise = value - float(row @ self._table.averages)
                 factor = kept.step(place, row, c)
             view.update(c, factor, surprise)
         self._table.count(place, value)
+        if isinstance(self._dictionary, Frozen):
+            self._count_missed(place)
         self.t += 1
         self._since_refresh += 1
         doubtful = view is not None and bool(view.variance.min() < 0.0)  # rounding has pushed a variance below zero
@@ -374,7 +575,17 @@ class Posterior:
                 view.hoped = view.variance.copy()
         h, factor, _ = self._hoped.add(self._dictionary.row(place), 0.0)
         if view is not None:
-            view.hope(self._covariance(view, place, h, self._counts(self._hoped)), factor)
+            counts = self._counts(self._hoped) if self._shadows else self.counts
+            view.hope(self._covariance(view, place, h, counts), factor)
+
+    def _count_missed(self, place: int) -> None:
+        """What a budget misses of an observation."""
+        dictionary = self._dictionary
+        if isinstance(dictionary, Budgeted):
+            missed = dictionary.missed[place]
+            if missed:
+                self._missed.add(dictionary.row(place), missed)
+            dictionary.settled(place)
 
     def _covariance(self, view: View, place: int, h: Array, counts: Array) -> Array:
         """c over the candidates with the point at this place."""
@@ -388,12 +599,13 @@ class Posterior:
 
     def _rebuild_pending(self) -> None:
         """Hallucinate from the told observations anew."""
-        pending, self._pending, self._hoped = self._pending, [], None
+        pending, self._pending, self._hoped = self._pending, {}, None
+        self._hallucinated = self._removed = 0
         if self._view is not None:
             self._view.hoped = None
-        for place in pending:
-            self._hope(place)
-            self._pending.append(place)
+        for place, count in pending.items():
+            for _ in range(count):
+                self._expect(place)
 
     # -- points that are new: the dictionary grows, is chosen anew, or gets a shadow ---------------------------------
 
@@ -408,6 +620,9 @@ class Posterior:
         if fresh:
             new = np.array(list(fresh.values()))
             kernels.check_bounded(self.model.kernel, new, "the points observed")
+            if isinstance(self._dictionary, Frozen):
+                self._enter_frozen(list(fresh), new)
+                return [table.place(key) for key in keys]
             if len(fresh) > 1:
                 kernels.cross(self.model.kernel, np.concatenate([self.points, new]), new)
                 if self._view is not None:
@@ -417,7 +632,51 @@ class Posterior:
             else:
                 for key, x in fresh.items():
                     self._enter_one(key, x)
-        return [place for key in keys if (place := table.place_of(key)) is not None]
+        return [table.place(key) for key in keys]
+
+    def _enter_new(self, encoded: Array) -> int:
+        """Enter one point that is new, shape (1, E)."""
+        if isinstance(self._dictionary, Linear):
+            place = self._table.enter(encoded.tobytes(), encoded[0])
+            self._dictionary.enter(place, self._dictionary.features(encoded)[0])
+            return place
+        if isinstance(self._dictionary, Frozen):
+            self._enter_frozen([encoded.tobytes()], encoded)
+        else:
+            self._enter_one(encoded.tobytes(), encoded[0])
+        return len(self._table) - 1
+
+    def _enter_frozen(self, keys: list[bytes], new: Array) -> None:
+        """In the order of arrival: each is explained by those that joined before, and joins if that is too little."""
+        dictionary, view, kernel = self._dictionary, self._view, self.model.kernel
+        Phi = dictionary.features(new)
+        if isinstance(dictionary, Linear):
+            for key, x, phi in zip(keys, new, Phi, strict=True):
+                dictionary.enter(self._table.enter(key, x), phi)
+            return
+        assert isinstance(dictionary, Budgeted)
+        residual = kernels.diagonal(kernel, new) - np.einsum("nr,nr->n", Phi, Phi)
+        for i, (key, x) in enumerate(zip(keys, new, strict=True)):
+            explained = Explained(Phi[i], float(residual[i]), dictionary.error_of(Phi[i]))
+            joins = dictionary.admits(explained)
+            at_rest = kernels.cross(kernel, x[None, :], new[i + 1 :])[0] if joins and i + 1 < len(new) else np.zeros(0)
+            at_candidates = view.columns(x[None, :], math.inf) if joins and view is not None else np.zeros(0)
+            place = self._table.enter(key, x)  # nothing is changed before this line
+            if view is not None:
+                view.enter(place, x, np.zeros(0), at_candidates)
+            if not joins:
+                dictionary.arrive(place, explained)
+                continue
+            if view is not None:
+                view.grow(place, explained, at_candidates, dictionary.members)
+            dictionary.join(place, x, explained)
+            for part in (self._told, self._hoped, self._missed):
+                if part is not None:
+                    part.extend()
+            if i + 1 < len(new):  # what of the others lies along the new feature
+                e = (at_rest - Phi[i + 1 :] @ explained.phi) / math.sqrt(explained.residual)
+                residual[i + 1 :] -= e * e
+                Phi = np.column_stack([Phi, np.append(np.zeros(i + 1), e)])
 
     def _enter_many(self, keys: list[bytes], new: Array) -> None:
         """Some at a time: the dictionary is chosen anew among all that there are, rather than grown point by point."""
@@ -447,6 +706,10 @@ class Posterior:
             self._rebuild([place])
         elif new.residual > TOLERANCE:
             self._grow(place, x, new, at_points, at_candidates)
+            if self.rank == GROWN:
+                LOG.warning(
+                    "the posterior has %d features, and every round costs their square; budget=… bounds that", GROWN
+                )
         elif not self._complete:
             self._shadow(place, new.phi, new.residual, at_candidates)
 

@@ -1,7 +1,8 @@
 """Bayesian linear regression on r features, one observation or one more feature at a time.
 
     C, w       posterior covariance and mean of the coefficients                           (r, r), (r,)
-    S          Fᵀ diag(n) F/λ, so that C = (I + S)⁻¹; λ‖ζ‖₂² = bᵀSb with b = Cφ, without cancellation  (r, r)
+    S, p       Fᵀ diag(n) F/λ and Fᵀ(n∘ȳ)/λ, so that C = (I + S)⁻¹ and w = Cp; λ‖ζ‖₂² = bᵀSb with b = Cφ,
+               without cancellation                                                        (r, r), (r,)
     F          features of the u distinct observed points, with counts n and averages ȳ    (u, r)
 
 When a feature is added, the points observed before may have a component e along it, which their rank-one steps have
@@ -24,6 +25,8 @@ from scipy.linalg import blas, cho_solve, cholesky, lapack
 
 from misspec.errors import Array
 
+ROUNDING = 1e-12  # the least share of λ that an observation leaves to be taken back
+
 
 class Regression:
     """Bayesian linear regression on r features: prior N(0, I), noise λ; C, w and log det(I + K/λ)."""
@@ -32,23 +35,35 @@ class Regression:
         self.regularization = regularization
         self._C: Array = np.zeros((0, 0), order="F")  # upper triangle only
         self._S: Array = np.zeros((0, 0), order="F")  # the same
+        self._p: Array = np.zeros(0)
         self.w: Array = np.zeros(0)
         self.log_det = 0.0
+
+    @classmethod
+    def of_rank(cls, regularization: float, rank: int) -> Regression:
+        """On features that are there from the start."""
+        made = cls(regularization)
+        made._C, made._S = np.eye(rank, order="F"), np.zeros((rank, rank), order="F")
+        made._p, made.w = np.zeros(rank), np.zeros(rank)
+        return made
 
     def copy(self) -> Regression:
         twin = Regression(self.regularization)
         twin._C, twin._S = self._C.copy(order="F"), self._S.copy(order="F")
-        twin.w, twin.log_det = self.w.copy(), self.log_det
+        twin._p, twin.w, twin.log_det = self._p.copy(), self.w.copy(), self.log_det
         return twin
 
-    @property
-    def gram(self) -> Array:
-        """S, both triangles."""
-        return np.triu(self._S) + np.triu(self._S, 1).T
+    def gram_times(self, b: Array) -> Array:
+        """Sb for each row b, shape (n, r)."""
+        return symmetric_times(self._S, b)
 
     def times(self, phi: Array) -> Array:
         """Cφ for each row φ, shape (n, r)."""
-        return np.asarray(blas.dsymm(1.0, self._C, phi.T).T) if phi.size else np.zeros_like(phi)
+        return symmetric_times(self._C, phi)
+
+    def root_times(self, z: Array) -> Array:
+        """Uᵀz with UᵀU = C: a sample of the coefficients' deviation, for standard normal z."""
+        return np.asarray(cholesky(self._C, lower=False, check_finite=False).T @ z)
 
     def add(self, phi: Array, y: float) -> tuple[Array, float, float]:
         """Observe y at φ. Returns h = Cφ before, the factor 1/(λ + φᵀCφ), and y minus the mean before."""
@@ -60,9 +75,36 @@ class Regression:
         surprise = y - float(phi @ self.w)
         self._C = blas.dsyr(-factor, h, a=self._C, overwrite_a=1)
         self._S = blas.dsyr(1.0 / self.regularization, phi, a=self._S, overwrite_a=1)
+        self._p += (y / self.regularization) * phi
         self.w += (factor * surprise) * h
         self.log_det += math.log1p(seen / self.regularization)
         return h, factor, surprise
+
+    def gather(self, Phi: Array, y: Array) -> None:
+        """Count y at the rows of Φ in S and p; `renew` takes them into C and w."""
+        if Phi.shape[1]:
+            self._S = blas.dsyrk(1.0 / self.regularization, Phi.T, beta=1.0, c=self._S, overwrite_c=1)
+            self._p += y @ Phi / self.regularization
+
+    def remove(self, phi: Array) -> tuple[Array, float]:
+        """Take back an observation at φ, as far as C goes. Returns h = Cφ before, and 1/(λ − φᵀCφ)."""
+        if not len(phi):
+            return phi, 1.0 / self.regularization
+        h = blas.dsymv(1.0, self._C, phi)
+        seen = min(float(phi @ h), self.regularization * (1.0 - ROUNDING))
+        factor = 1.0 / (self.regularization - seen)
+        self._C = blas.dsyr(factor, h, a=self._C, overwrite_a=1)
+        self._S = blas.dsyr(-1.0 / self.regularization, phi, a=self._S, overwrite_a=1)
+        self.log_det += math.log1p(-seen / self.regularization)
+        return h, factor
+
+    def extend(self) -> None:
+        """One more feature, along which nothing that was observed has a component."""
+        r = len(self.w)
+        C, S = np.zeros((r + 1, r + 1), order="F"), np.zeros((r + 1, r + 1), order="F")
+        C[:r, :r], S[:r, :r], C[r, r] = self._C, self._S, 1.0
+        self._C, self._S = C, S
+        self._p, self.w = np.append(self._p, 0.0), np.append(self.w, 0.0)
 
     def grow(self, F: Array, counts: Array, averages: Array, e: Array) -> None:
         """Border by one feature, along which the distinct points have components e."""
@@ -75,8 +117,9 @@ class Regression:
         ne = counts * e / self.regularization
         if not ne.any():
             C[r, r] = 1.0
-            self._C, self.w = C, np.append(self.w, 0.0)
+            self._C, self._p, self.w = C, np.append(self._p, 0.0), np.append(self.w, 0.0)
             return
+        self._p = np.append(self._p, float(ne @ averages))
         v = ne @ F[:, :r]
         S[:r, r], S[r, r] = v, float(ne @ e)
         q = blas.dsymv(1.0, self._C, v) if r else v
@@ -92,11 +135,23 @@ class Regression:
         if not F.shape[1]:
             return
         scaled = F * np.sqrt(counts / self.regularization)[:, None]
-        A = scaled.T @ scaled
-        self._S = np.asfortranarray(A.copy())
+        self._S = np.asfortranarray(scaled.T @ scaled)
+        self._p = F.T @ (counts * averages) / self.regularization
+        self.renew()
+
+    def renew(self) -> None:
+        """Recompute C and w from S and p, whose rounding does not build up: what it costs does not depend on t."""
+        if not len(self._p):
+            return
+        A = self._S.copy(order="F")
         A[np.diag_indices_from(A)] += 1.0
-        factor = cholesky(A, lower=True, overwrite_a=True, check_finite=False)
-        inverse, _ = lapack.dtrtri(factor, lower=1)
-        self._C = np.asfortranarray(inverse.T @ inverse)
-        self.w = cho_solve((factor, True), F.T @ (counts * averages) / self.regularization, check_finite=False)
+        factor = cholesky(A, lower=False, overwrite_a=True, check_finite=False)  # of the upper triangle
+        inverse, _ = lapack.dtrtri(factor, lower=0)
+        self._C = np.asfortranarray(inverse @ inverse.T)
+        self.w = cho_solve((factor, False), self._p, check_finite=False)
         self.log_det = 2.0 * float(np.log(np.diag(factor)).sum())
+
+
+def symmetric_times(A: Array, rows: Array) -> Array:
+    """A times each row, of a symmetric A whose upper triangle is given, shape (n, r)."""
+    return np.asarray(blas.dsymm(1.0, A, rows.T).T) if rows.size else np.zeros_like(rows)

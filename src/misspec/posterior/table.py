@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -43,15 +43,19 @@ class Table:
         counts = self.counts
         return self._sums[: len(counts)] / np.maximum(counts, 1.0)
 
-    def counts_with(self, more: Iterable[int]) -> Array:
-        """n with one more at each of these places."""
+    def counts_with(self, more: Mapping[int, int]) -> Array:
+        """n with so many more at each of these places."""
         counts = self.counts.copy()
-        np.add.at(counts, list(more), 1.0)
+        counts[list(more)] += np.array(list(more.values()), dtype=np.float64)
         return counts
 
     def place_of(self, key: bytes) -> int | None:
         """The place of a point by the bytes of its coordinates."""
         return self._place.get(key)
+
+    def place(self, key: bytes) -> int:
+        """The place of a point that is there."""
+        return self._place[key]
 
     def enter(self, key: bytes, x: Array) -> int:
         """A new point, not observed yet."""
@@ -68,6 +72,11 @@ class Table:
         """One observation, minus the offset."""
         self._n[place] += 1.0
         self._sums[place] += value
+
+    def count_all(self, places: Sequence[int], values: Array) -> None:
+        """Many of them."""
+        np.add.at(self._n, places, 1.0)
+        np.add.at(self._sums, places, values)
 
     def replace(self, averages: Array) -> None:
         """Other averages (minus the offset) at the same points, with the same counts."""

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from misspec.domains import Finite
 from misspec.errors import Array, InvalidInput, vector
 from misspec.model import Model
-from misspec.posterior.posterior import Posterior
+from misspec.posterior.posterior import Bias, Posterior
 from misspec.posterior.view import View
 from misspec.posterior.weights import Weights
 
@@ -24,11 +24,14 @@ class Tracked(Posterior):
 
     domain: Finite
     _view: View
+    _listed = True
 
-    def __init__(self, model: Model, domain: Finite, *, weights: bool = False, check: bool = True) -> None:
-        super().__init__(model, domain, check=check)
+    def __init__(
+        self, model: Model, domain: Finite, *, weights: bool = False, budget: int | None = None, check: bool = True
+    ) -> None:
+        super().__init__(model, domain, budget=budget, check=check)
         self._view = View(model.kernel, domain.encoded, model.offset)
-        if weights:
+        if weights and budget is None:  # the weights of a budgeted dictionary are not those of the kernel
             self._view.weights = Weights(model.regularization, self._view.prior)
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -81,6 +84,11 @@ class Tracked(Posterior):
         """‖ζ(x)‖₂ over the candidates; needs no weights."""
         return np.concatenate([self._norms2(phi, e) for phi, e in self._view.blocks()])
 
+    def missed_over(self, rows: NDArray[np.intp] | slice) -> tuple[Array, Bias]:
+        """What a budget misses of the variance of some candidates, and what it does to their mean."""
+        residual = np.maximum(self._view.residual[rows], 0.0)
+        return residual, self.bias_at(np.ascontiguousarray(self._view.rows(rows)[0]), residual)
+
     @property
     def places(self) -> NDArray[np.intp]:
         """For each candidate, its column in the weights, -1 where it was neither observed nor hallucinated."""
@@ -110,7 +118,7 @@ class Tracked(Posterior):
 
     def fulfil_index(self, index: int, y: float) -> None:
         """Tell the result of a hallucinated candidate."""
-        self._fulfil(self._view.X[self.domain.validate_indices(index)], vector("observation", y, length=1))
+        self._fulfil(self._view.X[self.domain.validate_indices(index)], float(vector("observation", y, length=1)[0]))
 
 
 def _frozen(values: Array) -> Array:

@@ -109,10 +109,6 @@ class Weights:
         self._base[: self._size] = self._solve(counts, self._K[: self._size])
         self.bound = self.norm1() * ROUNDED_UP + 1e-12
 
-    def at_place(self, place: int, counts: Array) -> Array:
-        """W at a distinct point that is no candidate, by a dense solve."""
-        return self._solve(counts, self._KU[: self._size, place])
-
     def _solve(self, counts: Array, right: Array) -> Array:
         """(K_U + λ diag(1/n))⁻¹ right over the points observed; zero at points that are only hallucinated."""
         result = np.zeros_like(right)

@@ -1,0 +1,267 @@
+"""The field of a `Joint` domain: the field of its actions, at a context.
+
+Points are rows [x, c] to posteriors and own bands. A round's context turns the whole domain into what is on offer: all
+candidates of a list beside c, or, on a box or a space, what a search over x with c fixed finds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from misspec import frames, kernels
+from misspec.confidence import OwnBands
+from misspec.contexts import Joint
+from misspec.errors import Array, InvalidInput, matrix
+from misspec.model import Model
+from misspec.policies.active import Active
+from misspec.policies.answers import Query, frozen
+from misspec.policies.basis import Basis
+from misspec.policies.field import Field, Search, _Shared, field_of
+from misspec.policies.points import Actions, Context, Place, Round
+from misspec.posterior import Posterior
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JointActions(Actions):
+    """Rows [x, c]; inner: the x alone, as their own field knows them."""
+
+    inner: Actions = None  # type: ignore[assignment]  # always given
+
+    def part(self, chosen: NDArray[np.intp]) -> JointActions:
+        return JointActions(self.points[chosen], self.encoded[chosen], None, self.flat, self.inner.part(chosen))
+
+    def __add__(self, other: Actions) -> JointActions:
+        assert isinstance(other, JointActions)
+        both = super().__add__(other)
+        return JointActions(both.points, both.encoded, None, inner=self.inner + other.inner)
+
+
+class AtContext:
+    """A kernel with the context fixed: k([x, c], [z, c])."""
+
+    def __init__(self, kernel: kernels.Kernel, c: Array) -> None:
+        self._kernel, self._c = kernel, c
+
+    def _beside(self, X: Array) -> Array:
+        return np.concatenate([X, np.repeat(self._c, len(X), axis=0)], axis=1)
+
+    def __call__(self, X: Array, Z: Array) -> Array:
+        return self._kernel(self._beside(X), self._beside(Z))
+
+    def diag(self, X: Array) -> Array:
+        return self._kernel.diag(self._beside(X))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Slice:
+    """What a search asks of a posterior and of own bands, at one context."""
+
+    model: Model
+    points: Array
+    averages: Array
+
+
+class _OwnAt:
+    """Own bands at one context: the x that were observed with it."""
+
+    def __init__(self, own: OwnBands, c: Array) -> None:
+        self._own, self._c = own, c
+
+    def points(self) -> Array:
+        seen, d = self._own.points(), self._c.shape[1]
+        return seen[(seen[:, -d:] == self._c).all(axis=1), :-d] if len(seen) else seen
+
+
+class JointField(_Shared):
+    """x by the field of the actions, c beside it."""
+
+    size = 0
+
+    def __init__(self, domain: Joint, inner: Field) -> None:
+        self.domain: Joint = domain
+        self.inner = inner
+        self.indexed = inner.indexed
+
+    # -- points ------------------------------------------------------------------------------------------------
+
+    def within(self, context: Any, given: Any, model: Model) -> Round:
+        c = self.domain.context(context)
+        if given is None and not self.inner.size:
+            return Context(c)
+        x = self.inner.whole("") if given is None else self.inner.parse(given, self._at(model, c))
+        return self.beside(x, c)
+
+    def _at(self, model: Model, c: Array) -> Model:
+        return dataclasses.replace(model, kernel=AtContext(model.kernel, self.domain.contexts.encode(c)))
+
+    def beside(self, x: Actions, c: Array) -> JointActions:
+        """The actions at a context."""
+        code = np.repeat(self.domain.contexts.encode(c), len(x.points), axis=0)
+        return JointActions(self.domain.together(x.points, c), np.concatenate([x.encoded, code], axis=1), None, inner=x)
+
+    def parse(self, given: Any, model: Model) -> JointActions:
+        """Whole points [x, c]."""
+        if frames.is_named(given):
+            raise InvalidInput("whole points [x, c] have no names; hand in x by name, and context=c beside it")
+        points = matrix("points [x, c]", np.asarray(given), columns=self.domain.dimension)
+        return self._paired(points[:, : self._d], points[:, self._d :], model)
+
+    def pair(self, given: Any, contexts: Any, model: Model) -> JointActions:
+        """x as the field of the actions takes them, with one context each, or one for all."""
+        rows = _rows(contexts)
+        if not rows:
+            return self.beside(self.inner.parse(given, self._at(model, self._any())), self.domain.context(contexts))
+        c = np.concatenate([self.domain.context(each) for each in rows])
+        x = self.inner.parse(given, self._at(model, c[:1]))
+        if len(c) != len(x.points):
+            raise InvalidInput(f"contexts must be one for all, or one per point, {len(x.points)} of them; got {len(c)}")
+        return self._made(x, c, model)
+
+    def _any(self) -> Array:
+        return np.zeros((1, self.domain.contexts.dimension))
+
+    def _paired(self, x: Array, c: Array, model: Model) -> JointActions:
+        if not len(x):
+            raise InvalidInput("there is nothing to choose from or to learn: no points were handed in")
+        found = self.inner.parse(x, self._at(model, c[:1]))
+        return self._made(found, self.domain.contexts.validate(c), model)
+
+    def _made(self, x: Actions, c: Array, model: Model) -> JointActions:
+        encoded = np.concatenate([x.encoded, self.domain.contexts.encode(c)], axis=1)
+        kernels.check_bounded(model.kernel, encoded, "the points handed in")
+        return JointActions(np.concatenate([x.points, c], axis=1), encoded, None, inner=x)
+
+    @property
+    def _d(self) -> int:
+        return self.domain.domain.dimension
+
+    def place(self, actions: Actions, row: int) -> Place:
+        assert isinstance(actions, JointActions)
+        x, c = self.inner.place(actions.inner, row), actions.points[row, self._d :]
+        return Place(frozen(np.concatenate([x.x, c])), x.index, x.name, _key(x.key, c))
+
+    def only(self, place: Place) -> Actions:
+        inner = self.inner.only(self._inner_place(place))
+        return self.beside(inner, place.x[None, self._d :])
+
+    def _inner_place(self, place: Place) -> Place:
+        return self.inner.stored_place(place.index, place.x[: self._d])
+
+    def stored_place(self, index: int | None, x: Any, context: Any = None) -> Place:
+        inner, c = self.inner.stored_place(index, x), np.asarray(context, dtype=np.float64)
+        return Place(frozen(np.concatenate([inner.x, c])), inner.index, inner.name, _key(inner.key, c))
+
+    def keys(self, actions: Actions) -> Sequence[int | bytes]:
+        assert isinstance(actions, JointActions)
+        contexts = actions.points[:, self._d :]
+        return [_key(key, c) for key, c in zip(self.inner.keys(actions.inner), contexts, strict=True)]
+
+    def find(self, named: Any, among: Sequence[Place]) -> list[int]:
+        return self.inner.find(named, [self._inner_place(place) for place in among])
+
+    def describe(self, place: Place) -> dict[str, Any]:
+        x, c = place.x[: self._d], place.x[self._d :]
+        return {**self.inner.describe(self._inner_place(place)), "x": x, "context": c}
+
+    def point(self, query: Query) -> Array:
+        assert query.context is not None
+        return np.concatenate([query.x, query.context])
+
+    def encoded(self, place: Place) -> Array:
+        """By the field of the actions, whose lists may encode in a way of their own."""
+        return self.only(place).encoded
+
+    # -- choosing ----------------------------------------------------------------------------------------------
+
+    def whole(self, what: str) -> Actions:
+        named = f"{what}: " if what else ""
+        raise InvalidInput(f"{named}{self.domain!r} has contexts, and one is missing; hand it in, context=…")
+
+    def offer(self, search_for: Callable[[], Search], offered: Round = None) -> Actions:
+        if isinstance(offered, Actions):
+            return offered
+        if offered is None:
+            return self.whole("")
+        c = offered.c
+        code, wanted = self.domain.contexts.encode(c), search_for()
+        width = wanted.posterior.points.shape[1] - code.shape[1]
+
+        def beside(U: Array) -> Array:
+            return np.concatenate([U, np.repeat(code, len(U), axis=0)], axis=1)
+
+        def slope(U: Array) -> tuple[Array, Array]:
+            values, gradients = wanted.slope(beside(U))
+            return values, gradients[:, :width]
+
+        p = wanted.posterior
+        posterior: Any = _Slice(self._at(p.model, c), p.points[:, :width], p.averages)
+        own: Any = None if wanted.own is None else _OwnAt(wanted.own, c)
+        within = wanted._replace(
+            posterior=posterior,
+            own=own,
+            score=lambda U, X: wanted.score(beside(U), self.domain.together(X, c)),
+            slope=slope,
+        )
+        return self.beside(self.inner.offer(lambda: within), c)
+
+    def spread(self, offered: Round = None) -> Actions:
+        if isinstance(offered, Context):
+            return self.beside(self.inner.spread(), offered.c)
+        if isinstance(offered, Actions):
+            return offered
+        nothing = np.zeros((0, self.domain.dimension))
+        return Actions(nothing, self.domain.encode(nothing), None)
+
+    def draw(self, rng: np.random.Generator) -> Actions:  # noqa: ARG002
+        return self.whole("")
+
+    def is_whole(self, actions: Actions | None) -> bool:  # noqa: ARG002  # contexts vary
+        return False
+
+    def basis(self, model: Model) -> Basis | None:  # noqa: ARG002
+        if not self.inner.size:
+            raise InvalidInput(
+                f"samples are drawn at lists of actions, and {self.domain.domain!r} is searched; make a list of it: "
+                "box.grid(n), space.cover(n)"
+            )
+        return None
+
+    def active(self, model: Model, seed: int) -> Active:  # noqa: ARG002
+        raise InvalidInput(
+            f"a policy that eliminates needs a fixed set, and on {self.domain!r} contexts vary; use RegretBalancing"
+        )
+
+    def posterior(self, model: Model, *, weights: bool, budget: int | None) -> Posterior:  # noqa: ARG002
+        return Posterior(model, self.domain, budget=budget)
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        contexts = field_of(self.domain.contexts, 0, 0.0)
+        stored = {name: each.state() for name, each in (("domain", self.inner), ("contexts", contexts))}
+        for name, each in (("domain", self.inner), ("contexts", contexts)):
+            stored[name].update({key: values.tolist() for key, values in each.arrays().items()})
+        return {"kind": "Joint", **stored}
+
+    def arrays(self) -> dict[str, Array]:
+        return {}
+
+
+def _key(key: int | bytes, c: Array) -> bytes:
+    """What own bands of (x, c) are kept under."""
+    return (key if isinstance(key, bytes) else int(key).to_bytes(8, "little")) + c.tobytes()
+
+
+def _rows(contexts: ArrayLike) -> list[Any]:
+    """Contexts one by one; empty if it is a single one."""
+    if frames.is_frame(contexts):
+        return list(frames.read(contexts, "the contexts").rows())
+    if isinstance(contexts, list | tuple) and len(contexts) and frames.is_named(contexts):
+        return list(contexts)
+    single = isinstance(contexts, str | int | np.integer) or frames.is_named(contexts)
+    return [] if single or np.ndim(contexts) < 2 else list(np.asarray(contexts))
