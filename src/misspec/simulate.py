@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from misspec.contexts import Open
 from misspec.domains import Finite
 from misspec.errors import Array, AwaitingResults, InvalidInput, whole
 from misspec.policies import Policy, Query, Recommendation
@@ -18,6 +19,7 @@ from misspec.problems import Problem
 Progress = Callable[[int, int], None]
 _NUMBERS = ("mean", "std", "multiplier", "enlargement", "upper")  # what a query knows of its choice
 STREAMS = (101, 102)  # of noise and action sets: not those that problems of the same seed are drawn from
+JUDGED = (103, 20)  # stream and number of the action sets on which recommendations are judged where these vary
 FAILURES = 10  # of a user's function in a row, after which on_error="drop" gives up
 
 
@@ -32,12 +34,13 @@ class Trace:
                          not enter the choice (phased: the last three)
     base, episode        who played (balancing) and in which episode (phased); None for other policies
     offers               the action sets, (T, k), or None
-    recommended_regret   max f* minus f* at `recommend()` after the last round
+    recommended_regret   max f* minus f* at `recommend()` after the last round; where rounds bring vectors, on average
+                         over further action sets
     story                the policy's own, after the last round: `history` (phased: per episode), `epsilons`, `counts`
                          and `eliminated` (balancing: per base), `conflicts`, `recommendation`
 
     and computed from these: cumulative_regret, cumulative_in_class_regret, simple_regret (smallest so far), width
-    (multiplier·σ + enlargement).
+    (multiplier·σ + enlargement), best_share (of the rounds so far, those in which the best action was played).
     """
 
     policy: str
@@ -79,6 +82,11 @@ class Trace:
         return np.asarray(np.minimum.accumulate(self.regret))
 
     @property
+    def best_share(self) -> Array:
+        """The share of the rounds so far in which the best action was played."""
+        return np.cumsum(self.regret <= 0.0) / np.arange(1.0, len(self) + 1.0)
+
+    @property
     def width(self) -> Array:
         """multiplier·σ + enlargement at the point played, half the model's band."""
         return self.multiplier * self.std + self.enlargement
@@ -112,22 +120,39 @@ def simulate(
     noise_rng, offer_rng = (np.random.default_rng([whole("seed", seed), part]) for part in STREAMS)
     draws = problem.noise.draw(noise_rng, T)
     offers = None if problem.offers is None else problem.offers.draw(offer_rng, T)
+    vectors = None if isinstance(policy.domain, Finite) else problem.domain.points  # what the rounds bring
     values, noise = problem.values, problem.noise
     asked: list[Query] = []
+    index = np.empty(T, dtype=np.intp)
     y = np.empty(T)
     with _controller().limit(limits=1):
         while len(asked) < T:
             t = len(asked)
-            queries = _ask(policy, min(batch, T - t), None if offers is None else offers[t])
+            offered = None if offers is None else offers[t]
+            actions: Any = offered if offered is None or vectors is None else vectors[offered]
+            queries = _ask(policy, min(batch, T - t), actions)
             asked.extend(queries)
             for s, query in enumerate(queries, start=t):
-                index = int(query.index)  # type: ignore[arg-type]  # the domain is Finite
-                y[s] = values[index] + noise.at(index, draws[s])
+                i = int(query.index if offered is None or vectors is None else offered[query.position])  # type: ignore[arg-type]
+                index[s], y[s] = i, values[i] + noise.at(i, draws[s])
             policy.tell(queries, y[t : len(asked)])
             if progress is not None:
                 progress(len(asked), T)
+        recommended, missed = _recommended(policy, problem, seed, vectors)
+    return _trace(policy, problem, seed, asked, index, y, offers, recommended, missed)
+
+
+def _recommended(policy: Policy, problem: Problem, seed: int, vectors: Array | None) -> tuple[Recommendation, float]:
+    """What the policy recommends in the end, and its regret: where rounds bring vectors, the average over some sets."""
+    f = problem.values
+    if vectors is None or problem.offers is None:
         recommended = policy.recommend()
-    return _trace(policy, problem, seed, asked, y, offers, recommended)
+        return recommended, float(f.max() - f[recommended.index])
+    missed = []
+    for offered in problem.offers.draw(np.random.default_rng([seed, JUDGED[0]]), JUDGED[1]):
+        recommended = policy.recommend(actions=vectors[offered])
+        missed.append(float(f[offered].max() - f[offered[recommended.position]]))
+    return recommended, float(np.mean(missed))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -246,12 +271,15 @@ def _check_match(policy: Policy, problem: Problem) -> None:
     if policy.minimize:
         raise InvalidInput("problems are maximised, and this policy minimises; make it with minimize=False")
     ours, theirs = policy.domain, problem.domain
-    same = isinstance(ours, Finite) and (ours is theirs or _same(ours, theirs))
+    if isinstance(ours, Open):
+        same = problem.offers is not None and ours.dimension == theirs.dimension
+    else:
+        same = isinstance(ours, Finite) and (ours is theirs or _same(ours, theirs))
     if not same:
         differ = "" if repr(ours) != repr(theirs) else " (their points differ, or how the kernel sees them)"
         raise InvalidInput(
             f"the policy's domain, {ours!r}, is not the problem's, {theirs!r}{differ}; "
-            "make the policy with problem.domain and problem.model"
+            "make the policy with problem.arena and problem.model"
         )
 
 
@@ -272,11 +300,12 @@ def _trace(
     problem: Problem,
     seed: int,
     asked: list[Query],
+    index: NDArray[np.intp],
     y: Array,
     offers: NDArray[np.intp] | None,
     recommended: Recommendation,
+    missed: float,
 ) -> Trace:
-    index = np.array([q.index for q in asked], dtype=np.intp)
     reach = slice(None) if offers is None else offers
 
     def regret(f: Array) -> Array:
@@ -300,6 +329,6 @@ def _trace(
         base=detail("base"),
         episode=detail("episode"),
         offers=offers,
-        recommended_regret=float(problem.values.max() - problem.values[recommended.index]),
+        recommended_regret=missed,
         story={**policy.story, "conflicts": policy.conflicts, "recommendation": recommended},
     )

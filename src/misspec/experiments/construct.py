@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from misspec import policies, problems
+from misspec.contexts import Open
 from misspec.domains import Box, Finite
 from misspec.encoding import kernel_from_table
 from misspec.errors import InvalidInput, nearest
@@ -103,6 +104,12 @@ def takes(kind: str) -> list[str]:
     return list(inspect.signature(problem_maker(kind)).parameters)
 
 
+def needs(kind: str, argument: str) -> bool:
+    """Whether a problem cannot be made without this argument."""
+    found = inspect.signature(problem_maker(kind)).parameters.get(argument)
+    return found is not None and found.default is inspect.Parameter.empty
+
+
 def contextual(kind: str) -> bool:
     """Whether problems of this kind bring their own action sets."""
     return kind in problems.CONTEXTUAL or bool(getattr(problem_maker(kind), "contextual", False))
@@ -122,19 +129,22 @@ def make_problem(settings: dict[str, Any], domain: Finite | None = None) -> Prob
         table["epsilon"] = settings["epsilon"]
     if "seed" in takes(kind):
         table.setdefault("seed", settings["seed"])
+    if "actions" in takes(kind):
+        table |= {} if actions is None else {"actions": actions}
+        actions = None
     problem = problem_maker(kind)(**table)
     if not isinstance(problem, Problem):
         raise InvalidInput(f"{kind} must return a misspec.Problem, got {type(problem).__name__}")
     return problem if actions is None else problems.contextual(problem, actions)
 
 
-def make_world(settings: dict[str, Any]) -> tuple[Finite, Model]:
+def make_world(settings: dict[str, Any]) -> tuple[Finite | Open, Model]:
     """The domain and the model of a run."""
     if settings["domain"] is not None and settings["model"] is not None:
         return make_domain(settings["domain"]), make_model(settings["model"])
     rest = {name: settings[name] for name in ("problem", "model", "domain", "epsilon", "seed")}
     problem = _bringing(json.dumps(rest))
-    return problem.domain, problem.model
+    return problem.arena, problem.model
 
 
 @functools.lru_cache(maxsize=4)
@@ -155,7 +165,9 @@ def maker(kind: str, as_in_paper: bool) -> Callable[..., Policy]:
     return cast("Callable[..., Policy]", cls.as_in_paper if as_in_paper else cls)
 
 
-def make_policy(table: dict[str, Any], domain: Finite, model: Model, epsilon: float, horizon: int, seed: int) -> Policy:
+def make_policy(
+    table: dict[str, Any], domain: Finite | Open, model: Model, epsilon: float, horizon: int, seed: int
+) -> Policy:
     """A fresh policy; what it is told of ε and the horizon is filled in."""
     make = maker(table["kind"], table["as_in_paper"])
     given = {key: value for key, value in table.items() if key not in ("kind", "name", "as_in_paper")}

@@ -19,6 +19,7 @@ from misspec.problems import Problem
 from misspec.simulate import Trace, simulate
 
 LOOKS = 24  # rounds at which bands are looked at
+SOME = 500  # vectors at which bands are looked at, where rounds bring vectors
 MOST_PICTURED = 2500  # candidates: no bands are kept of larger domains
 
 
@@ -52,9 +53,9 @@ def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None
     start = time.perf_counter()
     with threadpool_limits(1):  # for the same bits, however busy the machine is
         problem = _problem(json.dumps(_of_problem(settings)))
-        horizon, domain, model = settings["horizon"], problem.domain, problem.model
+        horizon, domain, model = settings["horizon"], problem.arena, problem.model
         policy = construct.make_policy(settings["policy"], domain, model, problem.epsilon, horizon, settings["seed"])
-        keep = settings["pictured"] and len(problem.domain) <= MOST_PICTURED
+        keep = settings["pictured"] and len(problem.domain) <= MOST_PICTURED and not problem.fresh
         rounds, looks, last = set(look_rounds(horizon)), [], 0
 
         def after(done: int, of: int) -> None:
@@ -75,7 +76,12 @@ def look_rounds(horizon: int) -> list[int]:
 
 
 def _look(policy: Policy, problem: Problem, t: int, keep: bool) -> Look:
-    band, f = policy.band(), problem.values
+    f = problem.values
+    if problem.fresh:  # the vectors of some rounds stand for all
+        some = np.unique(np.linspace(0, len(f) - 1, SOME).astype(np.intp))
+        band, f = policy.band(problem.domain.points[some]), f[some]
+    else:
+        band = policy.band()
     covered = float(((band.lower <= f) & (f <= band.upper)).mean())
     if not keep:
         return Look(t, covered, None, None, None, None)

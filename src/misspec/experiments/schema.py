@@ -40,6 +40,7 @@ import numpy as np
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
+from misspec.contexts import Open
 from misspec.domains import Finite
 from misspec.encoding import kernel_from_table
 from misspec.errors import InvalidInput, nearest
@@ -124,7 +125,7 @@ class ProblemSpec(BaseModel):
         for part in ("domain", "model"):
             if getattr(self, part) is not None and part not in self._takes():
                 raise ValueError(f"{self.kind} brings its own {part}; leave it out")
-        if self.actions is not None and construct.contextual(self.kind):
+        if self.actions is not None and construct.contextual(self.kind) and "actions" not in self._takes():
             raise ValueError(f"{self.kind} is contextual already; leave actions out")
         if self.epsilons is not None and not self.takes_epsilon:
             raise ValueError(f"the ε of {self.kind} is computed; leave epsilons out")
@@ -145,6 +146,10 @@ class ProblemSpec(BaseModel):
     @property
     def takes_domain(self) -> bool:
         return "domain" in self._takes()
+
+    def needs(self, part: str) -> bool:
+        """Whether it cannot do without a domain, or a model, of the file."""
+        return construct.needs(self.kind, part)
 
     @property
     def contextual(self) -> bool:
@@ -222,7 +227,7 @@ class Experiment(_Part):
         for i, problem in enumerate(self.problems):
             place = f"problems[{i}] ({problem.name})"
             for part in ("domain", "model"):
-                if problem.takes_domain and getattr(problem, part) is None and getattr(self, part) is None:
+                if problem.needs(part) and getattr(problem, part) is None and getattr(self, part) is None:
                     raise ValueError(f"{place}: {problem.kind} needs a {part}; add a table [{part}] to the file")
             if problem.takes_epsilon and not self.epsilons_of(problem):
                 raise ValueError(f"{place}: {problem.kind} needs epsilons; add epsilons = [0.0, 0.1] to the file")
@@ -255,6 +260,7 @@ class Experiment(_Part):
         few = None
         if settings["domain"] is not None and problem.kind != "misspecified":
             domain, model = construct.make_world(settings)
+            assert isinstance(domain, Finite)  # of the file
             model.check(domain)
             if problem.actions is not None and problem.actions > len(domain):
                 raise InvalidInput(f"actions must be at most the {len(domain)} candidates, got {problem.actions}")
@@ -272,7 +278,7 @@ class Experiment(_Part):
             return [None]
         return list(dict.fromkeys(self.epsilons if problem.epsilons is None else problem.epsilons))
 
-    def world(self) -> tuple[Finite, Model]:
+    def world(self) -> tuple[Finite | Open, Model]:
         """The domain and the model of the first problem."""
         return construct.make_world(self.runs()[0].settings)
 
@@ -288,15 +294,14 @@ class Experiment(_Part):
 
     def _run(self, policy: PolicySpec, problem: ProblemSpec, epsilon: float | None, seed: int) -> Run:
         domain, model = problem.domain or self.domain, problem.model or self.model
-        own = problem.takes_domain
         # the names are for people: changing them changes nothing
         settings = {
             "format": FORMAT,
             "policy": policy.model_dump(mode="json", exclude={"name"}),
             "problem": problem.model_dump(mode="json", exclude={"name", "domain", "model", "epsilons"}),
-            "domain": domain.model_dump(mode="json") if domain is not None and own else None,
+            "domain": domain.model_dump(mode="json") if domain is not None and problem.takes_domain else None,
             "model": model.model_dump(mode="json")
-            if model is not None and (own or problem.model is not None)
+            if model is not None and (problem.needs("model") or problem.model is not None)
             else None,
             "epsilon": epsilon,
             "seed": seed,

@@ -7,6 +7,7 @@ from misspec.policies.base import Asked, Policy, signature_of
 from misspec.policies.corruption import CorruptionTolerantGPUCB
 from misspec.policies.ec_gp_ucb import ECGPUCB
 from misspec.policies.gp_ucb import GPUCB
+from misspec.policies.linear import LinearThompson, LinUCB
 from misspec.policies.phased import Episode, PhasedUncertaintySampling
 from misspec.policies.state import load, restore
 from misspec.policies.thompson import ThompsonSampling
@@ -20,6 +21,8 @@ PLAYABLE = (
     "CorruptionTolerantGPUCB",
     "ThompsonSampling",
     "UniformSampling",
+    "LinUCB",
+    "LinearThompson",
 )  # by name in files
 
 __all__ = [
@@ -34,6 +37,8 @@ __all__ = [
     "CorruptionTolerantGPUCB",
     "Elimination",
     "Episode",
+    "LinUCB",
+    "LinearThompson",
     "Observations",
     "PhasedUncertaintySampling",
     "Policy",

@@ -48,7 +48,10 @@ class RegretBalancing(Policy):
 
     horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played) or
     "paper". evidence: "shared" (one posterior for all bases of one kernel) or "own". bases: (Model, ε̂) pairs instead
-    of the grid. price: factor on the bound of bases with ε̂ > 0 when choosing who plays. epsilon_max: the largest
+    of the grid. caution: what keeps bases with ε̂ > 0 from playing all the time, "price" (that factor on their bound
+    when choosing who plays), "budget" (together they play √t rounds) or "proof" (a budget; once own bands have proved
+    that the model is wrong, the price, for as long as caution pays: see `gain`); None: proof where rounds bring their
+    own actions or contexts, else the price. epsilon_max: the largest
     candidate, B by default; the guarantee is for ε up to it. reward_range: how far rewards' expectations can lie
     apart; 2(B + ε̂) by default. gain: an upper bound on γ_T, for bounds="paper" (computed per kernel if not given).
     radius: of the elimination test, "anytime" or "paper". budget, resolution, delays: as for GPUCB.
@@ -70,6 +73,7 @@ class RegretBalancing(Policy):
         grounded: bool = True,
         bases: Sequence[tuple[Model, float]] | None = None,
         price: float = 8.0,
+        caution: str | None = None,
         epsilon_max: float | None = None,
         reward_range: float | None = None,
         gain: float | None = None,
@@ -92,6 +96,8 @@ class RegretBalancing(Policy):
             raise InvalidInput(
                 'bounds="paper" hold for bases that learn alone: use evidence="own" or bounds="realised"'
             )
+        default = "price" if self.field.fixed else "proof"
+        self._caution = default if caution is None else one_of("caution", caution, ("price", "budget", "proof"))
         reward_range = None if reward_range is None else number("reward_range", reward_range, above=0)
         gain = None if gain is None else number("gain (γ_T)", gain, above=0)
         pairs = _pairs(bases) if bases is not None else self._grid(T, gain, epsilon_max)
@@ -102,7 +108,10 @@ class RegretBalancing(Policy):
         # 1   M bases with candidates ε̂_i, all active, N_i = 0
         M = len(pairs)
         self.epsilons = [e for _, e in pairs]
-        self._price = [1.0 if e == 0 else number("price", price, above=0) for e in self.epsilons]
+        price = number("price", price, above=0)
+        self._price = [1.0 if e == 0 or self._caution == "budget" else price for e in self.epsilons]
+        self.refuted = False  # whether own bands have proved that ε > 0
+        self.gain = 0.0  # results of cautious rounds, less what ε̂ = 0 expected of its own choice
         self._ranges = [reward_range or 2.0 * (m.norm_bound + e) for m, e in pairs]
         self.gains = [self._gain_of(m, T, gain) if bounds == "paper" else math.nan for m, _ in pairs]
         self._bases = self._make_bases(pairs, width, enlargement, inflate, budget)
@@ -124,8 +133,8 @@ class RegretBalancing(Policy):
     ) -> RegretBalancing:
         """Algorithm 3 with the paper's bases, grid, bounds and radius; options: reward_range, gain, bases."""
         chosen: dict[str, Any] = {
-            "bounds": "paper", "evidence": "own", "grounded": False, "price": 1.0, "width": "lemma1",
-            "enlargement": "paper", "radius": "paper", **options,
+            "bounds": "paper", "evidence": "own", "grounded": False, "price": 1.0, "caution": "price",
+            "width": "lemma1", "enlargement": "paper", "radius": "paper", **options,
         }  # fmt: skip
         return cls(domain, model, horizon=horizon, seed=seed, **chosen)
 
@@ -133,12 +142,16 @@ class RegretBalancing(Policy):
 
     def _choose(self, actions: Round) -> Choice:
         # 5   i_t ∈ argmin over active i of R_i(N_i(t−1)), times the price of caution; ties to the lowest
-        i = min(self.active, key=lambda i: self._price[i] * self._bound(i, pending=True))
+        i = min(self._affordable(), key=lambda i: self._price[i] * self._bound(i, pending=True))
         decided = decide(self._bases[i], self.field, actions, self._next_id)  # 6   base i_t plays x_t
-        bound = self._realised(i, decided) if self._bounds == "realised" else 0.0
+        bound, refuted = self._realised(i, decided)
         if self._partial:  # the bands may be biased now
-            bound = self._ranges[i]
+            bound, refuted = self._ranges[i], False
         details = {"base": i, "epsilon": self.epsilons[i], "bound": bound, "offer": self._offer(actions)}
+        if refuted:
+            details["refuted"] = True
+        if self._caution == "proof" and self.epsilons[i] > 0:
+            details |= self._expected(i, decided)
         place = self.field.place(decided.offer, decided.row)
         return Choice(place, position_in(actions, decided.row), {**decided.story, "details": details})
 
@@ -146,6 +159,7 @@ class RegretBalancing(Policy):
         if asked.details["offer"] not in self._offers:  # 4   D_t was received
             self._offers.add(asked.details["offer"])
             self._radii.clear()
+        self.refuted = self.refuted or asked.details.get("refuted", False)
         self._rounds[asked.query.id] = (asked, None)
         self._await(asked, 1)
 
@@ -171,6 +185,9 @@ class RegretBalancing(Policy):
             i = asked.details["base"]
             self.counts[i] += 1  # 7   N_i, J_i and R_i
             self.rewards[i] += y
+            if "expected" in asked.details:
+                better = y - asked.details["expected"]
+                self.gain += better * asked.details["again"] if better > 0 else better
             realised = self._bounds == "realised"
             self.candidate_bounds[i] = self.candidate_bounds[i] + asked.details["bound"] if realised else self._bound(i)
             self._radii.pop(i, None)
@@ -199,23 +216,60 @@ class RegretBalancing(Policy):
 
     # -- its parts -------------------------------------------------------------------------------------------
 
-    def _realised(self, i: int, decided: Decision) -> float:
-        """By how much R_i grows when base i plays this point: its band's width before the point is observed."""
+    def _affordable(self) -> list[int]:
+        """The active bases among which the next one is chosen: where caution has a budget of √t rounds, those with
+        ε̂ > 0 while some of it is left, and the others once it is spent."""
+        if self._caution == "price" or (self._caution == "proof" and self.refuted and self.gain > 0):
+            return self.active
+        cautious = [i for i in self.active if self.epsilons[i] > 0]
+        eager = [i for i in self.active if self.epsilons[i] == 0]
+        if not cautious or not eager:
+            return self.active
+        plays = [self.counts[i] + self._waiting[i] for i in range(len(self.epsilons))]
+        spent = sum(n for n, e in zip(plays, self.epsilons, strict=True) if e > 0)
+        return cautious if spent < math.sqrt(sum(plays) + 1) else eager
+
+    def _expected(self, i: int, decided: Decision) -> dict[str, float]:
+        """What a base with ε̂ = 0 would have expected of its own choice, from the same posterior."""
+        base, c = self._bases[i], decided.known
+        for j in self.active:
+            eager = self._bases[j]
+            if self.epsilons[j] == 0 and eager.posterior is base.posterior:
+                row, _, _ = eager.maximiser(c, c.mean + eager.multiplier * eager.std(c))
+                if row == decided.row:
+                    return {}
+                mean = float(c.mean[row])
+                if c.own_lower is not None and c.own_upper is not None:
+                    mean = min(max(mean, float(c.own_lower[row])), float(c.own_upper[row]))
+                rounds = sum(self.counts) + sum(self._waiting)
+                return {"expected": mean, "again": max(1.0, rounds / max(1, self._evidence.own.asked))}
+        return {}
+
+    def _realised(self, i: int, decided: Decision) -> tuple[float, bool]:
+        """By how much R_i grows when base i plays this point: its band's width before the point is observed.
+
+        And whether own bands prove that ε > 0, by not meeting at an action on offer those of a base with ε̂_i = 0.
+        """
         base, c, row, story = self._bases[i], decided.known, decided.row, decided.story
         if base.posterior.pending:  # choices are made by a smaller variance then
-            place = self.field.place(decided.offer, row)
-            only = self.field.only(place)
+            only = self.field.only(self.field.place(decided.offer, row))
             c, row = self.field.look(base.posterior, base.own, only.offered() if c.flat else only, pending=False), 0
             mean, half = float(c.mean[0]), float(base.half(c)[0])
         else:
             mean, half = story["mean"], story["multiplier"] * story["std"] + story["enlargement"]
         half += self.epsilons[i]
+        if self._bounds == "paper":
+            return 0.0, False
         if c.own_lower is None or c.own_upper is None:
-            return min(self._ranges[i], 2.0 * half)
+            return min(self._ranges[i], 2.0 * half), False
         # grounded, as in `confidence.ground`
         low, high = float(c.own_lower[row]), float(c.own_upper[row])
         lower, upper = max(mean - half, low), min(mean + half, high)
-        return min(self._ranges[i], upper - lower if lower <= upper else high - low)
+        bound = min(self._ranges[i], upper - lower if lower <= upper else high - low)
+        if self._caution != "proof" or self.refuted or self.epsilons[i] > 0:
+            return bound, False
+        reach = base.half(c)
+        return bound, bool(((c.own_lower > c.mean + reach) | (c.own_upper < c.mean - reach)).any())
 
     def _bound(self, i: int, *, pending: bool = False) -> float:
         """R_i: realised, or min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}; with rounds that do not count yet, for choosing."""

@@ -79,6 +79,10 @@ class Field(Protocol):
     def indexed(self) -> bool:
         """Whether users know the candidates by an index."""
 
+    @property
+    def fixed(self) -> bool:
+        """Whether what can be asked is the same in every round, unless actions are handed in."""
+
     def parse(self, given: ArrayLike, model: Model) -> Actions:
         """What a user handed in: indices or names of candidates, or points, by name or not."""
 
@@ -201,6 +205,7 @@ class _Shared:
 
     domain: Any
     indexed = False
+    fixed = True
 
     def parse(self, given: ArrayLike, model: Model) -> Actions:
         if frames.is_named(given):

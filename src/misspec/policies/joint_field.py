@@ -81,6 +81,7 @@ class JointField(_Shared):
     """x by the field of the actions, c beside it."""
 
     size = 0
+    fixed = False
 
     def __init__(self, domain: Joint, inner: Field) -> None:
         self.domain: Joint = domain

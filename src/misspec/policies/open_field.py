@@ -20,6 +20,7 @@ class OpenField(_Shared):
     """Points are their own code; what a round does not bring is not there."""
 
     size = 0
+    fixed = False
 
     def __init__(self, domain: Open) -> None:
         self.domain: Open = domain

@@ -1,8 +1,20 @@
 """Problems that know their truth: synthetic ones, hard ones, and ones from data."""
 
-from misspec.problems.base import Gaussian, Groups, Noise, Offers, Problem, Replayed, Subsets, contextual, from_values
+from misspec.problems.base import (
+    Fresh,
+    Gaussian,
+    Groups,
+    Noise,
+    Offers,
+    Problem,
+    Replayed,
+    Subsets,
+    contextual,
+    from_values,
+)
+from misspec.problems.contextual import classification_bandit, contextual_needle, contextual_trap, fresh_actions
 from misspec.problems.hard import needle, trap
-from misspec.problems.real import digits_bandit, from_table, svm_digits
+from misspec.problems.real import digits_bandit, from_table, sklearn_bandit, svm_digits
 from misspec.problems.synthetic import (
     MISFITS,
     misspecified,
@@ -23,13 +35,19 @@ PLAYABLE = (
     "trap",
     "svm_digits",
     "digits_bandit",
+    "fresh_actions",
+    "contextual_trap",
+    "contextual_needle",
+    "sklearn_bandit",
 )  # by name in files
-CONTEXTUAL = ("digits_bandit",)  # those that bring their own action sets
+# those that bring their own action sets
+CONTEXTUAL = ("digits_bandit", "fresh_actions", "contextual_trap", "contextual_needle", "sklearn_bandit")
 
 __all__ = [
     "CONTEXTUAL",
     "MISFITS",
     "PLAYABLE",
+    "Fresh",
     "Gaussian",
     "Groups",
     "Noise",
@@ -37,8 +55,12 @@ __all__ = [
     "Problem",
     "Replayed",
     "Subsets",
+    "classification_bandit",
     "contextual",
+    "contextual_needle",
+    "contextual_trap",
     "digits_bandit",
+    "fresh_actions",
     "from_table",
     "from_values",
     "misspecified",
@@ -46,6 +68,7 @@ __all__ = [
     "nonstationary",
     "random_member",
     "rough_truth",
+    "sklearn_bandit",
     "svm_digits",
     "trap",
     "wrong_kernel",

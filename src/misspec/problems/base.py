@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from misspec.contexts import Open
 from misspec.domains import Finite
 from misspec.errors import Array, InvalidInput, number, vector, whole
 from misspec.model import Model
@@ -88,6 +89,16 @@ class Groups:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class Fresh(Groups):
+    """Each round offers a group that was not offered before, in an order drawn at random; then they come again."""
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[np.intp]:
+        turns = -(-rounds // len(self.rows))
+        order = np.concatenate([rng.permutation(len(self.rows)) for _ in range(turns)])
+        return np.asarray(self.rows[order[:rounds]])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
     """A Finite domain, what the learner is told (the model), and what it is not.
 
@@ -96,6 +107,8 @@ class Problem:
     epsilon    a bound on |f* − f̃|
     noise      where noise comes from; Gaussian(model.noise) by default
     offers     where action sets come from in a contextual problem
+    fresh      whether policies are handed the vectors of an action set, most of them never seen before, rather than
+               indices of candidates
     """
 
     name: str
@@ -106,12 +119,15 @@ class Problem:
     epsilon: float
     noise: Noise = None  # type: ignore[assignment]  # None is replaced below
     offers: Offers | None = None
+    fresh: bool = False
 
     def __post_init__(self) -> None:
         check_known(self.domain, self.model)
         values = vector("values", self.values, length=len(self.domain))
         in_class = vector("in_class", self.in_class, length=len(self.domain))
         epsilon = number("epsilon", self.epsilon, at_least=0)
+        if self.fresh and self.offers is None:
+            raise InvalidInput("a problem whose rounds bring vectors needs to know which: offers=…")
         apart = float(np.abs(values - in_class).max())
         if apart > epsilon + ROUNDING * max(1.0, float(np.abs(values).max())):
             raise InvalidInput(
@@ -121,6 +137,11 @@ class Problem:
         noise = Gaussian(self.model.noise) if self.noise is None else self.noise
         for name, value in {"values": values, "in_class": in_class, "epsilon": epsilon, "noise": noise}.items():
             object.__setattr__(self, name, value)  # frozen: set once, here
+
+    @property
+    def arena(self) -> Finite | Open:
+        """The domain to make policies on: that of the candidates, or an Open one where rounds bring vectors."""
+        return Open(self.domain.dimension) if self.fresh else self.domain
 
     @property
     def misfit(self) -> Array:

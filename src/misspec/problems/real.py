@@ -13,9 +13,10 @@ import numpy as np
 
 from misspec import kernels
 from misspec.domains import Box, Finite, Table
-from misspec.errors import Array, InvalidInput, flag, number, whole
+from misspec.errors import Array, InvalidInput, flag, number, one_of, whole
 from misspec.model import Model
 from misspec.problems.base import Gaussian, Groups, Problem, Replayed, from_values
+from misspec.problems.contextual import classification_bandit
 
 
 def svm_digits(model: Model | None = None) -> Problem:
@@ -67,6 +68,16 @@ def digits_bandit(images: int = 500, *, components: int = 16, solve: bool = True
     offers = Groups(np.arange(len(values)).reshape(n, 10))
     problem = Problem("digits as a bandit", domain, model, values, constant, 0.9, noise=Gaussian(0.0), offers=offers)
     return problem.solved() if flag("solve", solve) else problem
+
+
+def sklearn_bandit(table: str = "digits", *, components: int | None = None, solve: bool = False) -> Problem:
+    """A classification table of scikit-learn ("digits", "wine", "breast_cancer" or "iris") as a bandit: see
+    `classification_bandit`."""
+    from sklearn import datasets
+
+    load = getattr(datasets, f"load_{one_of('table', table, ('digits', 'wine', 'breast_cancer', 'iris'))}")
+    X, y = load(return_X_y=True)
+    return classification_bandit(X, y, components=components, solve=solve, name=f"{table} as a linear bandit")
 
 
 def from_table(

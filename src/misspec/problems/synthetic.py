@@ -97,16 +97,20 @@ def misspecified(
     eps = number("epsilon", epsilon, at_least=0)
     member = random_member(domain, model, [whole("seed", seed), 1], centres)
     if isinstance(misfit, str):
-        if misfit not in MISFITS:
-            hint = "; see misspec.adversary for that" if misfit == "adversarial" else ""
-            raise InvalidInput(f"misfit must be one of {', '.join(MISFITS)} or N numbers, got {misfit!r}{hint}")
-        rng = np.random.default_rng([seed, 2])
-        shape = MISFITS[misfit](unit(domain), rng, number("width", width, above=0))
-        eps = eps if shape.any() else 0.0
-        m, name = eps * shape, f"{misfit} misfit of {eps:g}" if eps else "no misfit"
+        m, eps = misfit_of(unit(domain), misfit, eps, width, np.random.default_rng([seed, 2]))
+        name = f"{misfit} misfit of {eps:g}" if eps else "no misfit"
     else:
         m, name = vector("misfit", misfit, length=len(domain)), f"given misfit within {eps:g}"
     return Problem(name, domain, model, member + m, member, eps)
+
+
+def misfit_of(U: Array, misfit: str, epsilon: float, width: float, rng: np.random.Generator) -> tuple[Array, float]:
+    """A named misfit at points of the unit cube, and its ε: 0 where there is none."""
+    if misfit not in MISFITS:
+        hint = "; see misspec.adversary for that" if misfit == "adversarial" else ""
+        raise InvalidInput(f"misfit must be one of {', '.join(MISFITS)} or N numbers, got {misfit!r}{hint}")
+    shape = MISFITS[misfit](U, rng, number("width", width, above=0))
+    return epsilon * shape, epsilon if shape.any() else 0.0
 
 
 def unit(domain: Finite) -> Array:
