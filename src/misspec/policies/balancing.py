@@ -24,6 +24,7 @@ from misspec.information import information_gain
 from misspec.model import Model
 from misspec.policies.answers import Band, Choice
 from misspec.policies.base import Asked, Policy
+from misspec.policies.caution import Caution
 from misspec.policies.ec_gp_ucb import Decision, decide
 from misspec.policies.enlarged import Enlarged
 from misspec.policies.field import RESOLUTION
@@ -49,11 +50,11 @@ class RegretBalancing(Policy):
     horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played) or
     "paper". evidence: "shared" (one posterior for all bases of one kernel) or "own". bases: (Model, ε̂) pairs instead
     of the grid. caution: what keeps bases with ε̂ > 0 from playing all the time, "price" (that factor on their bound
-    when choosing who plays), "budget" (together they play √t rounds) or "proof" (a budget; once own bands have proved
-    that the model is wrong, the price, for as long as caution pays: see `gain`); None: proof where rounds bring their
-    own actions or contexts, else the price. epsilon_max: the largest
-    candidate, B by default; the guarantee is for ε up to it. reward_range: how far rewards' expectations can lie
-    apart; 2(B + ε̂) by default. gain: an upper bound on γ_T, for bounds="paper" (computed per kernel if not given).
+    when choosing who plays), "budget" (together they play √t rounds) or "proof" (a budget, and once the model is proved
+    wrong the price, for as long as caution pays: `caution.py`); None: proof where rounds bring their own actions or
+    contexts, else the price. epsilon_max: the largest candidate, B by default; the guarantee is for ε up to it.
+    reward_range: how far rewards' expectations can lie apart; 2(B + ε̂) by default. gain: an upper bound on γ_T, for
+    bounds="paper" (computed per kernel if not given).
     radius: of the elimination test, "anytime" or "paper". budget, resolution, delays: as for GPUCB.
 
     To read: `epsilons` (ε̂ per base), `active` (bases still played), `counts`, `rewards`, `candidate_bounds` (N, J, R of
@@ -96,8 +97,6 @@ class RegretBalancing(Policy):
             raise InvalidInput(
                 'bounds="paper" hold for bases that learn alone: use evidence="own" or bounds="realised"'
             )
-        default = "price" if self.field.fixed else "proof"
-        self._caution = default if caution is None else one_of("caution", caution, ("price", "budget", "proof"))
         reward_range = None if reward_range is None else number("reward_range", reward_range, above=0)
         gain = None if gain is None else number("gain (γ_T)", gain, above=0)
         pairs = _pairs(bases) if bases is not None else self._grid(T, gain, epsilon_max)
@@ -108,10 +107,8 @@ class RegretBalancing(Policy):
         # 1   M bases with candidates ε̂_i, all active, N_i = 0
         M = len(pairs)
         self.epsilons = [e for _, e in pairs]
-        price = number("price", price, above=0)
-        self._price = [1.0 if e == 0 or self._caution == "budget" else price for e in self.epsilons]
-        self.refuted = False  # whether own bands have proved that ε > 0
-        self.gain = 0.0  # results of cautious rounds, less what ε̂ = 0 expected of its own choice
+        default = "price" if self.field.fixed else "proof"
+        self.caution = Caution(default if caution is None else caution, price, self.epsilons)
         self._ranges = [reward_range or 2.0 * (m.norm_bound + e) for m, e in pairs]
         self.gains = [self._gain_of(m, T, gain) if bounds == "paper" else math.nan for m, _ in pairs]
         self._bases = self._make_bases(pairs, width, enlargement, inflate, budget)
@@ -142,7 +139,9 @@ class RegretBalancing(Policy):
 
     def _choose(self, actions: Round) -> Choice:
         # 5   i_t ∈ argmin over active i of R_i(N_i(t−1)), times the price of caution; ties to the lowest
-        i = min(self._affordable(), key=lambda i: self._price[i] * self._bound(i, pending=True))
+        plays = [n + waiting for n, waiting in zip(self.counts, self._waiting, strict=True)]
+        affordable, prices = self.caution.affordable(self.active, plays), self.caution.prices
+        i = min(affordable, key=lambda i: prices[i] * self._bound(i, pending=True))
         decided = decide(self._bases[i], self.field, actions, self._next_id)  # 6   base i_t plays x_t
         bound, refuted = self._realised(i, decided)
         if self._partial:  # the bands may be biased now
@@ -150,8 +149,7 @@ class RegretBalancing(Policy):
         details = {"base": i, "epsilon": self.epsilons[i], "bound": bound, "offer": self._offer(actions)}
         if refuted:
             details["refuted"] = True
-        if self._caution == "proof" and self.epsilons[i] > 0:
-            details |= self._expected(i, decided)
+        details |= self.caution.story(i, decided, self._eager(i), sum(plays) / max(1, self._evidence.own.asked))
         place = self.field.place(decided.offer, decided.row)
         return Choice(place, position_in(actions, decided.row), {**decided.story, "details": details})
 
@@ -159,7 +157,7 @@ class RegretBalancing(Policy):
         if asked.details["offer"] not in self._offers:  # 4   D_t was received
             self._offers.add(asked.details["offer"])
             self._radii.clear()
-        self.refuted = self.refuted or asked.details.get("refuted", False)
+        self.caution.asked(asked.details)
         self._rounds[asked.query.id] = (asked, None)
         self._await(asked, 1)
 
@@ -185,9 +183,7 @@ class RegretBalancing(Policy):
             i = asked.details["base"]
             self.counts[i] += 1  # 7   N_i, J_i and R_i
             self.rewards[i] += y
-            if "expected" in asked.details:
-                better = y - asked.details["expected"]
-                self.gain += better * asked.details["again"] if better > 0 else better
+            self.caution.counted(asked.details, y)
             realised = self._bounds == "realised"
             self.candidate_bounds[i] = self.candidate_bounds[i] + asked.details["bound"] if realised else self._bound(i)
             self._radii.pop(i, None)
@@ -216,34 +212,10 @@ class RegretBalancing(Policy):
 
     # -- its parts -------------------------------------------------------------------------------------------
 
-    def _affordable(self) -> list[int]:
-        """The active bases among which the next one is chosen: where caution has a budget of √t rounds, those with
-        ε̂ > 0 while some of it is left, and the others once it is spent."""
-        if self._caution == "price" or (self._caution == "proof" and self.refuted and self.gain > 0):
-            return self.active
-        cautious = [i for i in self.active if self.epsilons[i] > 0]
-        eager = [i for i in self.active if self.epsilons[i] == 0]
-        if not cautious or not eager:
-            return self.active
-        plays = [self.counts[i] + self._waiting[i] for i in range(len(self.epsilons))]
-        spent = sum(n for n, e in zip(plays, self.epsilons, strict=True) if e > 0)
-        return cautious if spent < math.sqrt(sum(plays) + 1) else eager
-
-    def _expected(self, i: int, decided: Decision) -> dict[str, float]:
-        """What a base with ε̂ = 0 would have expected of its own choice, from the same posterior."""
-        base, c = self._bases[i], decided.known
-        for j in self.active:
-            eager = self._bases[j]
-            if self.epsilons[j] == 0 and eager.posterior is base.posterior:
-                row, _, _ = eager.maximiser(c, c.mean + eager.multiplier * eager.std(c))
-                if row == decided.row:
-                    return {}
-                mean = float(c.mean[row])
-                if c.own_lower is not None and c.own_upper is not None:
-                    mean = min(max(mean, float(c.own_lower[row])), float(c.own_upper[row]))
-                rounds = sum(self.counts) + sum(self._waiting)
-                return {"expected": mean, "again": max(1.0, rounds / max(1, self._evidence.own.asked))}
-        return {}
+    def _eager(self, i: int) -> Enlarged | None:
+        """A base with ε̂ = 0 on the posterior of base i, if there is one."""
+        found = (j for j in self.active if self.epsilons[j] == 0)
+        return next((self._bases[j] for j in found if self._bases[j].posterior is self._bases[i].posterior), None)
 
     def _realised(self, i: int, decided: Decision) -> tuple[float, bool]:
         """By how much R_i grows when base i plays this point: its band's width before the point is observed.
@@ -266,7 +238,7 @@ class RegretBalancing(Policy):
         low, high = float(c.own_lower[row]), float(c.own_upper[row])
         lower, upper = max(mean - half, low), min(mean + half, high)
         bound = min(self._ranges[i], upper - lower if lower <= upper else high - low)
-        if self._caution != "proof" or self.refuted or self.epsilons[i] > 0:
+        if not self.caution.looks(i):
             return bound, False
         reach = base.half(c)
         return bound, bool(((c.own_lower > c.mean + reach) | (c.own_upper < c.mean - reach)).any())

@@ -105,7 +105,7 @@ class Dictionary:
         r, place, pivot = self.rank, self._size - 1, float(np.sqrt(new.residual))
         e = (at_points - self._F[:place, :r] @ new.phi) / pivot
         e[self.members] = 0.0  # the dictionary's own points have no component along later features
-        L = np.zeros((r + 1, r + 1))
+        L = np.zeros((r + 1, r + 1), order="F")
         L[:r, :r], L[r, :r], L[r, r] = self._L, new.phi, pivot
         self._L, self._Z = L, np.concatenate([self._Z, x[None, :]])
         self._pivot_error = np.append(self._pivot_error, new.error / new.residual)
@@ -120,7 +120,7 @@ class Dictionary:
         factor, pivots, r, _ = lapack.dpstrf(K, lower=1, tol=TOLERANCE)
         order = chosen[pivots - 1]
         self.members = order[:r].tolist()
-        self._Z, self._L = points[self.members], np.tril(factor[:r, :r])
+        self._Z, self._L = points[self.members], np.asfortranarray(np.tril(factor[:r, :r]))
         self._reserve(self._size, r)
         self._F[:] = 0.0
         self._F[: self._size, :r] = self.features(points)

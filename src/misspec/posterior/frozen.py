@@ -122,7 +122,7 @@ class Budgeted(Frozen):
 
     def join(self, place: int, x: Array, new: Explained) -> None:
         r, pivot = self.rank, math.sqrt(new.residual)
-        L = np.zeros((r + 1, r + 1))
+        L = np.zeros((r + 1, r + 1), order="F")
         L[:r, :r], L[r, :r], L[r, r] = self._L, new.phi, pivot
         self._L, self._Z = L, np.concatenate([self._Z, x[None, :]])
         self._pivot_error = np.append(self._pivot_error, new.error / new.residual)

@@ -573,7 +573,7 @@ class Posterior:
             self._hoped = self._told.copy()
             if view is not None:
                 view.hoped = view.variance.copy()
-        h, factor, _ = self._hoped.add(self._dictionary.row(place), 0.0)
+        h, factor = self._hoped.hope(self._dictionary.row(place))
         if view is not None:
             counts = self._counts(self._hoped) if self._shadows else self.counts
             view.hope(self._covariance(view, place, h, counts), factor)

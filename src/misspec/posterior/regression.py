@@ -67,18 +67,25 @@ class Regression:
 
     def add(self, phi: Array, y: float) -> tuple[Array, float, float]:
         """Observe y at φ. Returns h = Cφ before, the factor 1/(λ + φᵀCφ), and y minus the mean before."""
+        h, factor = self.hope(phi)
         if not len(phi):
-            return phi, 1.0 / self.regularization, y
+            return h, factor, y
+        surprise = y - float(phi @ self.w)
+        self._p += (y / self.regularization) * phi
+        self.w += (factor * surprise) * h
+        return h, factor, surprise
+
+    def hope(self, phi: Array) -> tuple[Array, float]:
+        """Observe at φ, as far as C goes. Returns h = Cφ before, and the factor 1/(λ + φᵀCφ)."""
+        if not len(phi):
+            return phi, 1.0 / self.regularization
         h = blas.dsymv(1.0, self._C, phi)
         seen = float(phi @ h)
         factor = 1.0 / (self.regularization + seen)
-        surprise = y - float(phi @ self.w)
         self._C = blas.dsyr(-factor, h, a=self._C, overwrite_a=1)
         self._S = blas.dsyr(1.0 / self.regularization, phi, a=self._S, overwrite_a=1)
-        self._p += (y / self.regularization) * phi
-        self.w += (factor * surprise) * h
         self.log_det += math.log1p(seen / self.regularization)
-        return h, factor, surprise
+        return h, factor
 
     def gather(self, Phi: Array, y: Array) -> None:
         """Count y at the rows of Φ in S and p; `renew` takes them into C and w."""

@@ -1,0 +1,76 @@
+"""Who may play in regret bound balancing: what caution costs, and what it has to show for it.
+
+Bases with ε̂ > 0 are *cautious*. They look where a wrong model would hide something, which is wasted where the model is
+right. What keeps them from playing all the time:
+
+price     the bound of a cautious base counts `price` times when the next one to play is chosen
+budget    together they play √t rounds, whatever their bounds; the eager bases (ε̂ = 0) play the others
+proof     a budget, until the own band of a point and the model's for ε = 0 do not meet: with probability 1 − δ that
+          happens only where the model is wrong. From then on a price, for as long as caution pays
+
+Caution pays if the results of cautious rounds, less what an eager base expected of the action that it would have played
+instead, add up to more than nothing. What turned out better pays again whenever it is on offer again: it counts as many
+times as a point was played so far, on average.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from misspec.errors import number, one_of
+from misspec.policies.ec_gp_ucb import Decision
+from misspec.policies.enlarged import Enlarged
+
+KINDS = ("price", "budget", "proof")
+
+
+class Caution:
+    """The kind of caution, and what is known of its use. It changes with rounds that are asked and counted only."""
+
+    def __init__(self, kind: str, price: float, epsilons: Sequence[float]) -> None:
+        self.kind = one_of("caution", kind, KINDS)
+        price = number("price", price, above=0)
+        self.prices = [1.0 if e == 0 or self.kind == "budget" else price for e in epsilons]
+        self._cautious = [e > 0 for e in epsilons]
+        self.refuted = False  # whether the bands of some point have proved that ε > 0
+        self.earned = 0.0
+
+    def affordable(self, active: list[int], plays: Sequence[int]) -> list[int]:
+        """The active bases among which the next one is chosen; plays: rounds that each base has played so far."""
+        if self.kind == "price" or (self.kind == "proof" and self.refuted and self.earned > 0):
+            return active
+        parts = [[i for i in active if self._cautious[i] == side] for side in (True, False)]
+        if not all(parts):
+            return active
+        spent = sum(n for n, cautious in zip(plays, self._cautious, strict=True) if cautious)
+        return parts[0] if spent < math.sqrt(sum(plays) + 1) else parts[1]
+
+    def looks(self, i: int) -> bool:
+        """Whether a round of base i may be a proof."""
+        return self.kind == "proof" and not self.refuted and not self._cautious[i]
+
+    def story(self, i: int, decided: Decision, eager: Enlarged | None, again: float) -> dict[str, Any]:
+        """What has to be known of a round of a cautious base when its result comes: what an eager one, on the same
+        posterior, expected of its own choice; again: how often a point was played so far."""
+        if self.kind != "proof" or not self._cautious[i] or eager is None:
+            return {}
+        c = decided.known
+        row, _, _ = eager.maximiser(c, c.mean + eager.multiplier * eager.std(c))
+        if row == decided.row:
+            return {}
+        expected = float(c.mean[row])
+        if c.own_lower is not None and c.own_upper is not None:
+            expected = min(max(expected, float(c.own_lower[row])), float(c.own_upper[row]))
+        return {"expected": expected, "again": max(1.0, again)}
+
+    def asked(self, details: Mapping[str, Any]) -> None:
+        """A round was asked."""
+        self.refuted = self.refuted or bool(details.get("refuted", False))
+
+    def counted(self, details: Mapping[str, Any], y: float) -> None:
+        """The result of a round counts."""
+        if "expected" in details:
+            better = y - details["expected"]
+            self.earned += better * details["again"] if better > 0 else better
