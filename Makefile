@@ -33,6 +33,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/box.py
 	$(BIN)/python benchmarks/experiments.py
 	$(BIN)/python benchmarks/practical.py
+	$(BIN)/python benchmarks/contexts.py
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "misspec needs Python 3.11 or newer; set PYTHON=python3.11")'

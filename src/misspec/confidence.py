@@ -16,7 +16,6 @@ import copy
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,7 +135,7 @@ class _Own:
     total: float = 0.0
     lower: float = -math.inf
     upper: float = math.inf
-    waiting: list[list[Any]] = dataclasses.field(default_factory=list)  # [query, its result or None], as asked
+    waiting: dict[int, float | None] = dataclasses.field(default_factory=dict)  # query → its result, as asked
 
 
 class OwnBands:
@@ -156,6 +155,7 @@ class OwnBands:
         self.lower: Array = np.full(whole("size", size), -np.inf)
         self.upper: Array = np.full(size, np.inf)
         self._known: dict[Key, _Own] = {}
+        self._elsewhere = 0
 
     def __len__(self) -> int:
         return len(self.keys())
@@ -168,7 +168,7 @@ class OwnBands:
         twin = copy.copy(self)
         twin.lower, twin.upper, twin._known = self.lower.copy(), self.upper.copy(), {}
         for key, own in self._known.items():
-            twin._known[key] = dataclasses.replace(own, waiting=[list(each) for each in own.waiting])
+            twin._known[key] = dataclasses.replace(own, waiting=dict(own.waiting))
         return twin
 
     # -- reading ---------------------------------------------------------------------------------------------
@@ -206,28 +206,26 @@ class OwnBands:
         own = self._known.get(key)
         if own is None:
             own = self._known[key] = _Own(len(self._known) + 1, x)
-        own.waiting.append([query, None])
+        own.waiting[query] = None
 
     def tell(self, key: Key, y: float, query: int) -> None:
         """Its result."""
         own = self._known[key]
-        for each in own.waiting:
-            if each[0] == query:
-                each[1] = y
-                break
+        own.waiting[query] = y
         self._advance(key, own)
 
     def drop(self, key: Key, query: int) -> None:
         """The query has no result."""
         own = self._known[key]
-        own.waiting = [each for each in own.waiting if each[0] != query]
+        del own.waiting[query]
         self._advance(key, own)
 
     def observe(self, keys: Sequence[Key], y: Sequence[float], points: Sequence[Array] | None = None) -> None:
         """Results from elsewhere, all at once."""
         self._enter(keys, [None] * len(keys) if points is None else points)
         for key, value in zip(keys, y, strict=True):
-            self._known[key].waiting.append([-1, value])
+            self._elsewhere -= 1  # a query that nobody asked
+            self._known[key].waiting[self._elsewhere] = value
         for key in dict.fromkeys(keys):
             self._advance(key, self._known[key])
 
@@ -240,9 +238,14 @@ class OwnBands:
 
     def _advance(self, key: Key, own: _Own) -> None:
         """Count what is told up to the first query that is not."""
-        n = own.n
-        while own.waiting and own.waiting[0][1] is not None:
-            own.total += own.waiting.pop(0)[1]
+        n, waiting = own.n, own.waiting
+        while waiting:
+            first = next(iter(waiting))
+            y = waiting[first]
+            if y is None:
+                break
+            del waiting[first]
+            own.total += y
             own.n += 1
         if own.n > n:
             radius = own_radius(self.noise, own.n, own.place, self.delta)

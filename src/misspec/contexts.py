@@ -56,7 +56,7 @@ class Open:
 
     def settings(self) -> dict[str, Any]:
         """What makes it, as JSON."""
-        box = None if self.box is None else self.box.settings()
+        box = None if self.box is None else [list(pair) for pair in self.box.bounds]
         return {"dimension": self.dimension, "radius": self.radius, "box": box}
 
     def validate(self, points: ArrayLike) -> Array:

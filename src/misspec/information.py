@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from misspec import kernels, search
+from misspec.contexts import Open
 from misspec.domains import Box, Domain, Finite, Space
 from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, whole
@@ -100,7 +101,11 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
             "points polished in it, so that `upper` may fall short by a little",
         )
     if not isinstance(domain, Finite):
-        raise InvalidInput(f"domain must be a Finite or a Box, or a Space, got {type(domain).__name__}")
+        brought = isinstance(domain, Open)
+        raise InvalidInput(
+            f"domain must be a Finite or a Box, or a Space, got {type(domain).__name__}"
+            + ("; where rounds bring the points, make a Finite of some, or hand a policy its gain=" if brought else "")
+        )
     key = (kernel_key(model.kernel), model.regularization, hashlib.sha256(domain.encoded.tobytes()).digest(), T)
     if key not in _KEPT or "custom" in key[0]:
         while len(_KEPT) >= MOST_KEPT:

@@ -37,7 +37,8 @@ class Trace:
     recommended_regret   max f* minus f* at `recommend()` after the last round; where rounds bring vectors, on average
                          over further action sets
     story                the policy's own, after the last round: `history` (phased: per episode), `epsilons`, `counts`
-                         and `eliminated` (balancing: per base), `conflicts`, `recommendation`
+                         and `eliminated` (balancing: per base), `conflicts`, `recommendation`; `before`, the results
+                         that it was told before the first
 
     and computed from these: cumulative_regret, cumulative_in_class_regret, simple_regret (smallest so far), width
     (multiplier·σ + enlargement), best_share (of the rounds so far, those in which the best action was played).
@@ -330,5 +331,8 @@ def _trace(
         episode=detail("episode"),
         offers=offers,
         recommended_regret=missed,
-        story={**policy.story, "conflicts": policy.conflicts, "recommendation": recommended},
-    )
+        story={
+            **policy.story, "conflicts": policy.conflicts, "recommendation": recommended,
+            "before": policy.t - len(asked),
+        },
+    )  # fmt: skip

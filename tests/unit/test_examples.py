@@ -27,6 +27,16 @@ def box(found, _):
 def contextual(found, _):
     assert found["policy"].t == 1000
     assert found["lost"] < 0.35 * found["lost_at_random"]
+    assert abs(found["best"].x[0] - 0.3) < 0.11
+
+
+def recommender(found, _):
+    policy, clicks, at_random = found["policy"], found["clicks"], found["at_random"]
+    assert clicks[-1000:].mean() > 2 * at_random[-1000:].mean()
+    told = policy.observations.ids
+    assert 0.85 * len(clicks) < policy.t == len(told)  # one in ten never answers, and a crash costs some
+    assert 0 < (told < 0).sum() < 100  # what was asked after the last save before the crash
+    assert 0 < len(policy.pending) < 100  # those who never answer are given up
 
 
 def diagnose(found, _):
@@ -51,7 +61,7 @@ def experiment(found, out):
 
 
 CHECKS = {"quickstart": quickstart, "box": box, "contextual": contextual, "diagnose": diagnose, "digits": digits}
-CHECKS |= {"experiment": experiment}
+CHECKS |= {"experiment": experiment, "recommender": recommender}
 
 
 def test_every_example_is_run():

@@ -142,9 +142,17 @@ def make_world(settings: dict[str, Any]) -> tuple[Finite | Open, Model]:
     """The domain and the model of a run."""
     if settings["domain"] is not None and settings["model"] is not None:
         return make_domain(settings["domain"]), make_model(settings["model"])
-    rest = {name: settings[name] for name in ("problem", "model", "domain", "epsilon", "seed")}
-    problem = _bringing(json.dumps(rest))
+    problem = _bringing(json.dumps(_of_problem(settings)))
     return problem.arena, problem.model
+
+
+def make_candidates(settings: dict[str, Any]) -> Finite:
+    """All points of a run, also of one whose rounds bring their own."""
+    return _bringing(json.dumps(_of_problem(settings))).domain
+
+
+def _of_problem(settings: dict[str, Any]) -> dict[str, Any]:
+    return {name: settings[name] for name in ("problem", "model", "domain", "epsilon", "seed")}
 
 
 @functools.lru_cache(maxsize=4)
@@ -187,8 +195,8 @@ def arguments(make: Callable[..., Policy]) -> Mapping[str, inspect.Parameter]:
 
 
 @functools.cache
-def stand_in() -> Problem:
-    """A problem small enough to try settings on."""
+def stand_in() -> tuple[Finite, Model]:
+    """A world small enough to try settings on."""
     from sklearn.gaussian_process.kernels import RBF
 
-    return problems.misspecified(Box([(0, 1)]).grid(3), Model(RBF(0.5), norm_bound=1.0, noise=0.1), 0.1)
+    return Box([(0, 1)]).grid(3), Model(RBF(0.5), norm_bound=1.0, noise=0.1)

@@ -48,7 +48,7 @@ from misspec.experiments import construct
 from misspec.model import Model
 
 FORMAT = 1  # of what a run's settings mean; a new one redoes all runs
-FEW = 12  # candidates on which to try a problem whose truth has to be solved for
+FEW = 12  # candidates, or rounds, on which to try a problem that takes long
 
 # -- parts of a file ---------------------------------------------------------------------------------------------------
 
@@ -224,6 +224,7 @@ class Experiment(_Part):
                 raise ValueError(f"{what}: two are called {twice[0]!r}; give each a name of its own")
         if len(set(self.all_seeds)) < len(self.all_seeds):
             raise ValueError("seeds: give a number, or a list of different seeds")
+        worlds: list[tuple[Finite | Open, Model] | None] = []
         for i, problem in enumerate(self.problems):
             place = f"problems[{i}] ({problem.name})"
             for part in ("domain", "model"):
@@ -232,31 +233,38 @@ class Experiment(_Part):
             if problem.takes_epsilon and not self.epsilons_of(problem):
                 raise ValueError(f"{place}: {problem.kind} needs epsilons; add epsilons = [0.0, 0.1] to the file")
             try:
-                self._try(problem)
+                worlds.append(self._try(problem))
             except (ValueError, TypeError) as error:
                 raise ValueError(f"{place}: {error}") from None
         for i, policy in enumerate(self.policies):
-            if not construct.policy_class(policy.kind).takes_actions and any(p.contextual for p in self.problems):
+            found = [p.name for p in self.problems if p.contextual]
+            if found and not construct.policy_class(policy.kind).takes_actions:
                 raise ValueError(
-                    f"policies[{i}] ({policy.name}): {policy.kind} plays no contextual problem (actions, "
-                    "digits_bandit); give those a file of their own, without it"
+                    f"policies[{i}] ({policy.name}): {policy.kind} plays no contextual problem, and {found[0]} is one; "
+                    "give those a file of their own, without it"
                 )
-            try:  # on a stand-in, so that its own checks are made now and not in the hundredth run
-                small = construct.stand_in()
-                world = (small.domain, small.model) if ":" not in policy.kind else self.world()
-                construct.make_policy(policy.model_dump(), *world, 0.1, self.horizon, seed=0)
-            except (ValueError, TypeError) as error:
-                raise ValueError(f"policies[{i}] ({policy.name}): {error}") from None
+            for problem, world in zip(self.problems, worlds, strict=True):
+                try:  # so that its own checks are made now and not in the hundredth run
+                    here = self.world() if ":" in policy.kind else world or construct.stand_in()
+                    construct.make_policy(policy.model_dump(), *here, 0.1, self.horizon, seed=0)
+                except (ValueError, TypeError) as error:
+                    on = f" (on {problem.name})" if len(self.problems) > 1 and ":" not in policy.kind else ""
+                    raise ValueError(f"policies[{i}] ({policy.name}){on}: {error}") from None
         return self
 
-    def _try(self, problem: ProblemSpec) -> None:
-        """Make the problem once, on few candidates where that takes long: its own checks are made now."""
+    def _try(self, problem: ProblemSpec) -> tuple[Finite | Open, Model] | None:
+        """Make the problem once, small where that takes long: its own checks are made now.
+
+        Returns a small world to try policies on, with the problem's model; None where that would take long.
+        """
         settings = self._run(self.policies[0], problem, self.epsilons_of(problem)[0], self.all_seeds[0]).settings
         if "solve" in construct.takes(problem.kind):  # what it brings is known without its truth
-            construct.make_world(settings)
-            return
+            return _small(*construct.make_world(settings))
         if problem.kind == "svm_digits":  # takes seconds, and has nothing to check but a model
-            return
+            return None
+        rounds = problem.settings.get("rounds", FEW)
+        if problem.kind == "fresh_actions" and type(rounds) is int:
+            settings = settings | {"problem": settings["problem"] | {"rounds": min(rounds, FEW)}}
         few = None
         if settings["domain"] is not None and problem.kind != "misspecified":
             domain, model = construct.make_world(settings)
@@ -266,7 +274,9 @@ class Experiment(_Part):
                 raise InvalidInput(f"actions must be at most the {len(domain)} candidates, got {problem.actions}")
             some = domain.points[np.unique(np.linspace(0, len(domain) - 1, FEW).astype(int))]
             few = Finite(some, box=domain.box)
-        construct.make_problem(settings | ({"problem": {**settings["problem"], "actions": None}} if few else {}), few)
+        tried = settings | ({"problem": {**settings["problem"], "actions": None}} if few else {})
+        made = construct.make_problem(tried, few)
+        return _small(made.arena, made.model)
 
     @property
     def all_seeds(self) -> list[int]:
@@ -403,6 +413,11 @@ def _key(loc: tuple[int | str, ...], table: Any, *, missing: bool) -> str:
             key += f"[{part}]" if isinstance(part, int) else f".{part}"
             table = table[part] if inside else None
     return key.lstrip(".")
+
+
+def _small(domain: Finite | Open, model: Model) -> tuple[Finite | Open, Model]:
+    """A world with a few of the candidates."""
+    return (Finite(domain.points[:FEW], box=domain.box) if type(domain) is Finite else domain), model
 
 
 def _check_names(kind: str, given: dict[str, Any], known: set[str], also: Iterable[str] = ()) -> None:

@@ -87,7 +87,8 @@ def encode(run: Run, played: Played) -> bytes:
         "candidates": len(problem.domain),
         "dimension": problem.domain.dimension,
         "best": float(problem.values.max()),
-        "recommended": int(recommended.index),
+        "contextual": problem.offers is not None,
+        "recommended": None if recommended.index is None else int(recommended.index),  # None: it depends on the round
         "recommended_regret": trace.recommended_regret,
         "claims": played.claims,
         "guaranteed": bool(recommended.guaranteed),
@@ -141,6 +142,11 @@ class Finished:
     def epsilon(self) -> float:
         """The problem's, given or computed."""
         return float(self.facts["epsilon"])
+
+    @property
+    def contextual(self) -> bool:
+        """Whether action sets vary from round to round."""
+        return bool(self.facts.get("contextual", False))  # older files do not say
 
     @property
     def pictured(self) -> bool:

@@ -387,6 +387,7 @@ class Auto(Policy):
         """What was learnt, in sentences: what to use, the noise, what matters, contradictions, whether to go on."""
         with self._lock:
             self._repair()
+            self._whole("a summary")
             informed = learnt.informed(self)
             if not learnt.modelled(informed):
                 return f"There is no model yet: it takes {FIRST} results, and there are {self.t}."
@@ -405,7 +406,16 @@ class Auto(Policy):
             self._repair()
             return self._informed("an expected gain")._gain(n)
 
+    def _whole(self, what: str) -> None:
+        """InvalidInput where there is no domain that is the same in all rounds."""
+        if not self.field.fixed:
+            raise InvalidInput(
+                f"{what} is about a whole domain, and on {self.domain!r} it depends on the round; recommend(…) and "
+                "band(…) answer for one"
+            )
+
     def _informed(self, what: str) -> Auto:
+        self._whole(what)
         informed: Auto = learnt.informed(self)
         if not learnt.modelled(informed):
             raise InvalidInput(f"{what} needs a model, and so at least {FIRST} results; {self.t} are told")

@@ -25,7 +25,7 @@ from misspec.model import Model
 from misspec.policies.answers import Band, Choice
 from misspec.policies.base import Asked, Policy
 from misspec.policies.caution import Caution
-from misspec.policies.ec_gp_ucb import Decision, decide
+from misspec.policies.ec_gp_ucb import Decision, decide, keeps_weights
 from misspec.policies.enlarged import Enlarged
 from misspec.policies.field import RESOLUTION
 from misspec.policies.points import Actions, Context, Round, position_in
@@ -277,6 +277,11 @@ class RegretBalancing(Policy):
         """γ_T, computed once per kernel."""
         if gain is not None:
             return gain
+        if not self.field.fixed:
+            raise InvalidInput(
+                f'bounds="paper" need an upper bound on γ_T, which is computed for fixed domains only, not for '
+                f"{self.domain!r}; say what it is: gain=…"
+            )
         known: dict[str, float] = self.__dict__.setdefault("_known_gains", {})
         key = f"{kernel_key(m.kernel)} {m.regularization}"
         if key not in known:
@@ -298,12 +303,12 @@ class RegretBalancing(Policy):
             groups.setdefault(key if self._shared else i, []).append(i)
         bases: dict[int, Enlarged] = {}
         for members in groups.values():
-            weights = enlargement in (None, "exact") and any(self.epsilons[i] > 0 for i in members)
+            weights = keeps_weights(enlargement, [self.epsilons[i] for i in members], budget)
             posterior = self._evidence.posterior(pairs[members[0]][0], weights=weights, budget=budget)
             for i in members:
                 bases[i] = Enlarged(
                     pairs[i][0], posterior, self._own, epsilon=self.epsilons[i], width=width, enlargement=enlargement,
-                    delta=self._delta / len(groups), inflate=inflate,
+                    delta=self._delta / len(groups), inflate=inflate, flat=not self.field.fixed,
                 )  # fmt: skip
         return [bases[i] for i in range(len(pairs))]
 

@@ -360,15 +360,19 @@ class Policy(abc.ABC):
                 self._observe(given, places, values)
                 self._latest = len(self._events)
                 self.t += len(values)
-                # members of a space are rows to the policy only
-                stored = given.points if given.rows is None or not self.field.indexed else given.rows
-                self._events.append(("observe", stored, values))
+                points, *contexts = self.field.stored(given)
+                self._events.append(("observe", points, values, *contexts))
             except BaseException:
                 self._undo(before)
                 raise
 
     def _parse(self, given: ArrayLike) -> Actions:
         return self.field.parse(given, self.model)
+
+    def _observed(self, points: Any, _: Any, *contexts: Any) -> Array:
+        """The points of an event of data from elsewhere."""
+        parsed = self.field.pair(points, contexts[0], self.model) if contexts else self._parse(points)
+        return parsed.points
 
     def _pending_ones(self, batch: list[Any], done: str) -> list[Asked]:
         if len(batch) == 1:
@@ -391,7 +395,7 @@ class Policy(abc.ABC):
             reason = "it was told or dropped before" if 0 <= int(key) < self._next_id else "this policy never asked it"
             raise InvalidInput(f"query {key!r} is not pending: {reason}; see policy.pending")
         found = self._asked[int(key)]
-        if isinstance(query, Query) and query is not found.query and not np.array_equal(query.x, found.query.x):
+        if isinstance(query, Query) and query is not found.query and not _alike(query, found.query):
             raise InvalidInput(f"query {key} comes from another policy: its point differs from the one asked here")
         return found
 
@@ -471,7 +475,8 @@ class Policy(abc.ABC):
                 self._expect()
                 self._register(query, self.field.stored_place(query.index, query.x, query.context))
             elif kind == "observe":
-                self.observe(*rest)
+                points, values, *contexts = rest
+                self.observe(points, values, context=contexts[0] if contexts else None)
             elif kind in ("tell", "drop"):
                 (self.tell if kind == "tell" else self.drop)(*rest)
             else:
@@ -605,7 +610,7 @@ class Policy(abc.ABC):
                 points.append(self.field.point(rest[0]))
                 y.append(results[rest[0].id])
             elif kind == "observe":
-                points.extend(self._parse(rest[0]).points)
+                points.extend(self._observed(*rest))
                 y.extend(rest[1])
         encoded = self.domain.encode(np.reshape(points, (len(y), self.domain.dimension)))
         if len(y) > CERTIFIED:  # the model's bands hold at all times, so at one that does not depend on the results
@@ -653,7 +658,7 @@ class Policy(abc.ABC):
                     y.append(rest[1])
                     ids.append(rest[0])
                 elif kind == "observe":
-                    x.extend(self._parse(rest[0]).points)
+                    x.extend(self._observed(*rest))
                     y.extend(rest[1])
                     ids.extend([-1] * len(rest[1]))
             points = np.array(x).reshape(len(y), self.domain.dimension)
@@ -731,6 +736,14 @@ def _options(cls: type) -> str:
     """The name of the argument that takes all other settings, where there is one."""
     kinds = {each.kind: name for name, each in signature_of(cls).parameters.items()}
     return kinds.get(inspect.Parameter.VAR_KEYWORD, "")
+
+
+def _alike(one: Query, other: Query) -> bool:
+    """Whether two queries are of one point, context included."""
+    return np.array_equal(one.x, other.x) and (
+        one.context is other.context
+        or (one.context is not None and other.context is not None and np.array_equal(one.context, other.context))
+    )
 
 
 def _list_of(queries: Any) -> list[Any]:

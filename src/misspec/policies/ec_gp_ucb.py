@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from misspec.confidence import Width
@@ -41,6 +42,13 @@ def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Decision:
     return Decision(offer, c, row, story)
 
 
+def keeps_weights(enlargement: str | None, epsilons: Sequence[float], budget: int | None) -> bool:
+    """Whether ‖ζ‖₁ is needed at every step; with a budget only for those who name it."""
+    if budget is not None:
+        return enlargement == "exact"
+    return enlargement in (None, "exact") and any(epsilon > 0 for epsilon in epsilons)
+
+
 class UpperConfidence(Policy):
     """Algorithm 1 for any ε and enlargement: one posterior, and the maximiser of its upper end."""
 
@@ -65,11 +73,12 @@ class UpperConfidence(Policy):
         parts = 2 if grounded else 1  # of δ: the model's width, and the own bands
         super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution, delays=delays)
         epsilon = number("epsilon", epsilon, at_least=0)
-        weights = enlargement in (None, "exact") and epsilon > 0
+        weights = keeps_weights(enlargement, [epsilon], budget)
         # 2   μ_0 = 0, σ_0² = k(x,x), plus the model's offset
         self._ends = Enlarged(
             model, self._evidence.posterior(model, weights=weights, budget=budget), self._own, epsilon=epsilon,
             width=width, enlargement=enlargement, delta=self._delta, corruption=corruption, inflate=inflate,
+            flat=not self.field.fixed,
         )  # fmt: skip
         self._promise(self._ends.width, model)
 

@@ -31,8 +31,8 @@ class Enlarged:
     """A model, a misspecification ε, a width and an enlargement, on a given posterior and own bands.
 
     enlargement: "exact" (ε‖ζ‖₁), "norm2" (ε√t‖ζ‖₂), "paper" (ε√t/√λ·σ), or None: exact, except at points that a round
-    has brought and with a budget, where it is norm2, whose cost does not grow. corruption: C, which adds C/√λ·σ
-    whatever t. own: the own bands that ground the band, None for none.
+    has brought, where all of them come with rounds (`flat`) and with a budget: there it is norm2, whose cost does not
+    grow. corruption: C, which adds C/√λ·σ whatever t. own: the own bands that ground the band, None for none.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Enlarged:
         delta: float,
         corruption: float = 0.0,
         inflate: bool = False,
+        flat: bool = False,
     ) -> None:
         self.model = model
         self.posterior = posterior
@@ -60,17 +61,18 @@ class Enlarged:
         self.corruption = corruption
         self.delta = delta
         self.inflate = flag("inflate", inflate)
+        self._flat = flat or posterior.budget is not None
         self._pays = posterior.budget is not None and not isinstance(self.width, float)  # for what a budget misses
 
     def exact(self, *, flat: bool = False) -> bool:
         """Whether ‖ζ‖₁ is needed; flat: at points that a round has brought."""
-        flat = flat or self.posterior.budget is not None
-        return self.epsilon > 0 and (self.enlargement == "exact" or (self.enlargement is None and not flat))
+        return self.epsilon > 0 and (
+            self.enlargement == "exact" or (self.enlargement is None and not self._flat | flat)
+        )
 
     def norm2(self, *, flat: bool = False) -> bool:
         """Whether ‖ζ‖₂ is."""
-        flat = flat or self.posterior.budget is not None
-        return self.epsilon > 0 and (self.enlargement == "norm2" or (self.enlargement is None and flat))
+        return self.epsilon > 0 and (self.enlargement == "norm2" or (self.enlargement is None and self._flat | flat))
 
     def std(self, c: Candidates) -> Array:
         """σ, of which the multiplier is a multiple."""
@@ -194,8 +196,8 @@ class Enlarged:
 
         def score(U: Array, _: Array) -> Array:
             here = posterior.look(U, pending=pending)
-            if here.residual is None or here.bias is None:  # a linear kernel: nothing is missed
-                return np.asarray(here.mean + factor * np.sqrt(here.variance))
+            assert here.residual is not None
+            assert here.bias is not None  # there is a budget
             paid = here.bias(self.epsilon, norm == 1) if norm else self.model.norm_bound * np.sqrt(here.residual)
             return np.asarray(
                 here.mean + factor * np.sqrt(np.maximum(here.variance - here.residual, 0.0)) + sign * paid

@@ -128,6 +128,9 @@ class Field(Protocol):
     def pair(self, given: Any, contexts: Any, model: Model) -> Actions:
         """Points that were handed in with a context each, or one for all."""
 
+    def stored(self, actions: Actions) -> list[Any]:
+        """What `parse` makes the same actions of: points or indices; for `pair`, contexts too."""
+
     def point(self, query: Query) -> Array:
         """The whole point of a query, as `place.x` has it."""
 
@@ -276,6 +279,10 @@ class _Shared:
     def pair(self, given: Any, contexts: Any, model: Model) -> Actions:  # noqa: ARG002
         raise InvalidInput(f"{self.domain!r} has no contexts, got {contexts!r}; ms.Joint(domain, contexts) has")
 
+    def stored(self, actions: Actions) -> list[Any]:
+        # members of a space are rows to the policy only
+        return [actions.points if actions.rows is None or not self.indexed else actions.rows]
+
     def point(self, query: Query) -> Array:
         return query.x
 
@@ -287,8 +294,8 @@ class _Shared:
         """What the kernel sees of a place, shape (1, E)."""
         return np.asarray(self.domain.encode(place.x[None, :]))
 
-    def posterior(self, model: Model, *, weights: bool, budget: int | None) -> Posterior:  # noqa: ARG002  # on demand
-        return Posterior(model, self.domain, budget=budget)
+    def posterior(self, model: Model, *, weights: bool, budget: int | None) -> Posterior:
+        return Posterior(model, self.domain, weights=weights, budget=budget)
 
     def learn(self, posterior: Posterior, place: Place, y: float, *, expected: bool) -> None:
         posterior.take(self.encoded(place), y, expected=expected)

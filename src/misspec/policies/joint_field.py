@@ -16,14 +16,13 @@ from numpy.typing import ArrayLike, NDArray
 from misspec import frames, kernels
 from misspec.confidence import OwnBands
 from misspec.contexts import Joint
-from misspec.errors import Array, InvalidInput, matrix
+from misspec.errors import Array, InvalidInput, StorageError, matrix
 from misspec.model import Model
 from misspec.policies.active import Active
 from misspec.policies.answers import Query, frozen
 from misspec.policies.basis import Basis
 from misspec.policies.field import Field, Search, _Shared, field_of
 from misspec.policies.points import Actions, Context, Place, Round
-from misspec.posterior import Posterior
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,7 +32,8 @@ class JointActions(Actions):
     inner: Actions = None  # type: ignore[assignment]  # always given
 
     def part(self, chosen: NDArray[np.intp]) -> JointActions:
-        return JointActions(self.points[chosen], self.encoded[chosen], None, self.flat, self.inner.part(chosen))
+        inner = self.inner.part(chosen)
+        return JointActions(self.points[chosen], self.encoded[chosen], None, self.flat, self.given, inner)
 
     def __add__(self, other: Actions) -> JointActions:
         assert isinstance(other, JointActions)
@@ -92,10 +92,20 @@ class JointField(_Shared):
 
     def within(self, context: Any, given: Any, model: Model) -> Round:
         c = self.domain.context(context)
-        if given is None and not self.inner.size:
+        if given is not None:
+            found = self.beside(self.inner.parse(given, self._at(model, c)), c)
+        elif self.inner.size:
+            found = dataclasses.replace(self.beside(self.inner.whole(""), c), given=False)
+        else:
+            self._check(self.spread(Context(c)), model)
             return Context(c)
-        x = self.inner.whole("") if given is None else self.inner.parse(given, self._at(model, c))
-        return self.beside(x, c)
+        self._check(found, model)
+        return found
+
+    def _check(self, found: Actions, model: Model) -> None:
+        """InvalidInput where a context lies so far out that k(x,x) exceeds 1."""
+        if not self.domain.bounded:
+            kernels.check_bounded(model.kernel, found.encoded, "the domain at this context")
 
     def _at(self, model: Model, c: Array) -> Model:
         return dataclasses.replace(model, kernel=AtContext(model.kernel, self.domain.contexts.encode(c)))
@@ -116,15 +126,14 @@ class JointField(_Shared):
         """x as the field of the actions takes them, with one context each, or one for all."""
         rows = _rows(contexts)
         if not rows:
-            return self.beside(self.inner.parse(given, self._at(model, self._any())), self.domain.context(contexts))
+            found = self.within(contexts, given, model)
+            assert isinstance(found, JointActions)  # actions are given
+            return found
         c = np.concatenate([self.domain.context(each) for each in rows])
         x = self.inner.parse(given, self._at(model, c[:1]))
         if len(c) != len(x.points):
             raise InvalidInput(f"contexts must be one for all, or one per point, {len(x.points)} of them; got {len(c)}")
         return self._made(x, c, model)
-
-    def _any(self) -> Array:
-        return np.zeros((1, self.domain.contexts.dimension))
 
     def _paired(self, x: Array, c: Array, model: Model) -> JointActions:
         if not len(x):
@@ -155,6 +164,8 @@ class JointField(_Shared):
 
     def stored_place(self, index: int | None, x: Any, context: Any = None) -> Place:
         inner, c = self.inner.stored_place(index, x), np.asarray(context, dtype=np.float64)
+        if c.shape != (self.domain.contexts.dimension,):
+            raise StorageError(f"a stored query on {self.domain!r} lacks its context, got {context!r}")
         return Place(frozen(np.concatenate([inner.x, c])), inner.index, inner.name, _key(inner.key, c))
 
     def keys(self, actions: Actions) -> Sequence[int | bytes]:
@@ -168,6 +179,10 @@ class JointField(_Shared):
     def describe(self, place: Place) -> dict[str, Any]:
         x, c = place.x[: self._d], place.x[self._d :]
         return {**self.inner.describe(self._inner_place(place)), "x": x, "context": c}
+
+    def stored(self, actions: Actions) -> list[Any]:
+        assert isinstance(actions, JointActions)
+        return [*self.inner.stored(actions.inner), actions.points[:, self._d :]]
 
     def point(self, query: Query) -> Array:
         assert query.context is not None
@@ -237,9 +252,6 @@ class JointField(_Shared):
             f"a policy that eliminates needs a fixed set, and on {self.domain!r} contexts vary; use RegretBalancing"
         )
 
-    def posterior(self, model: Model, *, weights: bool, budget: int | None) -> Posterior:  # noqa: ARG002
-        return Posterior(model, self.domain, budget=budget)
-
     # -- state -------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
@@ -264,5 +276,10 @@ def _rows(contexts: ArrayLike) -> list[Any]:
         return list(frames.read(contexts, "the contexts").rows())
     if isinstance(contexts, list | tuple) and len(contexts) and frames.is_named(contexts):
         return list(contexts)
-    single = isinstance(contexts, str | int | np.integer) or frames.is_named(contexts)
-    return [] if single or np.ndim(contexts) < 2 else list(np.asarray(contexts))
+    if isinstance(contexts, str | int | np.integer) or frames.is_named(contexts):
+        return []
+    try:
+        found = np.asarray(contexts)
+    except ValueError as error:
+        raise InvalidInput(f"contexts must be rows of numbers, all equally long: {error}") from None
+    return [] if found.ndim < 2 else list(found)

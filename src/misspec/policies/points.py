@@ -45,6 +45,7 @@ class Actions:
     encoded: Array
     rows: Rows | None  # the candidates that they are; None: they may never have been seen before
     flat: bool = False  # whether the enlargement that costs the same however much was observed is wanted, by default
+    given: bool = True  # whether they were handed in one by one, so that a row among them means something
 
     def offered(self) -> Actions:
         """The same as what a round has brought."""
@@ -68,7 +69,7 @@ Round = Actions | Context | None  # what there is to choose from; None: the whol
 
 def position_in(offered: Round, row: int) -> int | None:
     """The row of the actions that were handed in, if any were."""
-    return row if isinstance(offered, Actions) else None
+    return row if isinstance(offered, Actions) and offered.given else None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -119,7 +119,8 @@ def _class_of(name: str, registry: dict[str, type[Policy]]) -> type[Policy]:
 def _encode_event(event: tuple[Any, ...]) -> list[Any]:
     kind, *rest = event
     if kind == "observe":
-        return [kind, rest[0].tolist(), list(rest[1])]
+        points, values, *contexts = rest
+        return [kind, points.tolist(), list(values), *(each.tolist() for each in contexts)]
     if kind != "ask":
         return copy.deepcopy(list(event))  # of the policy's own, perhaps, with what it reads back
     query = rest[0]
@@ -140,5 +141,6 @@ def _decode_event(event: list[Any], policy: Policy) -> tuple[Any, ...]:
         named = {"x": place.x, **policy.field.describe(place)}
         return "ask", Query(**fields, index=place.index, name=place.name, **named)
     if kind == "observe":
-        return kind, np.asarray(rest[0]), rest[1]
+        points, values, *contexts = rest
+        return kind, np.asarray(points), values, *(np.asarray(each) for each in contexts)
     return tuple(event)  # of results, or of the policy's own: it says what it does not know

@@ -66,6 +66,7 @@ class Linear(Frozen):
     def __init__(self, kernel: Any, dimension: int, table: Table, affine: kernels.Affine) -> None:
         super().__init__(kernel, dimension, table)
         self._affine = affine
+        self._F = np.zeros((0, self.rank))
 
     @property
     def rank(self) -> int:
@@ -94,17 +95,17 @@ class Linear(Frozen):
 class Budgeted(Frozen):
     """At most `budget` points, by the rule of this file.
 
-    Features of told points are not kept, since there may be many more of them than of anything else: they are computed
-    again where a point is told once more, and all of them are kept from when the weights are first asked for.
+    Features of told points are not kept, since there may be many more of them than of anything else, unless the weights
+    are needed at every step (keep): they are computed again where a point is told once more, or weights are read.
     """
 
-    def __init__(self, kernel: Any, dimension: int, table: Table, budget: int) -> None:
+    def __init__(self, kernel: Any, dimension: int, table: Table, budget: int, keep: bool) -> None:
         super().__init__(kernel, dimension, table)
         self.budget = budget
+        self._keep = keep
         self._reach: list[int] = []  # features that there were when each point arrived
         self.missed: list[float] = []  # √res of each
         self._awaited: dict[int, Array] = {}  # features of points that are not told yet
-        self._known = 0  # rows of F that are computed
 
     def admits(self, new: Explained) -> bool:
         share = self.rank / self.budget
@@ -115,7 +116,11 @@ class Budgeted(Frozen):
 
     def arrive(self, place: int, new: Explained) -> None:
         """A new distinct point that does not join."""
-        self._awaited[place] = new.phi
+        if self._keep:
+            self._reserve(place + 1, len(new.phi))
+            self._F[place, : len(new.phi)] = new.phi
+        else:
+            self._awaited[place] = new.phi
         self._reach.append(len(new.phi))
         self.missed.append(math.sqrt(max(new.residual, 0.0) + new.error))
         self._size = place + 1
@@ -133,12 +138,16 @@ class Budgeted(Frozen):
         self._awaited.pop(place, None)
 
     def row(self, place: int) -> Array:
+        if self._keep:
+            return np.asarray(self.table[place])
         known = self._awaited.get(place)
         if known is None:
             return np.asarray(self._computed([place])[0])
         return known if len(known) == self.rank else np.append(known, np.zeros(self.rank - len(known)))
 
     def rows(self, places: Sequence[int]) -> Array:
+        if self._keep:
+            return np.asarray(self.table[places])
         if not all(place in self._awaited for place in places):
             return self._computed(places)
         found = np.zeros((len(places), self.rank))
@@ -149,12 +158,9 @@ class Budgeted(Frozen):
 
     @property
     def table(self) -> Array:
-        if self._known < self._size:
-            self._reserve(self._size, self.rank)
-            self._F[self._known : self._size, : self.rank] = self._computed(range(self._known, self._size))
-            self._known = self._size
-        elif self.rank > self._F.shape[1]:
-            self._reserve(self._size, self.rank)
+        if not self._keep:
+            return self._computed(range(self._size))
+        self._reserve(self._size, self.rank)
         return self._F[: self._size, : self.rank]
 
     def _computed(self, places: Sequence[int]) -> Array:
@@ -171,8 +177,8 @@ class Budgeted(Frozen):
 class Missed:
     """H, ρ and ρ₂ of the told observations: how much of them a budgeted dictionary misses."""
 
-    def __init__(self) -> None:
-        self._H: Array = np.zeros((0, 0), order="F")  # upper triangle only
+    def __init__(self, rank: int) -> None:
+        self._H: Array = np.zeros((rank, rank), order="F")  # upper triangle only
         self.total = 0.0  # ρ
         self.squares = 0.0  # ρ₂
 
@@ -205,9 +211,12 @@ class Missed:
         return symmetric_times(self._H, b)
 
 
-def dictionary_of(kernel: Any, dimension: int, table: Table, budget: int | None, *, listed: bool) -> Dictionary:
-    """The dictionary that suits a kernel; listed: a view over candidates is kept, which fixes no features early."""
+def dictionary_of(
+    kernel: Any, dimension: int, table: Table, budget: int | None, *, listed: bool, keep: bool
+) -> Dictionary:
+    """The dictionary that suits a kernel; listed: a view over candidates is kept, which fixes no features early; keep:
+    the features of all points are needed."""
     affine = None if listed else kernels.affine(kernel, dimension)
     if affine is not None and len(affine.m) <= MOST_LINEAR:
         return Linear(kernel, dimension, table, affine)
-    return Dictionary(kernel, dimension) if budget is None else Budgeted(kernel, dimension, table, budget)
+    return Dictionary(kernel, dimension) if budget is None else Budgeted(kernel, dimension, table, budget, keep)

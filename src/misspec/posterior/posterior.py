@@ -18,6 +18,7 @@ features are fixed when a point arrives, steps need no table of them, and what a
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
 from collections.abc import Callable
@@ -36,10 +37,12 @@ from misspec.posterior.regression import Regression
 from misspec.posterior.shadows import Shadows
 from misspec.posterior.table import Table
 from misspec.posterior.view import NEGLIGIBLE, View
+from misspec.posterior.weights import Weights
 
 REFRESH = 1024  # steps between recomputations, or four times the rank where that is more
 MANY, BLOCK = 32, 1024  # new points in one call from which on they enter together, and how many at a time
 BULK = 256  # observations in one call from which on they are counted together, rather than step by step
+DENSE = 2000  # distinct points up to which weights are recomputed by a dense solve
 REMOVED = 256  # hallucinations taken back one by one before they are made anew
 GROWN = 2000  # features from which on a budget is advised
 LOG = logging.getLogger("misspec")
@@ -100,13 +103,16 @@ class Posterior:
     """The posterior at arbitrary points of a domain, given observations at arbitrary points.
 
     model: kernel, λ and offset. domain: its encoding; x is in user units throughout.
-    budget: features at most; None for as many as there are independent points.
+    budget: features at most; None for as many as there are independent points. weights: whether ‖ζ‖₁ is needed at
+    every step: with a budget, features of all points are kept for it.
     """
 
     _view: View | None = None  # of the candidates; `Tracked` has one
     _listed = False
 
-    def __init__(self, model: Model, domain: Domain, *, budget: int | None = None, check: bool = True) -> None:
+    def __init__(
+        self, model: Model, domain: Domain, *, weights: bool = False, budget: int | None = None, check: bool = True
+    ) -> None:
         if check:
             model.check(domain)
         self.model = model
@@ -115,7 +121,11 @@ class Posterior:
         width = width_of(domain)
         self._table = Table(width)
         self.budget = None if budget is None else whole("budget", budget, at_least=1)
-        self._dictionary = dictionary_of(model.kernel, width, self._table, self.budget, listed=self._listed)
+        self._dictionary = dictionary_of(
+            model.kernel, width, self._table, self.budget, listed=self._listed, keep=bool(weights)
+        )
+        if isinstance(self._dictionary, Linear):
+            self.budget = None  # nothing is missed
         self._most = kernels.rank(model.kernel, width)  # features of a linear kernel
         self._shadows = Shadows()
         self._told = Regression.of_rank(model.regularization, self.rank)
@@ -123,7 +133,7 @@ class Posterior:
         self._pending: dict[int, int] = {}  # hallucinated observations: places, and how often each
         self._hallucinated = 0  # of them in all
         self._removed = 0  # since they were made
-        self._missed = Missed()  # by a budgeted dictionary
+        self._missed = Missed(self.rank)  # by a budgeted dictionary
         self._since_refresh = 0
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -212,7 +222,7 @@ class Posterior:
         variance = nonnegative(np.einsum("nr,nr->n", phi, b))
         told = None if hoped is not None else b
         norms = (lambda: self._norm1_frozen(phi), lambda: self._norm2_frozen(phi, told))
-        if self.budget is None or self._complete:
+        if not isinstance(self._dictionary, Budgeted):
             return Glance(mean, variance, *norms)
         prior = kernels.diagonal(self.model.kernel, encoded)
         residual = nonnegative(prior - np.einsum("nr,nr->n", phi, phi))
@@ -285,7 +295,7 @@ class Posterior:
         ratio = np.zeros(0)
         if S:  # points whose covariance the dictionary cannot see: the formulas at the top of this file
             F, alpha = self._dictionary.rows(S), self._alpha()
-            ratio = self._counts(hoped)[S] / ridge
+            ratio = self._shadow_counts(hoped) / ridge
             values, slopes = kernels.cross_with_gradient(kernel, encoded, self.points[S])
             e = values - phi @ F.T
             de = slopes - np.einsum("sr,rnd->nsd", F, dphi)
@@ -332,7 +342,7 @@ class Posterior:
             return np.asarray(phi @ (hoped or self._told).root_times(rng.standard_normal(self.rank)))
         e = self._unseen(encoded, phi)
         G, b, _ = self._solved(phi, e, hoped)
-        scaled = e * (self._counts(hoped)[self._shadows.places] / self.model.regularization)
+        scaled = e * (self._shadow_counts(hoped) / self.model.regularization)
         rest = kernels.cross(self.model.kernel, encoded, encoded) - phi @ phi.T
         covariance = rest + (phi - G) @ b.T - scaled @ e.T
         values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
@@ -355,7 +365,7 @@ class Posterior:
         if not self._shadows:
             return np.zeros_like(phi), (hoped or self._told).times(phi), np.zeros(len(phi))
         S = self._shadows.places
-        scaled = e * (self._counts(hoped)[S] / self.model.regularization)
+        scaled = e * (self._shadow_counts(hoped) / self.model.regularization)
         G = scaled @ self._dictionary.rows(S)
         return G, (hoped or self._told).times(phi - G), np.einsum("ns,ns->n", scaled, e)
 
@@ -372,6 +382,13 @@ class Posterior:
         if self._shadows:
             weights[:, self._shadows.places] += e
         return np.asarray(weights * (self.counts / self.model.regularization))
+
+    def _kernel_column(self, view: View, place: int) -> Array:
+        """k(x_j, x) over the distinct points x_j, for the one at this place."""
+        candidate = view.candidate_of[place]
+        if view.weights is not None and candidate >= 0:
+            return view.weights.kernel_at(candidate)
+        return kernels.cross(self.model.kernel, self.points, self.points[[place]])[:, 0]
 
     def _kept_at(self, view: View, place: int) -> Array:
         """W at a distinct point: as kept where that is a candidate, else from the dictionary."""
@@ -395,6 +412,12 @@ class Posterior:
     def _counts(self, hoped: Regression | None) -> Array:
         """n, with the pending points where those count."""
         return self.counts if hoped is None else self._table.counts_with(self._pending)
+
+    def _shadow_counts(self, hoped: Regression | None) -> Array:
+        """The same at the shadows."""
+        S = self._shadows.places
+        pending = 0.0 if hoped is None else np.array([self._pending.get(place, 0) for place in S], dtype=np.float64)
+        return np.asarray(self.counts[S] + pending)
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -466,11 +489,20 @@ class Posterior:
             view.mean = np.concatenate([self._means(phi, e) for phi, e in view.blocks()])
             view.variance = self._fresh_variance(view, None)
         else:
-            view.weights.refresh(self.counts)
+            self._refresh_weights(view.weights, view)
             view.mean = averages @ view.weights.full() + self.model.offset
             view.variance = nonnegative(view.weights.variance())
         if self._hoped is not None:
             view.hoped = self._fresh_variance(view, self._hoped)
+
+    def _refresh_weights(self, kept: Weights, view: View) -> None:
+        """By a dense solve, the more stable form, or, where that would be large, from the dictionary."""
+        told = np.flatnonzero(self.counts)
+        if len(told) <= DENSE:
+            U = self.points[told]
+            kept.refresh(told, kernels.cross(self.model.kernel, U, U), self.counts)
+        else:
+            kept.replace(np.concatenate([self._weights_of(phi, e) for phi, e in view.blocks()]).T)
 
     def _fresh_variance(self, view: View, hoped: Regression | None) -> Array:
         seen = np.concatenate([self._variances(phi, e, hoped) for phi, e in view.blocks()])
@@ -487,7 +519,17 @@ class Posterior:
             self._step(place, float(value))
 
     def _observe_all(self, encoded: Array, values: Array) -> None:
-        """Many at once: enter their points, count, and recompute."""
+        """Many at once: enter their points, count, and recompute. Whatever fails, nothing is changed."""
+        kernels.check_bounded(self.model.kernel, encoded, "the points observed")
+        shared = [self.model, self.model.kernel, self.domain, *([] if self._view is None else [self._view.X])]
+        before = copy.deepcopy(self.__dict__, {id(each): each for each in shared})
+        try:
+            self._take_all(encoded, values)
+        except BaseException:
+            self.__dict__.update(before)
+            raise
+
+    def _take_all(self, encoded: Array, values: Array) -> None:
         for start in range(0, len(values), BLOCK):
             some = values[start : start + BLOCK]
             places = self._enter(encoded[start : start + BLOCK])
@@ -534,14 +576,22 @@ class Posterior:
 
     def _release(self, place: int) -> None:
         """Take back a hallucination that is counted no more, one step of the same cost as making it."""
+        if isinstance(self._dictionary, Frozen) and place not in self._pending:
+            self._dictionary.settled(place)
         self._removed += 1
-        if not self._pending or self._shadows or self._removed >= REMOVED or self._hoped is None:
+        if not self._pending or self._removed >= REMOVED or self._hoped is None:
             self._rebuild_pending()
             return
-        h, factor = self._hoped.remove(self._dictionary.row(place))
-        if self._view is not None and self._view.hoped is not None:
-            c = self._view.covariance(h, None)
-            self._view.hoped += factor * c * c
+        counts = self._shadow_counts(self._hoped)
+        if place in self._shadows.places:
+            counts[self._shadows.places.index(place)] += 1.0  # what is taken back still counts here
+        step, view = self._hoped.remove(self._dictionary.row(place)), self._view
+        if view is not None and view.hoped is not None:
+            if step is None:
+                view.hoped = self._fresh_variance(view, self._hoped)
+            else:
+                c = self._covariance(view, place, step[0], counts)
+                view.hoped += step[1] * c * c
 
     def _step(self, place: int, value: float) -> None:
         """One told observation (value is y − offset) at a distinct point already in the table."""
@@ -551,11 +601,11 @@ class Posterior:
         h, factor, surprise = self._told.add(self._dictionary.row(place), value)
         if view is not None:
             if kept is None or row is None:
-                c = self._covariance(view, place, h, self.counts)
+                c = self._covariance(view, place, h, self._shadow_counts(None))
             else:
                 c = view.buffer
                 surprise = value - float(row @ self._table.averages)
-                factor = kept.step(place, row, c)
+                factor = kept.step(place, row, self._kernel_column(view, place), c)
             view.update(c, factor, surprise)
         self._table.count(place, value)
         if isinstance(self._dictionary, Frozen):
@@ -575,8 +625,7 @@ class Posterior:
                 view.hoped = view.variance.copy()
         h, factor = self._hoped.hope(self._dictionary.row(place))
         if view is not None:
-            counts = self._counts(self._hoped) if self._shadows else self.counts
-            view.hope(self._covariance(view, place, h, counts), factor)
+            view.hope(self._covariance(view, place, h, self._shadow_counts(self._hoped)), factor)
 
     def _count_missed(self, place: int) -> None:
         """What a budget misses of an observation."""
@@ -588,11 +637,11 @@ class Posterior:
             dictionary.settled(place)
 
     def _covariance(self, view: View, place: int, h: Array, counts: Array) -> Array:
-        """c over the candidates with the point at this place."""
+        """c over the candidates with the point at this place; counts: of the shadows."""
         if not self._shadows:
             return view.covariance(h, None)
         S = self._shadows.places
-        unseen = (self._dictionary.rows(S) @ h) * (counts[S] / -self.model.regularization)
+        unseen = (self._dictionary.rows(S) @ h) * (counts / -self.model.regularization)
         if place in S:
             unseen[S.index(place)] += 1.0
         return view.covariance(h, unseen)
@@ -656,14 +705,16 @@ class Posterior:
             return
         assert isinstance(dictionary, Budgeted)
         residual = kernels.diagonal(kernel, new) - np.einsum("nr,nr->n", Phi, Phi)
+        K = kernels.cross(kernel, new, new) if len(new) > 1 else np.zeros((1, 1))
+        if view is not None and len(new) > 1:
+            view.try_columns(new)
         for i, (key, x) in enumerate(zip(keys, new, strict=True)):
             explained = Explained(Phi[i], float(residual[i]), dictionary.error_of(Phi[i]))
             joins = dictionary.admits(explained)
-            at_rest = kernels.cross(kernel, x[None, :], new[i + 1 :])[0] if joins and i + 1 < len(new) else np.zeros(0)
             at_candidates = view.columns(x[None, :], math.inf) if joins and view is not None else np.zeros(0)
             place = self._table.enter(key, x)  # nothing is changed before this line
             if view is not None:
-                view.enter(place, x, np.zeros(0), at_candidates)
+                view.enter(place, x, at_candidates)
             if not joins:
                 dictionary.arrive(place, explained)
                 continue
@@ -674,7 +725,7 @@ class Posterior:
                 if part is not None:
                     part.extend()
             if i + 1 < len(new):  # what of the others lies along the new feature
-                e = (at_rest - Phi[i + 1 :] @ explained.phi) / math.sqrt(explained.residual)
+                e = (K[i, i + 1 :] - Phi[i + 1 :] @ explained.phi) / math.sqrt(explained.residual)
                 residual[i + 1 :] -= e * e
                 Phi = np.column_stack([Phi, np.append(np.zeros(i + 1), e)])
 
@@ -684,11 +735,11 @@ class Posterior:
         for start in range(0, len(new), BLOCK):
             places: list[int] = []
             for key, x in zip(keys[start : start + BLOCK], new[start : start + BLOCK], strict=True):
-                columns = self._columns(x[None, :], math.inf) if kept else (np.zeros(0), np.zeros(0))
+                column = self._view.columns(x[None, :], math.inf) if kept and self._view is not None else np.zeros(0)
                 places.append(self._table.enter(key, x))
                 self._dictionary.enter(places[-1], np.zeros(self.rank))
                 if self._view is not None:
-                    self._view.enter(places[-1], x, *columns)
+                    self._view.enter(places[-1], x, column)
             self._rebuild(places)
 
     def _enter_one(self, key: bytes, x: Array) -> None:
@@ -701,7 +752,7 @@ class Posterior:
         place = self._table.enter(key, x)  # nothing is changed before this line
         dictionary.enter(place, new.phi)
         if self._view is not None:
-            self._view.enter(place, x, at_points, at_candidates)
+            self._view.enter(place, x, at_candidates)
         if doubtful:
             self._rebuild([place])
         elif new.residual > TOLERANCE:
@@ -716,8 +767,7 @@ class Posterior:
     def _columns(self, z: Array, residual: float) -> tuple[Array, Array]:
         """Kernel values that entering z needs: at the distinct points so far, and at the candidates."""
         view = self._view
-        all_of_them = residual > TOLERANCE or (view is not None and view.weights is not None)
-        at_points = kernels.cross(self.model.kernel, z, self.points)[0] if all_of_them else np.zeros(0)
+        at_points = kernels.cross(self.model.kernel, z, self.points)[0] if residual > TOLERANCE else np.zeros(0)
         return at_points, np.zeros(0) if view is None else view.columns(z, residual)
 
     def _grow(self, place: int, x: Array, new: Explained, at_points: Array, at_candidates: Array) -> None:

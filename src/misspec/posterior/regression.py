@@ -25,7 +25,7 @@ from scipy.linalg import blas, cho_solve, cholesky, lapack
 
 from misspec.errors import Array
 
-ROUNDING = 1e-12  # the least share of λ that an observation leaves to be taken back
+CANCELS = 1e-3  # the least share of λ that an observation leaves to be taken back by a step
 
 
 class Regression:
@@ -93,15 +93,19 @@ class Regression:
             self._S = blas.dsyrk(1.0 / self.regularization, Phi.T, beta=1.0, c=self._S, overwrite_c=1)
             self._p += y @ Phi / self.regularization
 
-    def remove(self, phi: Array) -> tuple[Array, float]:
-        """Take back an observation at φ, as far as C goes. Returns h = Cφ before, and 1/(λ − φᵀCφ)."""
+    def remove(self, phi: Array) -> tuple[Array, float] | None:
+        """Take back an observation at φ, as far as C goes. Returns h = Cφ before, and 1/(λ − φᵀCφ); None where that
+        difference cancels, and all is computed anew instead."""
         if not len(phi):
             return phi, 1.0 / self.regularization
         h = blas.dsymv(1.0, self._C, phi)
-        seen = min(float(phi @ h), self.regularization * (1.0 - ROUNDING))
+        seen = float(phi @ h)
+        self._S = blas.dsyr(-1.0 / self.regularization, phi, a=self._S, overwrite_a=1)
+        if seen > (1.0 - CANCELS) * self.regularization:
+            self.renew()
+            return None
         factor = 1.0 / (self.regularization - seen)
         self._C = blas.dsyr(factor, h, a=self._C, overwrite_a=1)
-        self._S = blas.dsyr(-1.0 / self.regularization, phi, a=self._S, overwrite_a=1)
         self.log_det += math.log1p(-seen / self.regularization)
         return h, factor
 

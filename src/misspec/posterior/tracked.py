@@ -29,7 +29,7 @@ class Tracked(Posterior):
     def __init__(
         self, model: Model, domain: Finite, *, weights: bool = False, budget: int | None = None, check: bool = True
     ) -> None:
-        super().__init__(model, domain, budget=budget, check=check)
+        super().__init__(model, domain, weights=weights, budget=budget, check=check)
         self._view = View(model.kernel, domain.encoded, model.offset)
         if weights and budget is None:  # the weights of a budgeted dictionary are not those of the kernel
             self._view.weights = Weights(model.regularization, self._view.prior)

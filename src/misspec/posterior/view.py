@@ -112,14 +112,13 @@ class View:
         for start in range(0, len(new), 64):
             kernels.cross(self.kernel, new[start : start + 64], self.X)
 
-    def enter(self, place: int, x: Array, at_points: Array, at_candidates: Array) -> None:
+    def enter(self, place: int, x: Array, at_candidates: Array) -> None:
         """A new distinct point."""
         equal = np.flatnonzero(np.equal(self.X, x).all(axis=1))
         self.place_of[equal] = place
         self.candidate_of.append(int(equal[0]) if len(equal) else -1)
         if self.weights is not None:
-            own = kernels.diagonal(self.kernel, x[None, :])
-            self.weights.append(at_points, float(own[0]), at_candidates)
+            self.weights.append(float(kernels.diagonal(self.kernel, x[None, :])[0]), at_candidates)
 
     def grow(self, place: int, new: Explained, at_candidates: Array, members: list[int]) -> Array:
         """The new feature over the candidates; `members` are the places of the dictionary's points so far."""

@@ -35,22 +35,18 @@ class Weights:
         self._G: Array = np.zeros((DEFERRED, len(prior)))
         self._D: Array = np.zeros((DEFERRED, 0))
         self._K: Array = np.zeros((0, len(prior)))  # k(x_j, x): a repeated point costs no kernel evaluation
-        self._KU: Array = np.zeros((0, 0))  # k(x_j, x_l)
+        self._own: list[float] = []  # k(x_j, x_j)
         self.bound: Array = np.zeros(len(prior))  # at least ‖ζ‖₁ over the candidates
 
-    def append(self, at_points: Array, own: float, at_candidates: Array) -> None:
+    def append(self, own: float, at_candidates: Array) -> None:
         """A new distinct point, given its kernel values; its weight is zero until it is observed."""
         u = self._size
         if u == len(self._base):
             more = max(16, u // 2)
             self._base, self._K = (np.concatenate([a, np.zeros((more, a.shape[1]))]) for a in (self._base, self._K))
             self._D = np.concatenate([self._D, np.zeros((DEFERRED, more))], axis=1)
-            larger = np.zeros((u + more, u + more))
-            larger[:u, :u] = self._KU
-            self._KU = larger
         self._K[u] = at_candidates
-        self._KU[u, :u] = self._KU[:u, u] = at_points
-        self._KU[u, u] = own
+        self._own.append(own)
         self._size += 1
 
     def at_candidate(self, index: int) -> Array:
@@ -58,15 +54,19 @@ class Weights:
         u, k = self._size, self._deferred
         return self._base[:u, index] + self._G[:k, index] @ self._D[:k, :u]
 
-    def step(self, place: int, row: Array, c: Array) -> float:
-        """Observe the point at this place, whose own weights are `row`. Writes c, queues the update; 1/(λ + σ²)."""
+    def kernel_at(self, index: int) -> Array:
+        """k(x_j, x) over the distinct points, at one candidate, shape (u,)."""
+        return np.ascontiguousarray(self._K[: self._size, index])
+
+    def step(self, place: int, row: Array, column: Array, c: Array) -> float:
+        """Observe the point at this place, whose own weights are `row` and kernel values with the distinct points
+        `column`. Writes c, queues the update; 1/(λ + σ²)."""
         u, k = self._size, self._deferred
-        column = self._KU[:u, place]
         c[:] = self._K[place]
         blas.dgemv(-1.0, self._base[:u].T, column, beta=1.0, y=c, overwrite_y=1)
         if k:
             blas.dgemv(-1.0, self._G[:k].T, self._D[:k, :u] @ column, beta=1.0, y=c, overwrite_y=1)
-        factor = 1.0 / (self._regularization + max(0.0, float(self._KU[place, place] - row @ column)))
+        factor = 1.0 / (self._regularization + max(0.0, self._own[place] - float(row @ column)))
         np.multiply(c, factor, out=self._G[k])
         np.negative(row, out=self._D[k, :u])
         self._D[k, u:] = 0.0
@@ -103,22 +103,21 @@ class Weights:
         """k(x,x) − Σ_j W_j(x) k(x_j, x) over the candidates."""
         return np.asarray(self._prior - np.einsum("un,un->n", self.full(), self._K[: self._size]))
 
-    def refresh(self, counts: Array) -> None:
-        """Recompute W by a dense solve."""
-        self._deferred = 0
-        self._base[: self._size] = self._solve(counts, self._K[: self._size])
-        self.bound = self.norm1() * ROUNDED_UP + 1e-12
-
-    def _solve(self, counts: Array, right: Array) -> Array:
-        """(K_U + λ diag(1/n))⁻¹ right over the points observed; zero at points that are only hallucinated."""
-        result = np.zeros_like(right)
-        told = np.flatnonzero(counts)
+    def refresh(self, told: NDArray[np.intp], K: Array, counts: Array) -> None:
+        """Recompute W by a dense solve, (K + λ diag(1/n))⁻¹ k(x), K the Gram matrix of the points observed; weights of
+        points that are only hallucinated are zero."""
+        W = np.zeros((self._size, len(self._prior)))
         if len(told):
-            K = self._KU[np.ix_(told, told)] + np.diag(self._regularization / counts[told])
-            result[told] = cho_solve(
-                (cholesky(K, lower=True, check_finite=False), True), right[told], check_finite=False
-            )
-        return result
+            A = K + np.diag(self._regularization / counts[told])
+            factor = cholesky(A, lower=True, check_finite=False)
+            W[told] = cho_solve((factor, True), self._K[told], check_finite=False)
+        self.replace(W)
+
+    def replace(self, W: Array) -> None:
+        """Take W, shape (u, N), for what it is now."""
+        self._deferred = 0
+        self._base[: self._size] = W
+        self.bound = self.norm1() * ROUNDED_UP + 1e-12
 
     def _apply(self) -> None:
         u, k = self._size, self._deferred

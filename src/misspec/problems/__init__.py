@@ -1,5 +1,6 @@
 """Problems that know their truth: synthetic ones, hard ones, and ones from data."""
 
+from misspec.problems.bandits import classification_bandit, contextual_needle, contextual_trap, fresh_actions
 from misspec.problems.base import (
     Fresh,
     Gaussian,
@@ -12,7 +13,6 @@ from misspec.problems.base import (
     contextual,
     from_values,
 )
-from misspec.problems.contextual import classification_bandit, contextual_needle, contextual_trap, fresh_actions
 from misspec.problems.hard import needle, trap
 from misspec.problems.real import digits_bandit, from_table, sklearn_bandit, svm_digits
 from misspec.problems.synthetic import (

@@ -15,8 +15,8 @@ from misspec import kernels
 from misspec.domains import Box, Finite, Table
 from misspec.errors import Array, InvalidInput, flag, number, one_of, whole
 from misspec.model import Model
+from misspec.problems.bandits import classification_bandit
 from misspec.problems.base import Gaussian, Groups, Problem, Replayed, from_values
-from misspec.problems.contextual import classification_bandit
 
 
 def svm_digits(model: Model | None = None) -> Problem:

@@ -1,12 +1,14 @@
-"""Reports: figures for print, one interactive page, tables."""
+"""Reports: figures for print, one interactive page, tables; and a figure of one simulation, `trace_figure`."""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import io
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -15,7 +17,17 @@ from misspec.errors import InvalidInput, StorageError
 from misspec.experiments.runner import results as read_results
 from misspec.experiments.store import Results
 
-__all__ = ["Report", "write"]
+if TYPE_CHECKING:
+    from misspec.reports.trace import trace_figure
+
+__all__ = ["Report", "trace_figure", "write"]
+
+
+def __getattr__(name: str) -> Any:
+    """`trace_figure` draws, and loads when it is first used."""
+    if name == "trace_figure":
+        return importlib.import_module("misspec.reports.trace").trace_figure
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @dataclasses.dataclass(frozen=True)

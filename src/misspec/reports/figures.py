@@ -67,6 +67,7 @@ def _of_problem(
 ) -> Iterator[tuple[str, Figure | None]]:
     style, label = strokes(results.experiment), labels(groups)
     yield "regret", regret(problem, groups, style)
+    yield "share", share(problem, groups, style)
     yield "bound", bounds(problem, groups, style, allowed)
     yield "epsilon", against_epsilon(problem, results, style) if len(groups) > 1 else None
     yield "active", active(problem, groups, style)
@@ -93,10 +94,31 @@ def regret(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -
         axes[1, column].set(xscale="log", yscale="log", xlabel="round")
     for ax, scale in zip(axes[:, 0], ("linear", "log"), strict=True):
         ax.set_ylabel(f"cumulative regret ({scale})")
+    return finished(figure, f"{problem}: {_over(groups)}", axes)
+
+
+def share(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -> Figure | None:
+    """How often the best action was played so far, by round; where action sets vary."""
+    if not any(each.contextual for group in groups.values() for runs in group.values() for each in runs):
+        return None
+    figure, axes = panels(1, len(groups), sharey="row", height=3.4)
+    label = labels(groups)
+    for column, (epsilon, group) in enumerate(groups.items()):
+        ax = axes[0, column]
+        for policy, runs in group.items():
+            curve = tables.share_curve(runs)
+            _line(ax, curve.x, curve.mean, style[policy], label=unformatted(policy))
+            ax.fill_between(curve.x, curve.low, curve.high, color=style[policy].colour, alpha=0.12, linewidth=0)
+        ax.set(xlabel="round", title=f"ε = {label[epsilon]}", ylim=(0, 1.02))
+    axes[0, 0].set_ylabel("share of the best action so far")
+    return finished(figure, f"{problem}: {_over(groups)}", axes)
+
+
+def _over(groups: dict[float, Group]) -> str:
+    """What a line and its shade are."""
     seeds = {len(runs) for group in groups.values() for runs in group.values()}
     many = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
-    note = f"{problem}: mean over {many} seeds, shaded: central 80 %" if seeds != {1} else f"{problem}: one seed"
-    return finished(figure, note, axes)
+    return f"mean over {many} seeds, shaded: central 80 %" if seeds != {1} else "one seed"
 
 
 def against_epsilon(problem: str, results: Results, style: dict[str, Stroke]) -> Figure:
@@ -345,7 +367,7 @@ def bases(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) ->
     for (policy, epsilon), runs in found.items():
         ax, each = axes[policies.index(policy), epsilons.index(epsilon)], runs[0]
         played, hats = each.table["base"].to_numpy(), each.facts["epsilons"]
-        ax.plot(np.arange(1, len(played) + 1), played, "|", color=style[policy].colour, markersize=7, alpha=0.35)
+        ax.plot(np.arange(1, len(played) + 1), played, "|", color=style[policy].colour, markersize=7, alpha=0.5)
         for run in runs:
             for base, when in run.facts["eliminated"]:
                 ax.plot(when, base, "x", color=TRUTH, markersize=7, markeredgewidth=1.6 if run is each else 0.6)
@@ -385,7 +407,9 @@ def coverage(problem: str, groups: dict[float, Group], style: dict[str, Stroke])
     axes[0, 0].set_ylabel("share of f* inside the band")
     axes[0, 0].set_ylim(top=1.02)
     return finished(
-        figure, f"{problem}: mean over seeds (bands of GP-UCB and phased policies take the model as right)", axes
+        figure,
+        f"{problem}: mean over seeds (bands of GP-UCB, LinUCB and phased policies take the model as right)",
+        axes,
     )
 
 

@@ -77,7 +77,7 @@
     }
     if (current !== mine) return;
     if (mine.cards.length) move();
-    for (const name of ["epsilon", "active", "bases", "coverage"]) {
+    for (const name of ["share", "epsilon", "active", "bases", "coverage"]) {
       if (current !== mine) return;
       await section(name, mine.figures[name]);
     }

@@ -83,6 +83,7 @@ def _group(
     return {
         "figures": {
             "regret": regret,
+            "share": plots.share(group, style),
             "epsilon": by_epsilon,
             "active": plots.active(group, style),
             "bases": plots.bases(group, style),

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from misspec.errors import Array
 from misspec.experiments.store import Results
 from misspec.reports import tables
 from misspec.reports.bounds import Bound
@@ -125,6 +124,20 @@ def regret(group: Group, style: dict[str, Stroke], allowed: dict[str, list[Bound
     return figure, list(range(first, len(traces)))
 
 
+def share(group: Group, style: dict[str, Stroke]) -> Json | None:
+    """How often the best action was played, by round; where action sets vary."""
+    if not any(each.contextual for runs in group.values() for each in runs):
+        return None
+    traces = [t for policy, runs in group.items() for t in _curve(tables.share_curve(runs), policy, style[policy])]
+    return figure_of(
+        traces,
+        hovermode="x",
+        height=360,
+        xaxis={"title": {"text": "round"}},
+        yaxis={"title": {"text": "share of the best action"}, "range": [0, 1.02]},
+    )
+
+
 def against_epsilon(results: Results, problem: str, style: dict[str, Stroke]) -> Json:
     """Regret per round against ε."""
     traces = [
@@ -197,7 +210,7 @@ def bases(group: Group, style: dict[str, Stroke]) -> Json | None:
         first = len(rows) + 1
         rows += ["", *(f"ε̂ = {hat:.2g}" for hat in hats)]
         played = first + each.table["base"].to_numpy()
-        some = _some_of_each(played)
+        some = tables.some_of_each(played)
         line = {"width": 1.2, "color": tinted(style[policy].colour, 0.6)}
         played_at = {"x": packed(np.arange(1, len(played) + 1)[some]), "y": packed(played[some])}
         marker = {"symbol": "line-ns", "size": 9, "line": line}
@@ -215,12 +228,3 @@ def bases(group: Group, style: dict[str, Stroke]) -> Json | None:
     size = {"height": max(260, 110 + 24 * len(rows)), "margin": {"l": 75, "r": 15, "t": 15, "b": 45}}
     xaxis = {"title": {"text": "round"}}
     return figure_of(traces, showlegend=False, annotations=names, xaxis=xaxis, yaxis=yaxis, **size)
-
-
-def _some_of_each(played: Array, most: int = 400) -> Array:
-    """Rounds to mark: of a base that played more often than a screen has room for, evenly spaced ones."""
-    chosen = []
-    for base in np.unique(played):
-        rounds = np.flatnonzero(played == base)
-        chosen.append(rounds[:: max(1, len(rounds) // most)])
-    return np.sort(np.concatenate(chosen))

@@ -104,6 +104,23 @@ def regret_curve(runs: list[Finished]) -> Curve:
     return over_seeds(x, np.array([np.cumsum(each.regret)[x - 1] for each in runs]))
 
 
+def share_curve(runs: list[Finished]) -> Curve:
+    """Of the rounds so far, the share in which the best action was played, by round."""
+    T = min(len(each.regret) for each in runs)
+    x = thinned(T)
+    best = np.array([each.regret[:T] <= 0.0 for each in runs])
+    return over_seeds(x, np.cumsum(best, axis=1)[:, x - 1] / x)
+
+
+def some_of_each(played: NDArray[Any], most: int = 400) -> NDArray[np.intp]:
+    """Rounds to mark: of a base that played more often than a picture has room for, evenly spaced ones."""
+    chosen = []
+    for base in np.unique(played):
+        rounds = np.flatnonzero(played == base)
+        chosen.append(rounds[:: max(1, len(rounds) // most)])
+    return np.sort(np.concatenate(chosen))
+
+
 def coverage_curve(runs: list[Finished]) -> Curve:
     """Share of the candidates whose f* lies in the band, by round."""
     x = runs[0].looks["round"].to_numpy()
