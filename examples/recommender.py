@@ -64,4 +64,4 @@ if __name__ == "__main__":
         policy, clicks, at_random = play(Path(folder))
     print(f"{policy.t} answers, {len(policy.pending)} pending")
     for part in np.split(np.arange(VISITORS), 4):
-        print(f"to {part[-1] + 1}: {clicks[part].mean():.3f} clicks per visitor, {at_random[part].mean():.3f} at random")
+        print(f"to {part[-1] + 1}: {clicks[part].mean():.3f} clicks per visit, {at_random[part].mean():.3f} at random")

@@ -33,7 +33,7 @@ THREADS = 8
 class Subject:
     """What is checked.
 
-    make       a fresh policy for a seed, on any domain
+    make       a fresh policy for a seed, on any domain that can be asked without actions or contexts
     evaluate   the noise-free value at a point
     kernel, width   the custom kernel and the width function to hand in again when it is restored, if it has any
     moments    how often it is saved and continued, each time from another state; by default what its domain affords

@@ -166,7 +166,7 @@ class Transcription:
         self.kernel, self.budget, self.ridge, self.B = kernel, budget, regularization, B
         self.Z = []
         self.arrived = {}  # point → φ and res
-        self.rows, self.y = [], []
+        self.rows, self.y, self.made = [], [], {}
 
     def features(self, X):
         """φ(x) = L_Z⁻¹ k_Z(x) and k(x,x) − ‖φ(x)‖²."""
@@ -198,8 +198,12 @@ class Transcription:
 
     @property
     def table(self):
-        padded = [np.append(phi, np.zeros(self.rank - len(phi))) for phi in (self.arrived[x][0] for x in self.rows)]
-        return np.array(padded).reshape(len(self.rows), self.rank)
+        """Φ, one row per observation."""
+        key = len(self.rows), self.rank
+        if key not in self.made:
+            padded = [np.append(phi, np.zeros(self.rank - len(phi))) for phi, _ in map(self.arrived.get, self.rows)]
+            self.made[key] = np.array(padded).reshape(key)
+        return self.made[key]
 
     @property
     def residuals(self):

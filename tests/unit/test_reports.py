@@ -1,13 +1,14 @@
 """Reports: numbers against a plain computation, figures that exist, a page that needs nothing and escapes names."""
 
 import base64
+import io
 import json
 import re
 
 import numpy as np
 import polars as pl
 import pytest
-from sklearn.gaussian_process.kernels import RBF
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
 import misspec as ms
 from files import head
@@ -224,6 +225,83 @@ def test_many_candidates_lose_no_play(tmp_path):
     assert counts.shape[1] <= cards.MOST_CURVE
     np.testing.assert_array_equal(counts.sum(axis=1), each.looks["round"].to_numpy())
     assert len(figure["data"]) == 10
+
+
+# -- one simulation ----------------------------------------------------------------------------------------------------
+
+
+def peak(contexts=40, actions=5):
+    """A peak at x = c: no linear function of [x, c] says where it is."""
+    c, x = np.random.default_rng(0).random(contexts), np.linspace(0, 1, actions)
+    points = np.array([[a, b] for b in c for a in x])
+    values = np.exp(-8 * (points[:, 0] - points[:, 1]) ** 2)
+    offers = ms.problems.Groups(np.arange(len(points)).reshape(contexts, actions))
+    half = np.full(len(points), 0.5)
+    model = ms.Model(RBF(0.3), 2.5, 0.1)
+    return ms.Problem("$peak$", ms.Finite(points), model, values, half, 0.6, offers=offers, fresh=True)
+
+
+def balanced(problem, horizon=2000):
+    linear = ms.Model(ConstantKernel(1 / 3) * DotProduct(1.0), 3.0, 0.1)
+    bases = [(linear, 0.0), (problem.model, 0.0)]
+    return ms.RegretBalancing(problem.arena, problem.model, horizon=horizon, bases=bases, reward_range=1.0)
+
+
+def test_a_base_that_rewards_refute_is_seen_to_go():
+    problem = peak(400, 10)
+    trace = ms.simulate(balanced(problem), problem, 2000)
+    (gone,) = trace.story["eliminated"]
+    assert gone.base == 0  # the linear one
+    assert 100 < gone.round < 1500
+    assert not (trace.base[gone.round :] == 0).any()
+    assert trace.regret[gone.round :].mean() < 0.2 * trace.regret[: gone.round].mean()
+    figure = reports.trace_figure(trace, bases=["linear", "smooth"])
+    regret, share, bases = figure.axes
+    np.testing.assert_allclose(regret.lines[0].get_ydata()[-1], trace.regret.sum())
+    np.testing.assert_allclose(share.lines[0].get_ydata()[-1], (trace.regret <= 0).mean())
+    (cross,) = [line for line in bases.lines if line.get_marker() == "x"]
+    assert (cross.get_xdata()[0], cross.get_ydata()[0]) == (gone.round, 0)
+    assert [text.get_text() for text in bases.texts] == [f"eliminated after {gone.round} rounds"]
+    assert [tick.get_text() for tick in bases.get_yticklabels()] == ["linear", "smooth"]
+    marks = bases.lines[0]
+    np.testing.assert_array_equal(trace.base[marks.get_xdata() - 1], marks.get_ydata())
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png")  # a name with dollars is no formula
+    assert buffer.getvalue().startswith(b"\x89PNG")
+
+
+def test_a_trace_shows_what_there_is():
+    problem = peak()
+    contextual = ms.simulate(ms.GPUCB(problem.arena, problem.model), problem, 15)
+    assert len(reports.trace_figure(contextual).axes) == 2
+    fixed = ms.problems.trap()
+    assert len(reports.trace_figure(ms.simulate(ms.GPUCB(fixed.domain, fixed.model), fixed, 1)).axes) == 1
+    balancing = ms.simulate(ms.RegretBalancing(fixed.domain, fixed.model, horizon=20), fixed, 20)
+    assert len(reports.trace_figure(balancing).axes) == 2
+    for trace, names, says in (
+        (contextual, ["a"], "GPUCB has none"),
+        (balancing, ["a"], "a name for each of the"),
+        ("trace", None, "got str"),
+    ):
+        with pytest.raises(InvalidInput, match=says):
+            reports.trace_figure(trace, bases=names)
+
+
+def test_eliminations_are_drawn_where_this_trace_has_them():
+    """A policy that was told results before counts those, and a trace does not."""
+    problem = peak(400, 10)
+    policy = balanced(problem)
+    rng = np.random.default_rng(1)
+    policy.observe(problem.domain.points[rng.integers(4000, size=7)], np.full(7, 0.5))
+    trace = ms.simulate(policy, problem, 1500)
+    (gone,) = trace.story["eliminated"]
+    assert trace.story["before"] == 7
+    bases = reports.trace_figure(trace).axes[2]
+    (cross,) = [line for line in bases.lines if line.get_marker() == "x"]
+    assert cross.get_xdata()[0] == gone.round - 7
+    assert np.flatnonzero(trace.base == 0).max() < gone.round - 7
+    later = ms.simulate(policy, problem, 30, seed=1)  # it goes on: what was before is not drawn again
+    assert not [line for line in reports.trace_figure(later).axes[2].lines if line.get_marker() == "x"]
 
 
 def unpacked(spec):

@@ -203,7 +203,7 @@ def stored_domain(stored: dict[str, Any], given: Domain | None) -> Domain:
     return given
 
 
-class _Shared:
+class Shared:
     """What all kinds have in common: points that may never have been seen before."""
 
     domain: Any
@@ -321,7 +321,7 @@ class _Shared:
         )  # fmt: skip
 
 
-class _Listed(_Shared):
+class _Listed(Shared):
     """All candidates are in a list: Tracked posteriors, own bands by index."""
 
     def __init__(self, domain: Any, candidates: Finite) -> None:
@@ -527,7 +527,7 @@ class MembersField(_OfSpace, _Listed):
 
 
 @dataclasses.dataclass
-class BoxField(_Shared):
+class BoxField(Shared):
     """A box: posteriors anywhere, offers by search; the same for the same seed and turn."""
 
     domain: Any  # a Box, or a Space

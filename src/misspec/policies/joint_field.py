@@ -21,7 +21,7 @@ from misspec.model import Model
 from misspec.policies.active import Active
 from misspec.policies.answers import Query, frozen
 from misspec.policies.basis import Basis
-from misspec.policies.field import Field, Search, _Shared, field_of
+from misspec.policies.field import Field, Search, Shared, field_of
 from misspec.policies.points import Actions, Context, Place, Round
 
 
@@ -77,7 +77,7 @@ class _OwnAt:
         return seen[(seen[:, -d:] == self._c).all(axis=1), :-d] if len(seen) else seen
 
 
-class JointField(_Shared):
+class JointField(Shared):
     """x by the field of the actions, c beside it."""
 
     size = 0

@@ -12,11 +12,11 @@ from misspec.errors import Array, InvalidInput
 from misspec.model import Model
 from misspec.policies.active import Active
 from misspec.policies.basis import Basis
-from misspec.policies.field import _Shared
+from misspec.policies.field import Shared
 from misspec.policies.points import Actions, Place, Round
 
 
-class OpenField(_Shared):
+class OpenField(Shared):
     """Points are their own code; what a round does not bring is not there."""
 
     size = 0

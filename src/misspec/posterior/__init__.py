@@ -5,7 +5,8 @@ the others, Bayesian linear regression on the dictionary's features, and a view 
 dictionaries that stop growing.
 """
 
-from misspec.posterior.posterior import Bias, Glance, Local, Posterior
+from misspec.posterior.look import Bias, Glance, Local
+from misspec.posterior.posterior import Posterior
 from misspec.posterior.tracked import Tracked
 from misspec.posterior.weights import Weights
 

@@ -21,18 +21,17 @@ from __future__ import annotations
 import copy
 import logging
 import math
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from misspec import kernels
 from misspec.domains import Domain, width_of
-from misspec.errors import Array, InvalidInput, NumericalError, vector, whole
+from misspec.errors import Array, InvalidInput, vector, whole
 from misspec.model import Model
 from misspec.posterior.dictionary import TOLERANCE, Explained
 from misspec.posterior.frozen import Budgeted, Frozen, Linear, Missed, dictionary_of
+from misspec.posterior.look import Bias, Glance, Local, nonnegative
 from misspec.posterior.regression import Regression
 from misspec.posterior.shadows import Shadows
 from misspec.posterior.table import Table
@@ -47,56 +46,6 @@ REMOVED = 256  # hallucinations taken back one by one before they are made anew
 GROWN = 2000  # features from which on a budget is advised
 LOG = logging.getLogger("misspec")
 TINY = 1e-150  # a norm: 0/0 is 0
-SUSPICIOUS = 1e-3  # a variance this far below zero is not rounding
-
-
-Bias = Callable[[float, bool], Array]  # of ε, and whether exactly
-
-
-class Glance(NamedTuple):
-    """Mean and variance at some points, and, for as long as nothing is told, ‖ζ‖₁ and ‖ζ‖₂ there.
-
-    residual   what a budgeted dictionary misses of the variance, and bias(ε, exactly) what that and a misfit of ε can
-               do to the mean, `frozen.py`; None without a budget, where nothing is missed
-    """
-
-    mean: Array
-    variance: Array
-    norm1: Callable[[], Array]
-    norm2: Callable[[], Array]
-    residual: Array | None = None
-    bias: Bias | None = None
-
-
-class Local(NamedTuple):
-    """What the posterior is at some points, and how it changes there: shapes (n,) and (n, d).
-
-    norm       ‖ζ‖₁ or ‖ζ‖₂; with a budget, the bias for a given ε
-    residual   what the dictionary misses of the variance
-    """
-
-    mean: Array
-    variance: Array
-    norm: Array
-    dmean: Array
-    dvariance: Array
-    dnorm: Array
-    residual: Array
-    dresidual: Array
-
-    def end(self, factor: float) -> tuple[Array, Array]:
-        """μ + factor·σ and its gradient."""
-        return _end(self.mean, self.dmean, factor, self.variance, self.dvariance)
-
-    def end_within(self, factor: float, missed: float) -> tuple[Array, Array]:
-        """μ + factor·σ_Z + missed·√res and its gradient, σ_Z² the variance that the dictionary sees."""
-        seen = _end(self.mean, self.dmean, factor, self.variance - self.residual, self.dvariance - self.dresidual)
-        return _end(*seen, missed, self.residual, self.dresidual)
-
-
-def _end(mean: Array, dmean: Array, factor: float, variance: Array, dvariance: Array) -> tuple[Array, Array]:
-    std = np.sqrt(np.maximum(variance, 1e-24))
-    return mean + factor * std, dmean + (0.5 * factor / std)[:, None] * dvariance
 
 
 class Posterior:
@@ -821,14 +770,3 @@ class Posterior:
         if view.unseen.loose:
             self._shadows.weights = view.unseen.compress()
             self._prune_shadows(NEGLIGIBLE * TOLERANCE)
-
-
-def nonnegative(values: Array) -> Array:
-    """Variances with rounding below zero clipped; NumericalError for more than rounding."""
-    smallest = float(values.min(initial=0.0))
-    if smallest < -SUSPICIOUS:
-        raise NumericalError(
-            f"a variance came out as {smallest:.3g}: more than rounding, so the kernel is not positive semidefinite; "
-            "choose another kernel"
-        )
-    return np.maximum(values, 0.0) if smallest < 0.0 else values

@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from misspec.domains import Finite
 from misspec.errors import Array, InvalidInput, vector
 from misspec.model import Model
-from misspec.posterior.posterior import Bias, Posterior
+from misspec.posterior.look import Bias
+from misspec.posterior.posterior import Posterior
 from misspec.posterior.view import View
 from misspec.posterior.weights import Weights
 

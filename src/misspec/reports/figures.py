@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -42,6 +43,7 @@ RC: Any = {
     "lines.linewidth": 1.4,
     "pdf.fonttype": 42,  # text in a PDF stays text
 }
+LETTERS = 12  # of a title, per inch
 DASH = {
     "solid": "-",
     "dash": (0, (5, 2)),
@@ -140,8 +142,9 @@ def bounds(problem: str, groups: dict[float, Group], style: dict[str, Stroke], a
     """What the theorems allow beside what was measured, logarithmic axes."""
     if not any(name == problem for name, _, _ in allowed):
         return None
-    figure, axes = panels(1, len(groups), sharey="row", height=3.4)
     label = labels(groups)
+    groups = {e: group for e, group in groups.items() if any((problem, e, policy) in allowed for policy in group)}
+    figure, axes = panels(1, len(groups), sharey="row", height=3.4)
     for column, (epsilon, group) in enumerate(groups.items()):
         ax = axes[0, column]
         for policy, runs in group.items():
@@ -440,7 +443,8 @@ def _last(each: Finished, name: str) -> Array:
 def finished(figure: Figure, title: str, axes: Any, *, legend: bool = True) -> Figure:
     """With its title and one legend for all axes."""
     aside = legend and axes.size == 1  # one picture has its legend beside it, and its title at the left of that
-    figure.suptitle(unformatted(title), fontsize=10, **({"x": 0.01, "ha": "left"} if aside else {}))
+    lines = textwrap.wrap(title, int(LETTERS * figure.get_figwidth()))  # names of problems can be long
+    figure.suptitle(unformatted("\n".join(lines)), fontsize=10, **({"x": 0.01, "ha": "left"} if aside else {}))
     for ax in axes.flat:
         if not ax.has_data():
             ax.set_visible(False)
