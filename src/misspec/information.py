@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from misspec import kernels, search
-from misspec.contexts import Open
+from misspec.contexts import Joint, Open
 from misspec.domains import Box, Domain, Finite, Space
 from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, whole
@@ -101,7 +101,7 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
             "points polished in it, so that `upper` may fall short by a little",
         )
     if not isinstance(domain, Finite):
-        brought = isinstance(domain, Open)
+        brought = isinstance(domain, Open | Joint)
         raise InvalidInput(
             f"domain must be a Finite or a Box, or a Space, got {type(domain).__name__}"
             + ("; where rounds bring the points, make a Finite of some, or hand a policy its gain=" if brought else "")

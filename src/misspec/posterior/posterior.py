@@ -469,6 +469,9 @@ class Posterior:
 
     def _observe_all(self, encoded: Array, values: Array) -> None:
         """Many at once: enter their points, count, and recompute. Whatever fails, nothing is changed."""
+        if len(values) <= BLOCK:  # `_enter` tries all kernel values first
+            self._take_all(encoded, values)
+            return
         kernels.check_bounded(self.model.kernel, encoded, "the points observed")
         shared = [self.model, self.model.kernel, self.domain, *([] if self._view is None else [self._view.X])]
         before = copy.deepcopy(self.__dict__, {id(each): each for each in shared})

@@ -195,6 +195,11 @@ def facts(
     """What is drawn."""
     if not isinstance(policy, Policy):
         raise InvalidInput(f"a report is of a policy, got {type(policy).__name__}; ms.reports.write draws experiments")
+    if not policy.field.fixed:
+        raise InvalidInput(
+            f"a report is about a whole domain, and on {policy.domain!r} what is best depends on the round; "
+            "ms.reports.trace_figure(trace) draws a simulated run"
+        )
     told = policy.observations
     if not len(told):
         raise InvalidInput("there is nothing to report yet: tell the policy a result first")
