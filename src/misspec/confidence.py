@@ -173,11 +173,6 @@ class OwnBands:
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    @property
-    def asked(self) -> int:
-        """How many points were asked, at least once."""
-        return len(self._known)
-
     def keys(self) -> list[Key]:
         """The points observed, in the order of first asking."""
         return [key for key, own in self._known.items() if own.n]

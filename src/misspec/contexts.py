@@ -18,6 +18,7 @@ from misspec.domains import MOST_CORNERS, PROBES, Box, Finite, Space, coordinate
 from misspec.errors import Array, InvalidInput, matrix, number, whole
 from misspec.parameters import Columns
 
+FAR = 16  # of the longest codes of either part, on which a kernel is checked together
 SLACK = 1e-9  # rounding allowed beyond a radius or the faces of a box
 
 
@@ -176,11 +177,19 @@ class Joint:
         found = contexts.validate(given)
         if found.shape != (1, contexts.dimension):
             raise InvalidInput(f"one context is expected, of {contexts.dimension} number(s), got {len(found)} of them")
+        if not self._near(found):
+            raise InvalidInput(
+                f"a context must be one of {contexts!r}, got {found[0].tolist()}; wider contexts take it, and "
+                "ms.Open(…) takes any"
+            )
         return found
 
-    def shown(self, c: Array) -> Any:
-        """A context as users see it: by name on a Space, else numbers."""
-        return self.contexts.params(c) if isinstance(self.contexts, Space) else c
+    def _near(self, c: Array) -> bool:
+        """Whether a context lies among the contexts, up to rounding."""
+        if isinstance(self.contexts, Box):
+            slack = SLACK * (self.contexts.high - self.contexts.low)
+            return bool(((c >= self.contexts.low - slack) & (c <= self.contexts.high + slack)).all())
+        return bool(self.contexts.contains(c).all())
 
     def together(self, points: Array, c: Array) -> Array:
         """Rows [x, c] for one context, shape (1, d_c)."""
@@ -206,4 +215,8 @@ class Joint:
         """Encoded points on which a kernel is checked: probes of both, paired."""
         ours, theirs = self.domain.probes(), self.contexts.probes()
         n = max(len(ours), len(theirs))
-        return np.concatenate([ours[np.arange(n) % len(ours)], theirs[(7 * np.arange(n)) % len(theirs)]], axis=1)
+        rows = np.concatenate([ours[np.arange(n) % len(ours)], theirs[(7 * np.arange(n)) % len(theirs)]], axis=1)
+        # where kernels that grow are largest: the longest codes of both together
+        far = [part[np.argsort(-np.einsum("nd,nd->n", part, part), kind="stable")[:FAR]] for part in (ours, theirs)]
+        a, b = (each.ravel() for each in np.meshgrid(np.arange(len(far[0])), np.arange(len(far[1]))))
+        return np.concatenate([rows, np.concatenate([far[0][a], far[1][b]], axis=1)])

@@ -930,7 +930,9 @@ def test_tell_by_name_on_joint_domains():
     early = space.ask(actions=offered, context=[0.1])
     late = space.ask(actions=offered, context=[0.9])
     other = space.ask(actions=[{"depth": 4, "kind": "b"}], context=[0.1])
-    space.tell({"depth": 3, "kind": "b"}, 0.5)  # the one that has waited longest
+    with pytest.raises(ms.InvalidInput, match="for different contexts"):  # results of one must not train the other
+        space.tell({"depth": 3, "kind": "b"}, 0.5)
+    space.tell(early, 0.5)
     assert [q.id for q in space.pending] == [late.id, other.id]
     np.testing.assert_array_equal(space.observations.x[0], [*early.x, *early.context])
     space.tell([{"depth": 4, "kind": "b"}, {"depth": 3, "kind": "b"}], [0.1, 0.2])

@@ -48,7 +48,8 @@ class Query:
     index      of the candidate on a Finite domain, else None
     position   row of the actions that were handed in, else None
     mean, std, multiplier, enlargement, upper   what the choice was made by; upper is the end that was maximised, and
-               what did not enter the choice is NaN
+               what did not enter the choice is NaN. With a budget std is what the dictionary sees, and the enlargement
+               has what it misses, unless the width is a number
     details    what is particular to the policy (phased: episode; balancing: base)
     params     on a Space, the native values by name, else None
     row        on a table, the row as it was read, else None

@@ -303,10 +303,7 @@ class Auto(Policy):
 
     def _first(self, actions: Round) -> Choice:
         """Before there is a model: of some random points the one that is farthest from all others."""
-        if actions is None:
-            offers = [self.field.draw(self._rng) for _ in range(TRIED)]
-        else:
-            offers = [self._listed(actions)] * TRIED
+        offers = [self.field.draw(self._rng, actions) for _ in range(TRIED)]
         rows = [int(self._rng.integers(len(each.points))) for each in offers]
         places = [self.field.place(offer, row) for offer, row in zip(offers, rows, strict=True)]
         seen = [asked.place.x for asked in self._asked.values()] + self._dropped + [place.x for place in self._told]
@@ -452,7 +449,7 @@ class Auto(Policy):
         now, then = (float(self._scaling.back(z)) for z in (best, best + gain))
         return abs(then - now)
 
-    def _find_conflicts(self) -> list[Conflict]:
+    def _find_conflicts(self, events: Sequence[tuple[Any, ...]]) -> list[Conflict]:  # noqa: ARG002  # of all of them
         """Points whose own band does not meet the model's. The learnt norm bound is no claim, and proves nothing."""
         if self._states is None:
             return []

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from misspec import theory
+from misspec import kernels, theory
 from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.encoding import kernel_key
@@ -52,7 +52,8 @@ class RegretBalancing(Policy):
     of the grid. caution: what keeps bases with ε̂ > 0 from playing all the time, "price" (that factor on their bound
     when choosing who plays), "budget" (together they play √t rounds) or "proof" (a budget, and once the model is proved
     wrong the price, for as long as caution pays: `caution.py`); None: proof where rounds bring their own actions or
-    contexts, else the price. epsilon_max: the largest candidate, B by default; the guarantee is for ε up to it.
+    contexts (and evidence is shared and grounded), else the price. epsilon_max: the largest candidate, B by default;
+    the guarantee is for ε up to it.
     reward_range: how far rewards' expectations can lie apart; 2(B + ε̂) by default. gain: an upper bound on γ_T, for
     bounds="paper" (computed per kernel if not given).
     radius: of the elimination test, "anytime" or "paper". budget, resolution, delays: as for GPUCB.
@@ -106,9 +107,16 @@ class RegretBalancing(Policy):
         self.theorem = "Proposition 1" if as_in_paper and not self.grounded else ""
         # 1   M bases with candidates ε̂_i, all active, N_i = 0
         M = len(pairs)
+        others = {kernel_key(m.kernel): m.kernel for m, _ in pairs if m.kernel is not self.model.kernel}
+        self._others = [k for key, k in others.items() if key != kernel_key(self.model.kernel)]  # beside the model's
         self.epsilons = [e for _, e in pairs]
-        default = "price" if self.field.fixed else "proof"
-        self.caution = Caution(default if caution is None else caution, price, self.epsilons)
+        provable = self._shared and self.grounded and bounds == "realised"  # own bands beside one posterior for all
+        if caution == "proof" and not provable:
+            raise InvalidInput('caution="proof" needs evidence="shared", grounded=True and bounds="realised"')
+        default = "price" if self.field.fixed or not provable else "proof"
+        kind = default if caution is None else caution
+        self.caution = Caution(kind, price, self.epsilons, model.noise, self._delta)
+        self.theorem = "" if self.caution.kind != "price" or budget is not None else self.theorem
         self._ranges = [reward_range or 2.0 * (m.norm_bound + e) for m, e in pairs]
         self.gains = [self._gain_of(m, T, gain) if bounds == "paper" else math.nan for m, _ in pairs]
         self._bases = self._make_bases(pairs, width, enlargement, inflate, budget)
@@ -149,7 +157,7 @@ class RegretBalancing(Policy):
         details = {"base": i, "epsilon": self.epsilons[i], "bound": bound, "offer": self._offer(actions)}
         if refuted:
             details["refuted"] = True
-        details |= self.caution.story(i, decided, self._eager(i), sum(plays) / max(1, self._evidence.own.asked))
+        details |= self.caution.story(i, decided, self._eager(i))
         place = self.field.place(decided.offer, decided.row)
         return Choice(place, position_in(actions, decided.row), {**decided.story, "details": details})
 
@@ -183,7 +191,7 @@ class RegretBalancing(Policy):
             i = asked.details["base"]
             self.counts[i] += 1  # 7   N_i, J_i and R_i
             self.rewards[i] += y
-            self.caution.counted(asked.details, y)
+            self.caution.counted(asked.place.key, asked.details, y)
             realised = self._bounds == "realised"
             self.candidate_bounds[i] = self.candidate_bounds[i] + asked.details["bound"] if realised else self._bound(i)
             self._radii.pop(i, None)
@@ -212,6 +220,12 @@ class RegretBalancing(Policy):
 
     # -- its parts -------------------------------------------------------------------------------------------
 
+    def _admit(self, actions: Actions) -> Actions:
+        """Bases may have kernels of their own, each of which has to be at most 1 there."""
+        for kernel in self._others:
+            kernels.check_bounded(kernel, actions.encoded, "the points handed in, for the kernel of a base")
+        return actions
+
     def _eager(self, i: int) -> Enlarged | None:
         """A base with ε̂ = 0 on the posterior of base i, if there is one."""
         found = (j for j in self.active if self.epsilons[j] == 0)
@@ -224,9 +238,12 @@ class RegretBalancing(Policy):
         """
         base, c, row, story = self._bases[i], decided.known, decided.row, decided.story
         if base.posterior.pending:  # choices are made by a smaller variance then
-            only = self.field.only(self.field.place(decided.offer, row))
-            c, row = self.field.look(base.posterior, base.own, only.offered() if c.flat else only, pending=False), 0
-            mean, half = float(c.mean[0]), float(base.half(c)[0])
+            offer = decided.offer
+            if not self.caution.looks(i):  # then the point chosen is all that matters
+                only = self.field.only(self.field.place(offer, row))
+                offer, row = only.offered() if c.flat else only, 0
+            c = self.field.look(base.posterior, base.own, offer, pending=False)
+            mean, half = float(c.mean[row]), float(base.half(c)[row])
         else:
             mean, half = story["mean"], story["multiplier"] * story["std"] + story["enlargement"]
         half += self.epsilons[i]

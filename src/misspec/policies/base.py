@@ -23,7 +23,7 @@ from typing import Any, ClassVar, NamedTuple, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from misspec import frames, truth
+from misspec import frames, kernels, truth
 from misspec.confidence import OwnBands, Width
 from misspec.domains import Domain
 from misspec.errors import (
@@ -48,7 +48,10 @@ from misspec.posterior import Posterior
 
 LOG = logging.getLogger("misspec")
 CERTIFIED = 1000  # points among which conflicts are looked for, at most
-OFTEN, GROWTH = 2000, 1.1  # events up to which that is done whenever they are asked for, and by how much they grow then
+OFTEN, GROWTH = (
+    2000,
+    1.1,
+)  # results up to which that is done whenever they are asked for, and by how much they grow then
 
 
 class Asked(NamedTuple):
@@ -139,7 +142,7 @@ class Policy(abc.ABC):
         self.grounded = bool(grounded)
         self._own: OwnBands | None = self._evidence.own if grounded else None
         self._without: list[str] = []  # why nothing is guaranteed, whatever the data
-        self._certified: tuple[int, list[Conflict]] | None = None  # conflicts after this many events
+        self._certified: tuple[tuple[int, float], list[Conflict]] | None = None  # conflicts after so many events, for ε
 
     # -- what a policy implements ------------------------------------------------------------------------------
 
@@ -231,8 +234,11 @@ class Policy(abc.ABC):
         A failed call changes nothing.
         """
         if n is not None:
-            if np.ndim(n) > 0:
-                raise InvalidInput("ask(n) takes a number of queries; hand in actions by name: ask(actions=…)")
+            if np.ndim(n) > 0 or (not self.field.fixed and not isinstance(n, int | np.integer)):
+                raise InvalidInput(
+                    "ask(n) takes a number of queries; hand in actions or a context by name: ask(actions=…), "
+                    "ask(context=…)"
+                )
             whole("n", n, at_least=1)
         with self._lock:
             self._repair()
@@ -369,10 +375,9 @@ class Policy(abc.ABC):
     def _parse(self, given: ArrayLike) -> Actions:
         return self.field.parse(given, self.model)
 
-    def _observed(self, points: Any, _: Any, *contexts: Any) -> Array:
-        """The points of an event of data from elsewhere."""
-        parsed = self.field.pair(points, contexts[0], self.model) if contexts else self._parse(points)
-        return parsed.points
+    def _observed(self, points: Any, _: Any, *contexts: Any) -> Actions:
+        """What was observed in an event of data from elsewhere."""
+        return self.field.pair(points, contexts[0], self.model) if contexts else self._parse(points)
 
     def _pending_ones(self, batch: list[Any], done: str) -> list[Asked]:
         if len(batch) == 1:
@@ -520,11 +525,20 @@ class Policy(abc.ABC):
             if not lower <= mean <= upper:
                 side = "below" if mean < lower else "above"
                 note = f"the model's mean {mean:.4g} lies {side} the band: data here, or the class, exclude it"
+            elif not self.field.fixed and self._says_nothing(place, lower, upper):
+                note = "the band is all that the model's class allows: nothing is known yet of what is best here"
             caveats, known = tuple(self.caveats), self.field.describe(place)
             return Recommendation(
                 known.pop("x", place.x), place.index, place.name, mean, lower, upper, gap, not caveats, caveats, note,
                 position=None if actions is None else best, **known,
             )  # fmt: skip
+
+    def _says_nothing(self, place: Place, lower: float, upper: float) -> bool:
+        """Whether a band is the interval of the class itself."""
+        model = self._reported_model
+        prior = kernels.diagonal(model.kernel, self.field.only(place).encoded)[0]
+        reach = (model.norm_bound * math.sqrt(prior) + self.epsilon) * (1.0 - 1e-9)
+        return lower <= model.offset - reach and upper >= model.offset + reach
 
     @property
     def caveats(self) -> list[str]:
@@ -562,22 +576,56 @@ class Policy(abc.ABC):
     def conflicts(self) -> list[Conflict]:
         """Data that a misspecification of ε cannot explain: empty unless the certified ε exceeds the policy's.
 
-        After 2,000 events they are looked for anew whenever those have grown by a tenth, and among the thousand points
-        that are known best: what is found is proved, what is not may still be there.
+        After 2,000 results they are looked for whenever those have grown by a tenth, in what was told up to then, and
+        among the thousand points that are known best: what is found is proved, what is not may still be there.
         """
         with self._lock:
             self._repair()
-            now = _milestone(len(self._events))
-            if self._certified is None or self._certified[0] != now:
-                self._certified = now, self._find_conflicts()
+            key = self._milestone(), self.epsilon
+            if self._certified is None or self._certified[0] != key:
+                self._certified = key, self._find_conflicts(self._events[: key[0]])
             return list(self._certified[1])
 
-    def _find_conflicts(self) -> list[Conflict]:
+    def _milestone(self) -> int:
+        """Events up to which conflicts are known: all of them, or, of many, those with a number of results that grows
+        by a tenth at a time."""
+        if self.t <= OFTEN:
+            return len(self._events)
+        results = OFTEN * GROWTH ** math.floor(math.log(self.t / OFTEN, GROWTH) + 1e-9)
+        told = 0
+        for turn, (kind, *rest) in enumerate(self._events, start=1):
+            told += 1 if kind == "tell" else len(rest[1]) if kind == "observe" else 0
+            if told >= results:
+                return turn
+        return len(self._events)
+
+    def _own_after(self, events: Sequence[tuple[Any, ...]]) -> OwnBands:
+        """The own bands after some of the events."""
+        if len(events) == len(self._events):
+            return self._evidence.own
+        own, asked = OwnBands(self._evidence.own.noise, self._evidence.own.delta, self.field.size), {}
+        for kind, *rest in events:
+            if kind == "ask":
+                query = rest[0]
+                place = asked[query.id] = self.field.stored_place(query.index, query.x, query.context)
+                own.ask(place.key, query.id, place.x)
+            elif kind == "tell":
+                own.tell(asked[rest[0]].key, rest[1], rest[0])
+            elif kind == "drop":
+                own.drop(asked[rest[0]].key, rest[0])
+            elif kind == "observe":
+                parsed = self._observed(*rest)
+                places = [self.field.place(parsed, row) for row in range(len(rest[1]))]
+                own.observe([place.key for place in places], rest[1], [place.x for place in places])
+        return own
+
+    def _find_conflicts(self, events: Sequence[tuple[Any, ...]]) -> list[Conflict]:
         """What `truth.contradictions` proves from the observations, their places and the policy's shares of δ."""
-        points, averages, _, radii = self._evidence.own.table()
+        own = self._own_after(events)
+        points, averages, _, radii = own.table()
         if not len(points):
             return []
-        keys = self._evidence.own.keys()
+        keys = own.keys()
         if len(points) > CERTIFIED:  # own bands hold for all points at once, so for those that are chosen by them
             best = np.sort(np.argsort(radii, kind="stable")[:CERTIFIED])
             points, averages, radii, keys = points[best], averages[best], radii[best], [keys[i] for i in best]
@@ -586,7 +634,7 @@ class Policy(abc.ABC):
         found = truth.contradictions(
             self._reported_model,
             truth.Bands(self.domain.encode(points), averages, radii),
-            truth.Averages.of(*self._told_prefix()),
+            truth.Averages.of(*self._told_prefix(events)),
             delta=delta,
             epsilon=self.epsilon,
             also=doubtful.encoded,
@@ -599,18 +647,20 @@ class Policy(abc.ABC):
             for i, gap, implied in found
         ]
 
-    def _told_prefix(self) -> tuple[Array, Array]:
+    def _told_prefix(self, events: Sequence[tuple[Any, ...]]) -> tuple[Array, Array]:
         """Points, as the kernel sees them, and results up to the first pending query, in the order asked."""
-        first = next(iter(self._asked.values())).turn if self._asked else len(self._events)
-        results = {event[1]: event[2] for event in self._events if event[0] == "tell"}
+        results = {event[1]: event[2] for event in events if event[0] == "tell"}
+        dropped = {event[1] for event in events if event[0] == "drop"}
         points: list[Array] = []
         y: list[float] = []
-        for kind, *rest in self._events[:first]:
+        for kind, *rest in events:
+            if kind == "ask" and rest[0].id not in results and rest[0].id not in dropped:
+                break
             if kind == "ask" and rest[0].id in results:
                 points.append(self.field.point(rest[0]))
                 y.append(results[rest[0].id])
             elif kind == "observe":
-                points.extend(self._observed(*rest))
+                points.extend(self._observed(*rest).points)
                 y.extend(rest[1])
         encoded = self.domain.encode(np.reshape(points, (len(y), self.domain.dimension)))
         if len(y) > CERTIFIED:  # the model's bands hold at all times, so at one that does not depend on the results
@@ -658,7 +708,7 @@ class Policy(abc.ABC):
                     y.append(rest[1])
                     ids.append(rest[0])
                 elif kind == "observe":
-                    x.extend(self._observed(*rest))
+                    x.extend(self._observed(*rest).points)
                     y.extend(rest[1])
                     ids.extend([-1] * len(rest[1]))
             points = np.array(x).reshape(len(y), self.domain.dimension)
@@ -715,13 +765,6 @@ class Policy(abc.ABC):
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         self.__dict__.update(kept, _lock=threading.RLock())
-
-
-def _milestone(events: int) -> int:
-    """The number of events up to which conflicts are known, if they are looked for when there are so many."""
-    if events <= OFTEN:
-        return events
-    return int(OFTEN * GROWTH ** math.floor(math.log(events / OFTEN, GROWTH) + 1e-9))
 
 
 @functools.cache

@@ -9,8 +9,9 @@ proof     a budget, until the own band of a point and the model's for ε = 0 do 
           happens only where the model is wrong. From then on a price, for as long as caution pays
 
 Caution pays if the results of cautious rounds, less what an eager base expected of the action that it would have played
-instead, add up to more than nothing. What turned out better pays again whenever it is on offer again: it counts as many
-times as a point was played so far, on average.
+instead, do not add up to a loss beyond what noise can do, σ√(2t ln(1/δ)). Later results at points that were found like
+that count too, whoever plays them. A proof rests on bands: with a width that is a number it is a rule of thumb. It is
+one for all bases, whatever their kernels.
 """
 
 from __future__ import annotations
@@ -29,17 +30,19 @@ KINDS = ("price", "budget", "proof")
 class Caution:
     """The kind of caution, and what is known of its use. It changes with rounds that are asked and counted only."""
 
-    def __init__(self, kind: str, price: float, epsilons: Sequence[float]) -> None:
+    def __init__(self, kind: str, price: float, epsilons: Sequence[float], noise: float, delta: float) -> None:
         self.kind = one_of("caution", kind, KINDS)
         price = number("price", price, above=0)
         self.prices = [1.0 if e == 0 or self.kind == "budget" else price for e in epsilons]
+        self._luck = noise * math.sqrt(2.0 * math.log(1.0 / delta))  # σ√(2 ln(1/δ))
         self._cautious = [e > 0 for e in epsilons]
         self.refuted = False  # whether the bands of some point have proved that ε > 0
         self.earned = 0.0
+        self._found: dict[int | bytes, float] = {}  # points that caution found, with what was expected instead
 
     def affordable(self, active: list[int], plays: Sequence[int]) -> list[int]:
         """The active bases among which the next one is chosen; plays: rounds that each base has played so far."""
-        if self.kind == "price" or (self.kind == "proof" and self.refuted and self.earned > 0):
+        if self.kind == "price" or (self.kind == "proof" and self.refuted and self._pays(sum(plays))):
             return active
         parts = [[i for i in active if self._cautious[i] == side] for side in (True, False)]
         if not all(parts):
@@ -47,30 +50,35 @@ class Caution:
         spent = sum(n for n, cautious in zip(plays, self._cautious, strict=True) if cautious)
         return parts[0] if spent < math.sqrt(sum(plays) + 1) else parts[1]
 
+    def _pays(self, t: int) -> bool:
+        return self.earned > -self._luck * math.sqrt(t)
+
     def looks(self, i: int) -> bool:
         """Whether a round of base i may be a proof."""
         return self.kind == "proof" and not self.refuted and not self._cautious[i]
 
-    def story(self, i: int, decided: Decision, eager: Enlarged | None, again: float) -> dict[str, Any]:
+    def story(self, i: int, decided: Decision, eager: Enlarged | None) -> dict[str, Any]:
         """What has to be known of a round of a cautious base when its result comes: what an eager one, on the same
-        posterior, expected of its own choice; again: how often a point was played so far."""
+        posterior, expected of its own choice among what was looked at."""
         if self.kind != "proof" or not self._cautious[i] or eager is None:
             return {}
         c = decided.known
-        row, _, _ = eager.maximiser(c, c.mean + eager.multiplier * eager.std(c))
+        row, _, _ = eager.maximiser(c, eager.scores(c))
         if row == decided.row:
             return {}
         expected = float(c.mean[row])
         if c.own_lower is not None and c.own_upper is not None:
             expected = min(max(expected, float(c.own_lower[row])), float(c.own_upper[row]))
-        return {"expected": expected, "again": max(1.0, again)}
+        return {"expected": expected}
 
     def asked(self, details: Mapping[str, Any]) -> None:
         """A round was asked."""
         self.refuted = self.refuted or bool(details.get("refuted", False))
 
-    def counted(self, details: Mapping[str, Any], y: float) -> None:
-        """The result of a round counts."""
+    def counted(self, key: int | bytes, details: Mapping[str, Any], y: float) -> None:
+        """The result of a round at a point counts."""
         if "expected" in details:
-            better = y - details["expected"]
-            self.earned += better * details["again"] if better > 0 else better
+            self._found.setdefault(key, details["expected"])
+            self.earned += y - details["expected"]
+        elif key in self._found:
+            self.earned += y - self._found[key]

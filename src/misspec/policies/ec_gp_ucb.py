@@ -81,6 +81,8 @@ class UpperConfidence(Policy):
             flat=not self.field.fixed,
         )  # fmt: skip
         self._promise(self._ends.width, model)
+        if self.posterior.budget is not None:
+            self.theorem = ""  # what a budget misses is in the bands, not in the theorem
 
     def _choose(self, actions: Round) -> Choice:
         offer, _, row, story = decide(self._ends, self.field, actions, self._next_id)  # 4

@@ -114,10 +114,14 @@ class Enlarged:
 
     # -- choosing --------------------------------------------------------------------------------------------
 
+    def scores(self, c: Candidates) -> Array:
+        """μ + (multiplier + slope)·σ, inflated while queries are pending if that is wanted."""
+        return np.asarray(c.mean + self.inflation * (self.multiplier + self.slope) * self.std(c))
+
     def maximiser(self, c: Candidates, score: Array) -> tuple[int, float, float]:
         """The candidate with the largest upper end, what was added to its score, and the end. Ties go to the lowest.
 
-        score: μ + (multiplier + slope)·σ; what is added here is the enlargement where that is no factor on σ, and
+        score: as in `scores`; what is added here is the enlargement where that is no factor on σ, and
         grounding.
         """
         if c.own_upper is not None and self.epsilon:

@@ -140,8 +140,8 @@ class Field(Protocol):
     def spread(self, offered: Round = None) -> Actions:
         """Points all over the domain: the candidates, or a cover; none where points come with the rounds."""
 
-    def draw(self, rng: np.random.Generator) -> Actions:
-        """Actions of which a uniform row is a uniform point of the domain."""
+    def draw(self, rng: np.random.Generator, offered: Round = None) -> Actions:
+        """Actions of which a uniform row is a uniform point of what is on offer."""
 
     def is_whole(self, actions: Actions | None) -> bool:
         """Whether these are all the candidates."""
@@ -395,8 +395,8 @@ class _Listed(Shared):
     def spread(self, offered: Round = None) -> Actions:  # noqa: ARG002
         return self.whole("")
 
-    def draw(self, rng: np.random.Generator) -> Actions:  # noqa: ARG002  # a uniform row of all
-        return self.whole("")
+    def draw(self, rng: np.random.Generator, offered: Round = None) -> Actions:  # noqa: ARG002  # a uniform row of all
+        return offered if isinstance(offered, Actions) else self.whole("")
 
     def is_whole(self, actions: Actions | None) -> bool:
         if actions is None or isinstance(actions.rows, slice):
@@ -521,7 +521,9 @@ class MembersField(_OfSpace, _Listed):
         # the features of all members would be as many as these, for rough kernels
         return super().basis(model) if self.size <= FEATURED else BoxBasis(self.domain, model)
 
-    def draw(self, rng: np.random.Generator) -> Actions:
+    def draw(self, rng: np.random.Generator, offered: Round = None) -> Actions:
+        if isinstance(offered, Actions):
+            return offered
         row = rng.integers(self.size, size=1)
         return Actions(self.list.points[row], self.list.encoded[row], row)
 
@@ -590,7 +592,9 @@ class BoxField(Shared):
         points = self.domain.decode(self.domain.spread(search.CANDIDATES, [self.seed]))
         return Actions(points, self.domain.encode(points), None)
 
-    def draw(self, rng: np.random.Generator) -> Actions:
+    def draw(self, rng: np.random.Generator, offered: Round = None) -> Actions:
+        if isinstance(offered, Actions):
+            return offered
         points = self.domain.draw(rng)
         return Actions(points, self.domain.encode(points), None)
 

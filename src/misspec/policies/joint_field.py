@@ -11,11 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from misspec import frames, kernels
 from misspec.confidence import OwnBands
 from misspec.contexts import Joint
+from misspec.domains import Finite
 from misspec.errors import Array, InvalidInput, StorageError, matrix
 from misspec.model import Model
 from misspec.policies.active import Active
@@ -57,6 +58,16 @@ class AtContext:
         return self._kernel.diag(self._beside(X))
 
 
+class _Unchecked:
+    """Stands in for a kernel where points are parsed whose context is not known yet."""
+
+    def __call__(self, X: Array, Z: Array) -> Array:
+        return np.zeros((len(X), len(Z)))
+
+    def diag(self, X: Array) -> Array:
+        return np.zeros(len(X))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Slice:
     """What a search asks of a posterior and of own bands, at one context."""
@@ -93,7 +104,7 @@ class JointField(Shared):
     def within(self, context: Any, given: Any, model: Model) -> Round:
         c = self.domain.context(context)
         if given is not None:
-            found = self.beside(self.inner.parse(given, self._at(model, c)), c)
+            found = self.beside(self._parsed(given, model), c)
         elif self.inner.size:
             found = dataclasses.replace(self.beside(self.inner.whole(""), c), given=False)
         else:
@@ -102,10 +113,14 @@ class JointField(Shared):
         self._check(found, model)
         return found
 
+    def _parsed(self, given: Any, model: Model) -> Actions:
+        """x as its own field takes them; what the kernel makes of them depends on the context."""
+        return self.inner.parse(given, dataclasses.replace(model, kernel=_Unchecked()))
+
     def _check(self, found: Actions, model: Model) -> None:
-        """InvalidInput where a context lies so far out that k(x,x) exceeds 1."""
-        if not self.domain.bounded:
-            kernels.check_bounded(model.kernel, found.encoded, "the domain at this context")
+        """InvalidInput where k(x,x) exceeds 1: points handed in, and all of them if contexts may lie anywhere."""
+        if found.given or not self.domain.bounded:
+            kernels.check_bounded(model.kernel, found.encoded, "the points at this context")
 
     def _at(self, model: Model, c: Array) -> Model:
         return dataclasses.replace(model, kernel=AtContext(model.kernel, self.domain.contexts.encode(c)))
@@ -124,13 +139,13 @@ class JointField(Shared):
 
     def pair(self, given: Any, contexts: Any, model: Model) -> JointActions:
         """x as the field of the actions takes them, with one context each, or one for all."""
-        rows = _rows(contexts)
+        x = self._parsed(given, model)
+        rows = _rows(contexts, self.domain, len(x.points))
         if not rows:
             found = self.within(contexts, given, model)
             assert isinstance(found, JointActions)  # actions are given
             return found
         c = np.concatenate([self.domain.context(each) for each in rows])
-        x = self.inner.parse(given, self._at(model, c[:1]))
         if len(c) != len(x.points):
             raise InvalidInput(f"contexts must be one for all, or one per point, {len(x.points)} of them; got {len(c)}")
         return self._made(x, c, model)
@@ -138,8 +153,7 @@ class JointField(Shared):
     def _paired(self, x: Array, c: Array, model: Model) -> JointActions:
         if not len(x):
             raise InvalidInput("there is nothing to choose from or to learn: no points were handed in")
-        found = self.inner.parse(x, self._at(model, c[:1]))
-        return self._made(found, self.domain.contexts.validate(c), model)
+        return self._made(self._parsed(x, model), self.domain.contexts.validate(c), model)
 
     def _made(self, x: Actions, c: Array, model: Model) -> JointActions:
         encoded = np.concatenate([x.encoded, self.domain.contexts.encode(c)], axis=1)
@@ -174,7 +188,12 @@ class JointField(Shared):
         return [_key(key, c) for key, c in zip(self.inner.keys(actions.inner), contexts, strict=True)]
 
     def find(self, named: Any, among: Sequence[Place]) -> list[int]:
-        return self.inner.find(named, [self._inner_place(place) for place in among])
+        found = self.inner.find(named, [self._inner_place(place) for place in among])
+        if len({among[i].x[self._d :].tobytes() for i in found}) > 1:
+            raise InvalidInput(
+                f"several pending queries are {named!r}, for different contexts; tell the Query, or its id"
+            )
+        return found
 
     def describe(self, place: Place) -> dict[str, Any]:
         x, c = place.x[: self._d], place.x[self._d :]
@@ -233,8 +252,10 @@ class JointField(Shared):
         nothing = np.zeros((0, self.domain.dimension))
         return Actions(nothing, self.domain.encode(nothing), None)
 
-    def draw(self, rng: np.random.Generator) -> Actions:  # noqa: ARG002
-        return self.whole("")
+    def draw(self, rng: np.random.Generator, offered: Round = None) -> Actions:
+        if isinstance(offered, Context):
+            return self.beside(self.inner.draw(rng), offered.c)
+        return offered if isinstance(offered, Actions) else self.whole("")
 
     def is_whole(self, actions: Actions | None) -> bool:  # noqa: ARG002  # contexts vary
         return False
@@ -270,8 +291,14 @@ def _key(key: int | bytes, c: Array) -> bytes:
     return (key if isinstance(key, bytes) else int(key).to_bytes(8, "little")) + c.tobytes()
 
 
-def _rows(contexts: ArrayLike) -> list[Any]:
-    """Contexts one by one; empty if it is a single one."""
+def _rows(contexts: Any, domain: Joint, n: int) -> list[Any]:
+    """Contexts one by one, for n points; empty if it is a single one."""
+    if isinstance(domain.contexts, Finite) and isinstance(contexts, list | tuple):
+        named = [isinstance(each, str) or (isinstance(each, int) and not isinstance(each, bool)) for each in contexts]
+        if named and all(named):
+            return list(contexts)  # by name or index
+    if n > 1 and domain.contexts.dimension == 1 and np.shape(contexts) == (n,):
+        return list(contexts)  # one number each
     if frames.is_frame(contexts):
         return list(frames.read(contexts, "the contexts").rows())
     if isinstance(contexts, list | tuple) and len(contexts) and frames.is_named(contexts):

@@ -14,8 +14,8 @@ from misspec.policies.thompson import ThompsonSampling
 class LinUCB(GPUCB):
     """GP-UCB with a linear kernel: x_t maximises x·w + multiplier_t·√(xᵀCx), w the ridge regression of the rewards.
 
-    width: "lemma1" is OFUL's (Abbasi-Yadkori, Pál & Szepesvári 2011), with √λ in the place of their ridge's root; a
-    number α is LinUCB as it was first published (Li, Chu, Langford & Schapire 2010) with α/√λ: at λ = 1 they agree.
+    width: "lemma1" is OFUL's (Abbasi-Yadkori, Pál & Szepesvári 2011). A number c is LinUCB as it was first published
+    (Li, Chu, Langford & Schapire 2010) with α = c√λ.
     """
 
     theorem = "Theorem 1"
@@ -23,8 +23,8 @@ class LinUCB(GPUCB):
     def __init__(
         self, domain: Domain, model: Model, *, width: Width = "lemma1", delays: str = "any", seed: int = 0
     ) -> None:
-        _linear(self, domain, model)
         super().__init__(domain, model, width=width, delays=delays, seed=seed)
+        _linear(self, domain, model)
 
     @classmethod
     def as_in_paper(cls, domain: Domain, model: Model, *, seed: int = 0) -> LinUCB:
@@ -35,17 +35,17 @@ class LinUCB(GPUCB):
 class LinearThompson(ThompsonSampling):
     """Thompson sampling with a linear kernel: x_t maximises x·θ, θ a sample of the posterior of the coefficients.
 
-    width: a factor on the sample's deviation, 1 for plain posterior samples; "lemma1" widens them as Agrawal & Goyal
-    (2013) do for their bound.
+    width: a factor on the sample's deviation, 1 for plain posterior samples; "lemma1" widens them, as those do who
+    prove a bound (Agrawal & Goyal 2013, with another factor).
     """
 
     def __init__(self, domain: Domain, model: Model, *, width: Width = 1.0, seed: int = 0) -> None:
-        _linear(self, domain, model)
         super().__init__(domain, model, width=width, seed=seed)
+        _linear(self, domain, model)
 
 
 def _linear(policy: object, domain: Domain, model: Model) -> None:
-    if isinstance(model, Model) and kernels.affine(model.kernel, width_of(domain)) is None:
+    if kernels.affine(model.kernel, width_of(domain)) is None:
         raise InvalidInput(
             f"{type(policy).__name__} needs a linear kernel, as DotProduct(sigma_0=0) of scikit-learn is; got "
             f"{model.kernel!r}, for which there are GPUCB and ThompsonSampling"

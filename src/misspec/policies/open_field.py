@@ -52,8 +52,8 @@ class OpenField(Shared):
         nothing = np.zeros((0, self.domain.dimension))
         return Actions(nothing, nothing, None)
 
-    def draw(self, rng: np.random.Generator) -> Actions:  # noqa: ARG002
-        return self.whole("")
+    def draw(self, rng: np.random.Generator, offered: Round = None) -> Actions:  # noqa: ARG002
+        return offered if isinstance(offered, Actions) else self.whole("")
 
     def is_whole(self, actions: Actions | None) -> bool:
         return actions is None

@@ -57,7 +57,7 @@ class Actions:
     def part(self, chosen: NDArray[np.intp]) -> Actions:
         """Some of them."""
         rows = self.rows if self.rows is None else chosen if isinstance(self.rows, slice) else self.rows[chosen]
-        return Actions(self.points[chosen], self.encoded[chosen], rows, self.flat)
+        return Actions(self.points[chosen], self.encoded[chosen], rows, self.flat, self.given)
 
     def __add__(self, other: Actions) -> Actions:
         points, encoded = ((self.points, other.points), (self.encoded, other.encoded))

@@ -9,7 +9,7 @@ from misspec.domains import Domain
 from misspec.model import Model
 from misspec.policies.answers import Choice
 from misspec.policies.ec_gp_ucb import UpperConfidence
-from misspec.policies.points import Actions, Round, position_in
+from misspec.policies.points import Round, position_in
 
 
 class UniformSampling(UpperConfidence):
@@ -23,13 +23,7 @@ class UniformSampling(UpperConfidence):
         super().__init__(domain, model, width=width, budget=budget, seed=seed)
 
     def _choose(self, actions: Round) -> Choice:
-        offer = (
-            self.field.draw(self._rng)
-            if actions is None
-            else actions
-            if isinstance(actions, Actions)
-            else self.field.spread(actions)
-        )
+        offer = self.field.draw(self._rng, actions)
         c = self.field.look(self.posterior, None, offer, pending=True)
         row = int(self._rng.integers(len(c.mean)))
         mean, std, multiplier = float(c.mean[row]), math.sqrt(c.variance[row]), self._ends.multiplier

@@ -48,14 +48,6 @@ class Frozen(Dictionary):
         super().__init__(kernel, dimension)
         self._points = table
 
-    def admits(self, new: Explained) -> bool:  # noqa: ARG002  # by default nothing more is needed
-        """Whether a point joins that has just arrived."""
-        return False
-
-    def join(self, place: int, x: Array, new: Explained) -> None:
-        """The point that has just arrived becomes one of the dictionary's."""
-        raise NotImplementedError
-
     def settled(self, place: int) -> None:
         """The point at this place was told, or given up: its features will hardly be asked for again."""
 
@@ -88,9 +80,6 @@ class Linear(Frozen):
     def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
         return self._affine(encoded), self._affine.slopes(len(encoded))
 
-    def explain(self, z: Array) -> Explained:
-        return Explained(self._affine(z)[0], 0.0, 0.0)
-
 
 class Budgeted(Frozen):
     """At most `budget` points, by the rule of this file.
@@ -108,6 +97,7 @@ class Budgeted(Frozen):
         self._awaited: dict[int, Array] = {}  # features of points that are not told yet
 
     def admits(self, new: Explained) -> bool:
+        """Whether a point joins that has just arrived."""
         share = self.rank / self.budget
         return share < 1.0 and new.residual > max(LEAST, share**STEEPNESS, CERTAIN * new.error)
 
@@ -126,6 +116,7 @@ class Budgeted(Frozen):
         self._size = place + 1
 
     def join(self, place: int, x: Array, new: Explained) -> None:
+        """The point that has just arrived becomes one of the dictionary's."""
         r, pivot = self.rank, math.sqrt(new.residual)
         L = np.zeros((r + 1, r + 1), order="F")
         L[:r, :r], L[r, :r], L[r, r] = self._L, new.phi, pivot

@@ -168,7 +168,7 @@ class Posterior:
         """The same where there are no shadows."""
         mean = phi @ self._told.w + self.model.offset
         b = (hoped or self._told).times(phi)
-        variance = nonnegative(np.einsum("nr,nr->n", phi, b))
+        variance = np.maximum(np.einsum("nr,nr->n", phi, b), 0.0)
         told = None if hoped is not None else b
         norms = (lambda: self._norm1_frozen(phi), lambda: self._norm2_frozen(phi, told))
         if not isinstance(self._dictionary, Budgeted):
@@ -386,8 +386,11 @@ class Posterior:
     def release(self, x: ArrayLike | None = None) -> None:
         """Take back one hallucination at x, or all of them."""
         if x is None:
+            places = list(self._pending)
             self._pending.clear()
             self._rebuild_pending()
+            for place in places:
+                self._settle(place)
         else:
             self._release(self._taken(self.domain.encode(x)))
 
@@ -485,9 +488,9 @@ class Posterior:
         for start in range(0, len(values), BLOCK):
             some = values[start : start + BLOCK]
             places = self._enter(encoded[start : start + BLOCK])
+            Phi = self._dictionary.rows(places) if isinstance(self._dictionary, Frozen) else None
             self._table.count_all(places, some)
-            if isinstance(self._dictionary, Frozen):
-                Phi = self._dictionary.rows(places)
+            if isinstance(self._dictionary, Frozen) and Phi is not None:
                 self._told.gather(Phi, some)
                 if self._hoped is not None:
                     self._hoped.gather(Phi, np.zeros(len(some)))
@@ -528,11 +531,10 @@ class Posterior:
 
     def _release(self, place: int) -> None:
         """Take back a hallucination that is counted no more, one step of the same cost as making it."""
-        if isinstance(self._dictionary, Frozen) and place not in self._pending:
-            self._dictionary.settled(place)
         self._removed += 1
         if not self._pending or self._removed >= REMOVED or self._hoped is None:
             self._rebuild_pending()
+            self._settle(place)
             return
         counts = self._shadow_counts(self._hoped)
         if place in self._shadows.places:
@@ -544,6 +546,12 @@ class Posterior:
             else:
                 c = self._covariance(view, place, step[0], counts)
                 view.hoped += step[1] * c * c
+        self._settle(place)
+
+    def _settle(self, place: int) -> None:
+        """Features of a point that pends no more are not kept for it."""
+        if isinstance(self._dictionary, Frozen) and place not in self._pending:
+            self._dictionary.settled(place)
 
     def _step(self, place: int, value: float) -> None:
         """One told observation (value is y − offset) at a distinct point already in the table."""
