@@ -184,6 +184,25 @@ class Joint:
             )
         return found
 
+    def split(self, given: Any, n: int) -> list[Any]:
+        """Contexts one by one, for n points; empty if a single one is given."""
+        if frames.is_frame(given):
+            return list(frames.read(given, "the contexts").rows())
+        if isinstance(given, list | tuple) and len(given) and frames.is_named(given):
+            return list(given)
+        if isinstance(given, str | int | np.integer) or frames.is_named(given):
+            return []
+        if isinstance(self.contexts, Finite) and isinstance(given, list | tuple):
+            named = [isinstance(each, str) or (isinstance(each, int) and not isinstance(each, bool)) for each in given]
+            if named and all(named):
+                return list(given)  # by name or index
+        try:
+            found = np.asarray(given)
+        except ValueError as error:
+            raise InvalidInput(f"contexts must be rows of numbers, all equally long: {error}") from None
+        each = n > 1 and self.contexts.dimension == 1 and found.shape == (n,)  # one number each
+        return list(found) if found.ndim >= 2 or each else []
+
     def _near(self, c: Array) -> bool:
         """Whether a context lies among the contexts, up to rounding."""
         if isinstance(self.contexts, Box):

@@ -31,12 +31,12 @@ def test_without_misfit_nothing_is_proved():
 
 
 def test_the_trap_is_proved_and_caution_earns():
-    problem = ms.problems.contextual_trap(seed=3)
+    problem = ms.problems.contextual_trap(seed=2)
     policy = ms.RegretBalancing(ms.Open(4), problem.model, horizon=1500)
-    trace = ms.simulate(policy, problem, 1500, 3)
+    trace = ms.simulate(policy, problem, 1500, 2)
     assert policy.caution.refuted
     assert policy.caution.earned > 0
-    linear = ms.simulate(ms.LinUCB(problem.domain, problem.model), problem, 1500, 3)
+    linear = ms.simulate(ms.LinUCB(problem.domain, problem.model), problem, 1500, 2)
     assert trace.cumulative_regret[-1] < 0.4 * linear.cumulative_regret[-1]
 
 

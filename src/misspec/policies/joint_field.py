@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from misspec import frames, kernels
 from misspec.confidence import OwnBands
 from misspec.contexts import Joint
-from misspec.domains import Finite
 from misspec.errors import Array, InvalidInput, StorageError, matrix
 from misspec.model import Model
 from misspec.policies.active import Active
@@ -140,7 +139,7 @@ class JointField(Shared):
     def pair(self, given: Any, contexts: Any, model: Model) -> JointActions:
         """x as the field of the actions takes them, with one context each, or one for all."""
         x = self._parsed(given, model)
-        rows = _rows(contexts, self.domain, len(x.points))
+        rows = self.domain.split(contexts, len(x.points))
         if not rows:
             found = self.within(contexts, given, model)
             assert isinstance(found, JointActions)  # actions are given
@@ -289,24 +288,3 @@ class JointField(Shared):
 def _key(key: int | bytes, c: Array) -> bytes:
     """What own bands of (x, c) are kept under."""
     return (key if isinstance(key, bytes) else int(key).to_bytes(8, "little")) + c.tobytes()
-
-
-def _rows(contexts: Any, domain: Joint, n: int) -> list[Any]:
-    """Contexts one by one, for n points; empty if it is a single one."""
-    if isinstance(domain.contexts, Finite) and isinstance(contexts, list | tuple):
-        named = [isinstance(each, str) or (isinstance(each, int) and not isinstance(each, bool)) for each in contexts]
-        if named and all(named):
-            return list(contexts)  # by name or index
-    if n > 1 and domain.contexts.dimension == 1 and np.shape(contexts) == (n,):
-        return list(contexts)  # one number each
-    if frames.is_frame(contexts):
-        return list(frames.read(contexts, "the contexts").rows())
-    if isinstance(contexts, list | tuple) and len(contexts) and frames.is_named(contexts):
-        return list(contexts)
-    if isinstance(contexts, str | int | np.integer) or frames.is_named(contexts):
-        return []
-    try:
-        found = np.asarray(contexts)
-    except ValueError as error:
-        raise InvalidInput(f"contexts must be rows of numbers, all equally long: {error}") from None
-    return [] if found.ndim < 2 else list(found)
