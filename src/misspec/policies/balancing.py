@@ -50,7 +50,7 @@ class RegretBalancing(Policy):
     horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played) or
     "paper". evidence: "shared" (one posterior for all bases of one kernel) or "own". bases: (Model, ε̂) pairs instead
     of the grid. caution: what keeps bases with ε̂ > 0 from playing all the time, "price" (that factor on their bound
-    when choosing who plays), "budget" (together they play √t rounds) or "proof" (a budget, and once the model is proved
+    when choosing who plays), "budget" (together they play √t rounds) or "proof" (1.5√t, and once the model is proved
     wrong the price, for as long as caution pays: `caution.py`); None: proof where rounds bring their own actions or
     contexts (and evidence is shared and grounded), else the price. epsilon_max: the largest candidate, B by default;
     the guarantee is for ε up to it.

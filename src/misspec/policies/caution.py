@@ -5,13 +5,14 @@ right. What keeps them from playing all the time:
 
 price     the bound of a cautious base counts `price` times when the next one to play is chosen
 budget    together they play √t rounds, whatever their bounds; the eager bases (ε̂ = 0) play the others
-proof     a budget, until the own band of a point and the model's for ε = 0 do not meet: with probability 1 − δ that
-          happens only where the model is wrong. From then on a price, for as long as caution pays
+proof     a budget of 1.5√t, until the own band of a point and the model's for ε = 0 do not meet: with probability
+          1 − δ that happens only where the model is wrong. From then on a price, for as long as caution pays; a budget
+          of √t while it does not
 
 Caution pays if the results of cautious rounds, less what an eager base expected of the action that it would have played
-instead, do not add up to a loss beyond what noise can do, σ√(2t ln(1/δ)). Later results at points that were found like
-that count too, whoever plays them. A proof rests on bands: with a width that is a number it is a rule of thumb. It is
-one for all bases, whatever their kernels.
+instead, do not add up to a loss beyond what noise can do, σ√(2t ln(1/δ)). Where later results at a point that was found
+like that are better in all, they count too, whoever plays it. A proof rests on bands: with a width that is a number it
+is a rule of thumb. It is one for all bases, whatever their kernels.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from misspec.policies.ec_gp_ucb import Decision
 from misspec.policies.enlarged import Enlarged
 
 KINDS = ("price", "budget", "proof")
+SEEKING = 1.5  # times √t: cautious rounds while a proof is sought
 
 
 class Caution:
@@ -38,7 +40,8 @@ class Caution:
         self._cautious = [e > 0 for e in epsilons]
         self.refuted = False  # whether the bands of some point have proved that ε > 0
         self.earned = 0.0
-        self._found: dict[int | bytes, float] = {}  # points that caution found, with what was expected instead
+        # points that caution found: what was expected instead, and by how much later results exceed that in all
+        self._found: dict[int | bytes, tuple[float, float]] = {}
 
     def affordable(self, active: list[int], plays: Sequence[int]) -> list[int]:
         """The active bases among which the next one is chosen; plays: rounds that each base has played so far."""
@@ -48,7 +51,8 @@ class Caution:
         if not all(parts):
             return active
         spent = sum(n for n, cautious in zip(plays, self._cautious, strict=True) if cautious)
-        return parts[0] if spent < math.sqrt(sum(plays) + 1) else parts[1]
+        ration = SEEKING if self.kind == "proof" and not self.refuted else 1.0
+        return parts[0] if spent < ration * math.sqrt(sum(plays) + 1) else parts[1]
 
     def _pays(self, t: int) -> bool:
         return self.earned > -self._luck * math.sqrt(t)
@@ -78,7 +82,10 @@ class Caution:
     def counted(self, key: int | bytes, details: Mapping[str, Any], y: float) -> None:
         """The result of a round at a point counts."""
         if "expected" in details:
-            self._found.setdefault(key, details["expected"])
+            self._found.setdefault(key, (details["expected"], 0.0))
             self.earned += y - details["expected"]
         elif key in self._found:
-            self.earned += y - self._found[key]
+            expected, before = self._found[key]
+            after = before + y - expected
+            self._found[key] = (expected, after)
+            self.earned += max(after, 0.0) - max(before, 0.0)
