@@ -114,7 +114,9 @@ def test_kernels_are_checked_where_both_parts_of_a_point_are_long():
 def test_rows_may_come_in_any_order():
     joint = ms.Joint(ms.Box([(0, 1)]), ms.Open(1))
     for rows in ([[0.9, 0.0], [0.0, 0.9]], [[0.0, 0.9], [0.9, 0.0]]):
-        ms.GPUCB(joint, LINEAR).observe(rows, [0.1, 0.2])
+        policy = ms.GPUCB(joint, LINEAR)
+        policy.observe(rows, [0.1, 0.2])
+        np.testing.assert_array_equal(policy.observations.x, rows)
 
 
 def test_contexts_out_of_range_are_refused():
