@@ -359,6 +359,7 @@ class Space:
                     f"parameter {name!r} must be {p.expects}{position}, got {X[row, i]:g} in row {row}; "
                     "integers and choices are not rounded"
                 )
+            X[:, i] = p.settled(X[:, i])
         return X
 
     def points_of(self, given: Any) -> Array:
@@ -396,7 +397,7 @@ class Space:
             raise InvalidInput(f"{self!r} has a float that varies, and so no list of members; take cover(n)")
         if self.size * self.dimension > MOST_NUMBERS:
             raise InvalidInput(f"{self!r} has {self.size:,} members, too many to list; take cover(n)")
-        axes = [_values(p) for p in self._parameters.values()]
+        axes = [p.every() for p in self._parameters.values()]
         mesh: Any = np.meshgrid(*axes, indexing="ij")
         return Finite(np.stack([axis.ravel() for axis in mesh], axis=1), box=self)
 
@@ -694,12 +695,6 @@ def _results(frame: frames.Frame, target: str | None) -> tuple[NDArray[np.intp],
             )
     told = [row for row, cell in enumerate(cells) if cell is not None]
     return np.array(told, dtype=np.intp), np.array([float(cells[row]) for row in told], dtype=np.float64)
-
-
-def _values(p: Parameter) -> Array:
-    """All values of a parameter that has finitely many, as numbers."""
-    first = float(p.from_unit(np.zeros(1))[0])
-    return first + np.arange(float(p.count or 1))
 
 
 class Domain(Protocol):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -22,6 +23,8 @@ from misspec.errors import Array, InvalidInput, flag, nearest, number
 
 HOT = 1.0 / math.sqrt(2.0)
 EXACT = 2**53  # integers beyond are not floats
+DIGITS = 12  # after the point, up to which numbers on a grid are rounded to what people write
+ROUNDING = 1e-6  # of a step: numbers this near to the grid are on it
 
 
 class Columns(NamedTuple):
@@ -66,6 +69,12 @@ class Parameter(Protocol):
     def from_unit(self, unit: Array) -> Array:
         """Uniform numbers in [0, 1] to legal ones, uniform on its scale."""
 
+    def every(self) -> Array:
+        """All its values as numbers, in order, where they are finitely many."""
+
+    def settled(self, numbers: Array) -> Array:
+        """The same numbers without the rounding that steps allow for: equal values are equal to the bit."""
+
     def steps(self, at: float) -> Array:
         """Other legal numbers to try from here; none for a continuum, which is climbed."""
 
@@ -78,11 +87,12 @@ class Parameter(Protocol):
 
 
 class _Interval:
-    """What Float and Int share: a scale on which low … high is 0 … 1."""
+    """What Float and Int share: a scale on which low … high is 0 … 1, and a grid on it where there are steps."""
 
     low: float
     high: float
     log: bool
+    step: float | None
     width = 1
 
     def _bounds(self, kind: str) -> None:
@@ -92,6 +102,31 @@ class _Interval:
             raise InvalidInput(f"{kind} on a logarithmic scale needs low > 0, got {self.low!r}; raise it, or log=False")
         if not math.isfinite(float(self.high) - float(self.low)):
             raise InvalidInput(f"{kind} has bounds so far apart that high - low overflows; rescale it, or log=True")
+
+    def _last(self, kind: str) -> float:
+        """The largest value of a grid."""
+        assert self.step is not None
+        if self.log:
+            raise InvalidInput(f"{kind} has steps or a logarithmic scale, not both; leave step= or log= out")
+        most = (self.high - self.low) / self.step
+        if most >= EXACT:
+            raise InvalidInput(
+                f"{kind} has more than 2^53 steps of {self.step!r}; take larger ones, or leave step= out"
+            )
+        return float(self._at(np.floor(np.array([most]) + ROUNDING))[0])
+
+    def _at(self, places: Array) -> Array:
+        """The values at places 0, 1, 2, … of a grid, written as people write them: 0.3, not 0.1 + 0.1 + 0.1."""
+        assert self.step is not None
+        numbers = self.low + places * self.step
+        digits = max(decimals(self.low), decimals(self.step))
+        if digits > DIGITS:
+            return np.asarray(numbers)
+        exact = np.abs(numbers) * 10.0**digits < EXACT  # beyond, rounding by decimals is itself rounding
+        return np.where(exact, np.round(numbers, digits), numbers)
+
+    def _places(self, numbers: Array) -> Array:
+        return np.asarray((numbers - self.low) / (self.step or 1.0))
 
     def _scaled(self, numbers: Array | float) -> Array:
         return np.log(numbers) if self.log else np.asarray(numbers, dtype=np.float64)
@@ -110,121 +145,150 @@ class _Interval:
         return np.where(unit <= 0.0, float(self.low), np.where(unit >= 1.0, float(self.high), numbers))
 
     def inside(self, numbers: Array) -> NDArray[np.bool_]:
-        return np.asarray((numbers >= self.low) & (numbers <= self.high)) & ~self.wrong(numbers)
+        settled = self.settled(numbers)
+        return np.asarray((settled >= self.low) & (settled <= self.high)) & ~self.wrong(numbers)
 
     def wrong(self, numbers: Array) -> NDArray[np.bool_]:
-        return np.asarray(numbers <= 0.0) if self.log else np.zeros(len(numbers), dtype=bool)
+        if self.step is None:
+            return np.asarray(numbers <= 0.0) if self.log else np.zeros(len(numbers), dtype=bool)
+        places = self._places(numbers)
+        return np.asarray((numbers <= 0.0) & self.log | (np.abs(places - np.rint(places)) > ROUNDING))
 
-    def _finite(self, value: Any, where: str) -> float:
-        """A finite number, and above 0 on a logarithmic scale."""
+    def settled(self, numbers: Array) -> Array:
+        return numbers if self.step is None else self._at(np.rint(self._places(numbers)))
+
+    @property
+    def count(self) -> int | None:
+        if self.low == self.high:
+            return 1
+        return None if self.step is None else round((self.high - self.low) / self.step) + 1
+
+    def every(self) -> Array:
+        return self._at(np.arange(float(self.count or 1))) if self.step is not None else np.array([float(self.low)])
+
+    def decode(self, codes: Array) -> Array:
+        near = self._unscaled(codes[:, 0])
+        if self.step is None:
+            return near
+        place = self._places(near)
+        below, above = (np.clip(self._at(end), self.low, self.high) for end in (np.floor(place), np.ceil(place)))
+        # nearest as the kernel sees it, which on a logarithmic scale is not the nearest number
+        further = np.abs(self.encode(above) - codes)[:, 0] < np.abs(self.encode(below) - codes)[:, 0]
+        return np.where(further, above, below)
+
+    def from_unit(self, unit: Array) -> Array:
+        if self.step is None:
+            return self._unscaled(unit)
+        low, high = (float(self._scaled(end)) for end in (self.low - 0.5 * self.step, self.high + 0.5 * self.step))
+        spread = low + unit * (high - low)
+        places = np.floor(self._places(np.exp(spread) if self.log else spread) + 0.5)
+        return np.clip(self._at(places), self.low, self.high)
+
+    def steps(self, at: float) -> Array:
+        """±1, ±2, ±4, … steps and the ends."""
+        if self.step is None:
+            return np.zeros(0)
+        last = (self.count or 1) - 1
+        sizes = 2.0 ** np.arange(max(1, last.bit_length()))
+        here = float(np.rint(self._places(np.array([at])))[0])
+        found = np.concatenate([here - sizes, here + sizes, [0.0, float(last)]])
+        found = np.unique(found[(found >= 0) & (found <= last) & (found != here)])
+        return self._at(found)
+
+    def jump(self, numbers: Array, rng: np.random.Generator) -> Array:
+        """By one step up to the whole range, all orders of magnitude alike."""
+        if self.step is None:
+            return numbers
+        sizes = np.floor((self.count or 1.0) ** rng.random(len(numbers)))
+        places = np.rint(self._places(numbers))
+        return self._at(places + np.where(rng.random(len(numbers)) < 0.5, -sizes, sizes))
+
+    def number(self, value: Any, where: str) -> float:
+        """A finite number, above 0 on a logarithmic scale, and on the grid if there is one."""
         try:
             found = math.nan if isinstance(value, str | bytes | bool | np.bool_) else float(value)
         except (TypeError, ValueError, OverflowError):
             found = math.nan
         if not math.isfinite(found) or self.wrong(np.array([found])).any():
             raise InvalidInput(f"{where} must be {self.expects}, got {value!r}")
-        return found
+        return float(self.settled(np.array([found]))[0])
 
     @property
     def expects(self) -> str:
         kind = "a whole number" if isinstance(self.low, int) else "a number"
+        if self.step is not None and self.step != 1:
+            return f"{kind}, {self.low!r} plus a multiple of {self.step!r}"
         return f"{kind} above 0 (its scale is logarithmic)" if self.log else kind
 
 
 @dataclasses.dataclass(frozen=True)
 class Float(_Interval):
-    """A number in [low, high]; log: searched on a logarithmic scale. low == high is one value."""
+    """A number in [low, high]; log: searched on a logarithmic scale; step: low, low + step, … only. low == high is one
+    value."""
 
     low: float
     high: float
     log: bool = False
+    step: float | None = None
     kind: ClassVar[str] = "Float"
 
     def __post_init__(self) -> None:
         for end in ("low", "high"):
             object.__setattr__(self, end, number(f"{end} of a Float", getattr(self, end)) + 0.0)  # -0.0 is 0.0
+        if self.step is not None:
+            object.__setattr__(self, "step", number("step of a Float", self.step, above=0))
         self._bounds("a Float")
-
-    @property
-    def count(self) -> int | None:
-        return 1 if self.low == self.high else None
-
-    def number(self, value: Any, where: str) -> float:
-        return self._finite(value, where)
+        if self.step is not None:
+            object.__setattr__(self, "high", self._last("a Float"))
 
     def value(self, number: float) -> float:
         return float(number)
 
-    def decode(self, codes: Array) -> Array:
-        return self._unscaled(codes[:, 0])
-
-    def from_unit(self, unit: Array) -> Array:
-        return self._unscaled(unit)
-
-    def steps(self, at: float) -> Array:  # noqa: ARG002  # climbed
-        return np.zeros(0)
-
-    def jump(self, numbers: Array, rng: np.random.Generator) -> Array:  # noqa: ARG002  # climbed
-        return numbers
-
 
 @dataclasses.dataclass(frozen=True)
 class Int(_Interval):
-    """A whole number, low … high, both included; log: searched on a logarithmic scale. low == high is one value."""
+    """A whole number, low … high, both included; log: searched on a logarithmic scale; step: low, low + step, … only.
+    low == high is one value."""
 
     low: int
     high: int
     log: bool = False
+    step: int = 1
     kind: ClassVar[str] = "Int"
 
     def __post_init__(self) -> None:
-        for end in ("low", "high"):
-            given = getattr(self, end)
+        for name in ("low", "high", "step"):
+            given = getattr(self, name)
             if isinstance(given, bool | np.bool_) or not isinstance(given, int | np.integer) or abs(int(given)) > EXACT:
-                raise InvalidInput(f"{end} of an Int must be a whole number, at most 2^53 in size, got {given!r}")
-            object.__setattr__(self, end, int(given))
+                raise InvalidInput(f"{name} of an Int must be a whole number, at most 2^53 in size, got {given!r}")
+            object.__setattr__(self, name, int(given))
+        if self.step < 1:
+            raise InvalidInput(f"step of an Int must be a whole number ≥ 1, got {self.step}")
         self._bounds("an Int")
+        if self.step > 1:
+            object.__setattr__(self, "high", int(self._last("an Int")))
 
     @property
-    def count(self) -> int | None:
-        return self.high - self.low + 1
+    def count(self) -> int:
+        return (self.high - self.low) // self.step + 1
 
-    def number(self, value: Any, where: str) -> float:
-        found = self._finite(value, where)
-        if found != math.floor(found):
-            raise InvalidInput(f"{where} must be {self.expects}, got {value!r}")
-        return found
+    def _at(self, places: Array) -> Array:
+        return np.asarray(self.low + places * self.step)
 
     def value(self, number: float) -> int:
         return int(number)
 
     def wrong(self, numbers: Array) -> NDArray[np.bool_]:
-        return np.asarray(super().wrong(numbers) | (numbers != np.floor(numbers)))
+        off = np.mod(numbers - self.low, self.step) != 0
+        return np.asarray((numbers <= 0.0) & self.log | off | (numbers != np.floor(numbers)))
 
-    def decode(self, codes: Array) -> Array:
-        near = self._unscaled(codes[:, 0])
-        below, above = np.clip(np.floor(near), self.low, self.high), np.clip(np.ceil(near), self.low, self.high)
-        # nearest as the kernel sees it, which on a logarithmic scale is not the nearest number
-        further = np.abs(self.encode(above) - codes)[:, 0] < np.abs(self.encode(below) - codes)[:, 0]
-        return np.where(further, above, below)
+    def settled(self, numbers: Array) -> Array:
+        return numbers
 
-    def from_unit(self, unit: Array) -> Array:
-        low, high = (float(self._scaled(end)) for end in (self.low - 0.5, self.high + 0.5))
-        spread = low + unit * (high - low)
-        numbers = np.floor((np.exp(spread) if self.log else spread) + 0.5)
-        return np.clip(numbers, self.low, self.high)
 
-    def steps(self, at: float) -> Array:
-        """±1, ±2, ±4, … and the ends."""
-        sizes = 2.0 ** np.arange(max(1, (self.high - self.low).bit_length()))
-        found = np.concatenate([at - sizes, at + sizes, [self.low, self.high]])
-        found = np.unique(found[(found >= self.low) & (found <= self.high)])
-        return np.asarray(found[found != at])
-
-    def jump(self, numbers: Array, rng: np.random.Generator) -> Array:
-        """By 1 up to the whole range, all orders of magnitude alike."""
-        sizes = np.floor((self.high - self.low + 1.0) ** rng.random(len(numbers)))
-        return np.asarray(numbers + np.where(rng.random(len(numbers)) < 0.5, -sizes, sizes))
+def decimals(value: float) -> int:
+    """Digits after the point that a number is written with."""
+    return max(0, -int(Decimal(repr(float(value))).as_tuple().exponent))  # a finite number's is a number
 
 
 Option = str | int | float | bool | None
@@ -308,8 +372,14 @@ class Choice:
     def from_unit(self, unit: Array) -> Array:
         return np.asarray(np.minimum(np.floor(unit * len(self.options)), len(self.options) - 1.0))
 
+    def every(self) -> Array:
+        return np.arange(float(len(self.options)))
+
+    def settled(self, numbers: Array) -> Array:
+        return numbers
+
     def steps(self, at: float) -> Array:
-        every = np.arange(float(len(self.options)))
+        every = self.every()
         return np.asarray(every[every != at])
 
     def jump(self, numbers: Array, rng: np.random.Generator) -> Array:
@@ -333,6 +403,8 @@ KINDS: dict[str, Any] = {cls.kind: cls for cls in (Float, Int, Choice)}
 def encode_parameter(parameter: Any) -> dict[str, Any]:
     """As JSON."""
     fields = {f.name: getattr(parameter, f.name) for f in dataclasses.fields(parameter) if f.init}
+    if fields.get("step") is None or (parameter.kind == Int.kind and parameter.step == 1):
+        fields.pop("step", None)  # as it was stored before there were steps
     return {"kind": parameter.kind, **{name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}}
 
 

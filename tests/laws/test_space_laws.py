@@ -16,6 +16,14 @@ FLOATS = st.one_of(
     st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e6)).map(lambda p: ms.Float(p[0], p[0] + p[1])),
     st.tuples(POSITIVE, POSITIVE).map(lambda p: ms.Float(min(p), max(p), log=True)),
 )
+STEPPED = st.one_of(
+    st.tuples(st.floats(-1e6, 1e6), st.floats(0, 1e3), st.sampled_from([0.1, 0.25, 1 / 3, 1e-3, 7.0])).map(
+        lambda p: ms.Float(p[0], p[0] + p[1], step=p[2])
+    ),
+    st.tuples(st.integers(-(10**9), 10**9), st.integers(0, 10**6), st.integers(1, 1000)).map(
+        lambda p: ms.Int(p[0], p[0] + p[1], step=p[2])
+    ),
+)
 INTS = st.one_of(
     st.tuples(st.integers(-(10**9), 10**9), st.integers(0, 10**6)).map(lambda p: ms.Int(p[0], p[0] + p[1])),
     st.tuples(st.integers(1, 10**9), st.integers(0, 10**6)).map(lambda p: ms.Int(p[0], p[0] + p[1], log=True)),
@@ -24,7 +32,7 @@ OPTIONS = st.one_of(
     st.text(), st.integers(), st.booleans(), st.none(), st.floats(allow_nan=False, allow_infinity=False)
 )
 CHOICES = st.lists(OPTIONS, min_size=1, max_size=6, unique_by=lambda o: (isinstance(o, bool), o)).map(ms.Choice)
-PARAMETERS = st.one_of(FLOATS, INTS, CHOICES)
+PARAMETERS = st.one_of(FLOATS, INTS, STEPPED, CHOICES)
 SPACES = st.dictionaries(st.text(), PARAMETERS, min_size=1, max_size=5).map(ms.Space)
 
 
@@ -43,7 +51,7 @@ def test_what_is_encoded_comes_back(space, seed):
     back = space.decode(codes)
     assert space.contains(back).all()
     for i, parameter in enumerate(space.parameters.values()):
-        if parameter.kind == "Float":
+        if parameter.count is None:
             np.testing.assert_allclose(parameter.encode(back[:, i]), parameter.encode(points[:, i]), atol=1e-9)
         else:
             np.testing.assert_array_equal(back[:, i], points[:, i])

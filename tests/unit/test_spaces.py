@@ -137,6 +137,12 @@ def test_what_is_no_point_is_refused_and_changes_nothing(given, message):
         (lambda: ms.Int(3, 1), "low ≤ high"),
         (lambda: ms.Int(0, 5, log=True), "needs low > 0"),
         (lambda: ms.Int(0, 2**60), "at most 2\\^53"),
+        (lambda: ms.Float(0, 1, step=0), "step of a Float must be a finite number > 0"),
+        (lambda: ms.Float(0.1, 1, log=True, step=0.1), "not both"),
+        (lambda: ms.Float(0, 1, step=1e-17), "more than 2\\^53 steps"),
+        (lambda: ms.Int(0, 9, step=0), "step of an Int"),
+        (lambda: ms.Int(0, 9, step=1.5), "step of an Int"),
+        (lambda: ms.Int(1, 9, log=True, step=2), "not both"),
         (lambda: ms.Choice([]), "at least one option"),
         (lambda: ms.Choice("ab"), "must be a list"),
         (lambda: ms.Choice(["a", "b", "a"]), "'a' at positions 0 and 2"),
@@ -150,6 +156,29 @@ def test_what_is_no_point_is_refused_and_changes_nothing(given, message):
 def test_bad_spaces(make, message):
     with pytest.raises(InvalidInput, match=message):
         make()
+
+
+def test_steps_are_a_grid_of_values_as_people_write_them():
+    space = ms.Space({"rate": ms.Float(0.1, 0.95, step=0.1), "units": ms.Int(16, 70, step=16)})
+    assert space.parameters["rate"].high == 0.9
+    assert space.parameters["units"].high == 64
+    assert space.size == 9 * 4
+    rates = sorted({space.params(x)["rate"] for x in space.members().points})
+    assert rates == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
+    near = space.points_of({"rate": 0.1 + 0.1 + 0.1, "units": 32})  # 0.30000000000000004
+    np.testing.assert_array_equal(near, [[0.3, 32]])
+    np.testing.assert_array_equal(space.validate([[0.1 + 0.1 + 0.1, 32.0]]), near)
+    assert not space.contains([[0.35, 32]])[0]
+    with pytest.raises(InvalidInput, match=r"a number, 0\.1 plus a multiple of 0\.1"):
+        space.points_of({"rate": 0.35, "units": 32})
+    with pytest.raises(InvalidInput, match="a whole number, 16 plus a multiple of 16"):
+        space.validate([[0.3, 33.0]])
+    policy = ms.Auto(space, seed=1)
+    for _ in range(8):
+        query = policy.ask()
+        assert query.params["rate"] in rates
+        policy.tell(query.params, query.params["rate"])
+    assert ms.restore(policy.state()).ask().params == policy.ask().params
 
 
 def test_contains_and_points_outside():

@@ -1,0 +1,90 @@
+"""A space in a TOML file, for the command line.
+
+    [parameters]
+    lr = { low = 1e-5, high = 0.1, log = true }     # a number; on a logarithmic scale
+    depth = { low = 1, high = 12 }                  # whole numbers at both ends: whole numbers only
+    dropout = { low = 0.0, high = 0.5, step = 0.1 }
+    booster = ["tree", "linear"]                    # one of these
+    seed = 7                                        # always this
+
+`kind = "float"`, "int" or "choice" says what the values do not. The line [parameters] may be left out.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from misspec.domains import Space
+from misspec.errors import InvalidInput, nearest
+from misspec.parameters import Choice, Float, Int
+
+KINDS = {"float": Float, "int": Int, "choice": Choice}
+KNOWN = ("kind", "low", "high", "log", "step", "options")
+ALIASES = {"type": "kind", "min": "low", "max": "high", "choices": "options", "values": "options"}
+EXAMPLE = "as in lr = { low = 1e-5, high = 0.1, log = true } or booster = ['tree', 'linear']"
+
+
+def read(path: str | os.PathLike[str]) -> Space:
+    """The space that a file describes; InvalidInput names the parameter that is wrong."""
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidInput(f"{path} does not exist") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        raise InvalidInput(f"{path} is not a TOML file: {error}") from None
+    given = table.get("parameters", table)
+    if not isinstance(given, Mapping) or (given is not table and len(table) > 1):
+        others = ", ".join(name for name in table if name != "parameters")
+        raise InvalidInput(f"{path}: beside [parameters] nothing is known, got {others or repr(given)}; {EXAMPLE}")
+    if not given:
+        raise InvalidInput(f"{path} names no parameter; write one per line, {EXAMPLE}")
+    return Space({name: _parameter(f"{path}, parameter {name!r}", value) for name, value in given.items()})
+
+
+def _parameter(where: str, value: Any) -> Any:
+    """One parameter from what stands for it in the file."""
+    try:
+        if isinstance(value, list):
+            return Choice(tuple(value))
+        if not isinstance(value, Mapping):
+            return Choice((value,))
+        return _of_table(value)
+    except InvalidInput as error:
+        raise InvalidInput(f"{where}: {error}") from None
+
+
+def _of_table(table: Mapping[str, Any]) -> Any:
+    fields: dict[str, Any] = {}
+    for key, value in table.items():
+        name = ALIASES.get(key, key)
+        if name not in KNOWN:
+            raise InvalidInput(f"unknown key {key!r}{nearest(key, KNOWN)}")
+        if name in fields:
+            raise InvalidInput(f"{key!r} says the same as another key; leave one of them out")
+        fields[name] = value
+    kind = str(fields.pop("kind", _guessed(fields))).lower().removesuffix("eger")
+    if kind not in KINDS:
+        raise InvalidInput(f"unknown kind {kind!r}{nearest(kind, KINDS)}")
+    wanted = {"options"} if kind == "choice" else {"low", "high"}
+    missing = sorted(wanted - set(fields))
+    odd = sorted(set(fields) - wanted - ({"log", "step"} if kind != "choice" else set()))
+    if missing or odd:
+        raise InvalidInput(
+            f"{kind} needs {' and '.join(sorted(wanted))}, "
+            + (f"{missing[0]} is missing" if missing else f"and has no {odd[0]}")
+            + f"; {EXAMPLE}"
+        )
+    return KINDS[kind](**fields)
+
+
+def _guessed(fields: Mapping[str, Any]) -> str:
+    if "options" in fields:
+        return "choice"
+    ends = [fields.get(name) for name in ("low", "high", "step") if name in fields]
+    return "int" if ends and all(isinstance(end, int) and not isinstance(end, bool) for end in ends) else "float"
