@@ -49,7 +49,6 @@ except ImportError as error:
         f"misspec.integrations.botorch needs the extra botorch: pip install 'misspec[botorch]' ({error})"
     ) from error
 
-LEAST_VARIANCE = 1e-12  # of a standardised outcome: below, σ is flat, as in BoTorch's own acquisition functions
 MOST_NUMBERS = 1 << 21  # coordinates of pairs of points that a kernel is handed at once
 # GPyTorch evaluates kernels lazily, and changes global settings and the kernel itself for as long as that takes
 _EVALUATING = threading.Lock()
@@ -101,8 +100,7 @@ class EnlargedUpperConfidenceBound(AnalyticAcquisitionFunction):
         self.maximize = flag("maximize", maximize)
         self.regularization = None if regularization is None else number("regularization (λ)", regularization, above=0)
         self.observations = None if observations is None else whole("observations", observations)
-        _, unit = _affine(_inner(model))  # refuses outcomes that the model sees otherwise than standardised
-        self._floor = LEAST_VARIANCE * min(1.0, float(unit.min())) ** 2
+        _affine(_inner(model))  # refuses outcomes that the model sees otherwise than standardised
         given = regularization is not None or observations is not None
         if enlargement != "paper" and given:
             raise InvalidInput('regularization and observations are for enlargement="paper"; leave them out')
@@ -124,7 +122,7 @@ class EnlargedUpperConfidenceBound(AnalyticAcquisitionFunction):
     @average_over_ensemble_models  # type: ignore[arg-type]  # annotated for functions that take any acquisition function
     def forward(self, X: Any) -> Any:
         """The score at X, shape (*t-batch, 1, d), to be maximised: shape (*t-batch,)."""
-        mean, sigma = self._mean_and_sigma(X, min_var=self._floor)
+        mean, sigma = self._mean_and_sigma(X)
         assert sigma is not None
         upper = (mean if self.maximize else -mean) + self.multiplier * sigma
         if self.epsilon > 0:
@@ -272,7 +270,7 @@ class GPyTorchKernel:
             return self(Z, X).T
         out = np.empty((len(X), len(Z)))
         with _EVALUATING, torch.enable_grad():
-            seen, others = self._seen(torch.tensor(X)), self._seen(torch.tensor(Z))
+            seen, others = self._seen(_tensor(X)), self._seen(_tensor(Z))
             for part in _parts(len(X), others.numel()):
                 # GPyTorch expands squared distances around the mean of the first points, except where gradients are
                 # wanted: one point at a time that is their difference, and exact
@@ -283,7 +281,7 @@ class GPyTorchKernel:
 
     def diag(self, X: Array, /) -> Array:
         with _EVALUATING, torch.no_grad():
-            values = np.array(to_dense(self._kernel(self._seen(torch.tensor(X)), diag=True)).numpy()) / self.amplitude
+            values = np.array(to_dense(self._kernel(self._seen(_tensor(X)), diag=True)).numpy()) / self.amplitude
         largest = float(values.max(initial=0.0))
         if largest > 1 + kernels.SLACK:
             raise InvalidInput(
@@ -297,9 +295,9 @@ class GPyTorchKernel:
         """k(X, Z) and ∂k(x, z)/∂x, shapes (n, m) and (n, m, d)."""
         values, slopes = np.empty((len(X), len(Z))), np.zeros((len(X), len(Z), X.shape[1]))
         with _EVALUATING, torch.enable_grad():
-            others = self._seen(torch.tensor(Z))
+            others = self._seen(_tensor(Z))
             for part in _parts(len(X), others.numel()):
-                pairs = torch.tensor(X[part]).repeat_interleave(len(Z), dim=0).requires_grad_()  # one x for each z
+                pairs = _tensor(X[part]).repeat_interleave(len(Z), dim=0).requires_grad_()  # one x for each z
                 x = self._seen(pairs).unsqueeze(-2)
                 z = others.repeat(len(pairs) // max(len(Z), 1), 1).unsqueeze(-2)
                 found = to_dense(self._kernel(x, z))
@@ -318,6 +316,10 @@ class GPyTorchKernel:
         if seen.shape[:-1] != X.shape[:-1]:
             raise InvalidInput(f"transform must make one point of one, got {tuple(seen.shape)} of {tuple(X.shape)}")
         return seen
+
+
+def _tensor(X: Array) -> Tensor:
+    return torch.tensor(np.ascontiguousarray(X))  # a copy; torch has no negative strides
 
 
 def _frozen(module: Any) -> Any:
