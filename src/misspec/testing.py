@@ -233,6 +233,29 @@ def data_from_elsewhere(subject: Subject) -> None:
     subject.play(policy, 5)
 
 
+def evaluations_of_others_pend(subject: Subject) -> None:
+    """What somebody else has begun pends here too, and is told or dropped like what was asked here."""
+    policy = subject.make(0)
+    known = probes(policy)[:3]
+    if not policy.takes_actions:
+        expect(InvalidInput, lambda: policy.expect(known))
+        return
+    subject.play(policy, 6)
+    before = json.dumps(policy.state())
+    expect(InvalidInput, lambda: policy.expect(np.full_like(known, np.nan)))
+    assert json.dumps(policy.state()) == before
+    begun = policy.expect(known)
+    assert [query.id for query in policy.pending] == [query.id for query in begun]
+    np.testing.assert_array_equal([query.x for query in begun], known)
+    twin = restore(policy.state(), kernel=subject.kernel, width=subject.width)
+    for each in (policy, twin):
+        each.tell(each.pending[2], 0.1)
+        each.drop(each.pending[0])
+    assert policy.t == twin.t
+    for a, b in zip(_continue(subject, policy), _continue(subject, twin), strict=True):
+        assert_same(a, b)
+
+
 def recommends_the_best_lower_bound(subject: Subject) -> None:
     policy = subject.make(0)
     subject.play(policy, subject.rounds)
@@ -322,6 +345,7 @@ CONTRACT = (
     failed_evaluations_can_be_dropped,
     reads_leave_no_trace,
     data_from_elsewhere,
+    evaluations_of_others_pend,
     recommends_the_best_lower_bound,
     answers_cannot_be_changed,
     threads_can_share_a_policy,

@@ -273,7 +273,8 @@ class Policy(abc.ABC):
                 raise
 
     def _expected(self, offered: Actions, row: int) -> Query:
-        """A query of a given point, as if it had been chosen."""
+        """A query of a given point, as if it had been chosen; what it needs in its details, a policy puts there."""
+        self._expect()  # as before every query, so that a restored policy goes the same way
         place = self.field.place(offered, row)
         known = self.field.describe(place)
         query = Query(self._next_id, known.pop("x", place.x), place.index, None, place.name, **known)
