@@ -1,0 +1,393 @@
+"""The sampler in studies: what reaches the policy, what is stored, and what is refused."""
+
+import copy
+import json
+import math
+import pickle
+import threading
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.trial import TrialState, create_trial
+from sklearn.gaussian_process.kernels import RBF
+
+import misspec as ms
+from misspec.errors import InvalidInput
+from misspec.integrations import optuna as ours
+from misspec.integrations.optuna import MisspecSampler, distributions_of, policy_of, space_of
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+SPACE = {
+    "lr": FloatDistribution(1e-5, 1e-1, log=True),
+    "drop": FloatDistribution(0.0, 0.5, step=0.1),
+    "depth": IntDistribution(1, 12),
+    "units": IntDistribution(16, 128, step=16),
+    "kind": CategoricalDistribution(["; rm -rf x", None, 3, True]),
+}
+
+
+def value(params):
+    return (
+        -((math.log10(params["lr"]) + 3) ** 2)
+        - (params["drop"] - 0.3) ** 2
+        - 0.1 * abs(params["depth"] - 6)
+        - abs(params["units"] - 64) / 64
+        - (params["kind"] is None)
+    )
+
+
+def objective(trial):
+    return value({name: trial._suggest(name, distribution) for name, distribution in SPACE.items()})
+
+
+def played(n, policy="auto", seed=0, direction="maximize", sign=1.0, **options):
+    study = optuna.create_study(direction=direction, sampler=MisspecSampler(policy, seed=seed, **options))
+    study.optimize(lambda trial: sign * objective(trial), n_trials=n)
+    return study
+
+
+def test_it_finds_what_random_search_does_not():
+    random = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
+    random.optimize(objective, n_trials=25)
+    assert played(25).best_value > random.best_value
+
+
+def test_minimising_is_maximising_with_the_other_sign():
+    up, down = played(14), played(14, direction="minimize", sign=-1.0)
+    for a, b in zip(up.trials, down.trials, strict=True):
+        assert a.params == b.params
+        assert a.value == -b.value
+    (up_believed, down_believed) = (study.trials[-1].user_attrs["misspec"] for study in (up, down))
+    assert up_believed["mean"] == pytest.approx(-down_believed["mean"])
+    assert up_believed["low"] == pytest.approx(-down_believed["high"])
+
+
+@pytest.mark.parametrize("policy", ours.POLICIES)
+def test_what_was_believed_is_in_the_trial(policy):
+    study = played(12, policy, n_trials=40)
+    believed = study.trials[-1].user_attrs["misspec"]
+    assert believed["low"] <= believed["mean"] <= believed["high"] or policy == "balancing"
+    assert believed["noise"] > 0
+    assert believed["conflicts"] >= 0
+    assert {"auto": "rule", "balancing": "base", "phased": "episode"}.get(policy, "mean") in believed
+    json.dumps(study.trials[-1].user_attrs)
+
+
+@pytest.mark.parametrize("policy", ours.POLICIES)
+def test_a_new_process_goes_on_from_the_storage_alone(policy):
+    """A sampler that has seen nothing suggests what the one suggests that was there all the time."""
+    study = played(9, policy, n_trials=40)
+    fresh = copy.deepcopy(study)
+    fresh.sampler = MisspecSampler(policy, seed=0, n_trials=40)
+    fresh.sampler._independent = copy.deepcopy(study.sampler._independent)
+    one, other = study.ask(SPACE), fresh.ask(SPACE)
+    for name in ("lr", "drop"):  # numbers may differ by rounding: results come one by one there, and at once here
+        assert math.log(one.params[name] + 1) == pytest.approx(math.log(other.params[name] + 1), abs=1e-3)
+    assert [one.params[name] for name in ("depth", "units", "kind")] == [
+        other.params[name] for name in ("depth", "units", "kind")
+    ]
+
+
+def test_the_model_is_learnt_once_for_all_and_renewed_by_growth(monkeypatch):
+    study = played(8)
+    learnt = []
+    original = ms.Auto._samples
+    monkeypatch.setattr(ms.Auto, "_samples", lambda self: learnt.append(self.t) or original(self))
+    for _ in range(4):  # four processes that know the storage only
+        study.sampler = MisspecSampler(seed=1)
+        trial = study.ask(SPACE)
+        study.tell(trial, value(trial.params))
+    assert learnt == [8, 10]  # the last one was of 7: by a seventh more, each time
+    assert any(key.startswith("misspec:learnt") for key in study._storage.get_study_system_attrs(study._study_id))
+
+
+def test_running_trials_pend_before_their_parameters_are_suggested():
+    study = played(10)
+    study.sampler = MisspecSampler(seed=0)
+    first = study.ask()
+    chosen = first.relative_params  # chosen, and nothing suggested yet
+    study.sampler = MisspecSampler(seed=0)
+    second = study.ask(SPACE)
+    assert second.params != {name: chosen[name] for name in SPACE}
+    known = ours.History.of(study, ours.Axes(dict(sorted(SPACE.items()))), second.number)
+    running = [each for each in known.trials if each.y is None]
+    assert [each.number for each in running] == [first.number]
+
+
+def test_others_who_are_choosing_right_now_get_other_points():
+    study = played(10)
+    alone = copy.deepcopy(study)
+    study._storage.create_new_trial(study._study_id)  # by a process that has not chosen yet
+    trial, single = study.ask(SPACE), alone.ask(SPACE)
+    assert trial.params != single.params
+
+
+def test_failed_trials_are_avoided_and_not_lost():
+    """Half of the space fails; what is tried there stays little."""
+    study = optuna.create_study(direction="maximize", sampler=MisspecSampler(seed=0))
+
+    def partly(trial):
+        x = trial.suggest_float("x", 0, 1)
+        y = trial.suggest_float("y", 0, 1)
+        if x > 0.5:
+            raise RuntimeError("does not work here")
+        return x - (y - 0.4) ** 2
+
+    study.optimize(partly, n_trials=30, catch=(RuntimeError,))
+    failed = [trial for trial in study.trials[10:] if trial.state == TrialState.FAIL]
+    assert len(study.trials) == 30
+    assert len(failed) <= 12
+    assert study.best_value > 0.4
+
+
+def test_pruned_trials_count_but_as_no_better_than_the_median():
+    study = played(7)
+    low = float(np.median([trial.value for trial in study.trials]))
+    worst = study.trials[0].params
+    for last in (10.0, low - 5.0):
+        study.add_trial(
+            create_trial(
+                state=TrialState.PRUNED, params=worst, distributions=SPACE, intermediate_values={0: 0.0, 3: last}
+            )
+        )
+    study.add_trial(create_trial(state=TrialState.PRUNED, params=worst, distributions=SPACE))  # nothing reported
+    trials = ours.History.of(study, ours.Axes(SPACE)).trials
+    assert [each.y for each in trials[7:]] == [low, low - 5.0, None]
+    assert trials[-1].failed
+    study.optimize(objective, n_trials=2)
+
+
+def test_infinite_results_are_as_bad_as_the_worst():
+    study = played(6)
+    worst = min(trial.value for trial in study.trials)
+    study.add_trial(create_trial(params=study.trials[0].params, distributions=SPACE, value=-math.inf))
+    assert ours.History.of(study, ours.Axes(SPACE)).trials[-1].y == worst
+    study.optimize(objective, n_trials=2)
+    assert math.isfinite(study.trials[-1].user_attrs["misspec"]["mean"])
+
+
+def test_parameters_that_are_fixed_stay_fixed():
+    study = played(8)
+    study.enqueue_trial({"depth": 11, "kind": 3})
+    trial = study.ask(SPACE)
+    assert trial.params["depth"] == 11
+    assert trial.params["kind"] == 3
+    study.tell(trial, value(trial.params))
+    study.enqueue_trial({"depth": 99})  # outside: Optuna warns, and takes it
+    with pytest.warns(UserWarning, match="out of range"):
+        trial = study.ask(SPACE)
+    study.tell(trial, 1e9)
+    study.optimize(objective, n_trials=2)
+    assert study.trials[-1].params["depth"] <= 12
+
+
+def test_define_by_run_spaces():
+    study = optuna.create_study(direction="maximize", sampler=MisspecSampler(seed=0))
+
+    def branching(trial):
+        shared = trial.suggest_float("shared", 0, 1)
+        if trial.suggest_categorical("method", ["a", "b"]) == "a":
+            return shared - (trial.suggest_float("only a", -1, 1) - 0.5) ** 2
+        return shared - trial.suggest_int("only b", 1, 5)
+
+    study.optimize(branching, n_trials=25)
+    assert study.best_params["method"] == "a"
+    assert study.best_value > 0.8
+    assert sorted(study.sampler.infer_relative_search_space(study, study.trials[-1])) == ["method", "shared"]
+
+
+def test_what_cannot_be_a_parameter_is_sampled_alone():
+    study = optuna.create_study(sampler=MisspecSampler(seed=0))
+    space = {
+        "huge": IntDistribution(0, 2**60),  # beyond what a float tells apart
+        "alike": CategoricalDistribution([1, 1.0, True, "a"]),
+        "one": IntDistribution(3, 3),
+        "x": FloatDistribution(0, 1),
+    }
+    for _ in range(8):
+        trial = study.ask(space)
+        study.tell(trial, trial.params["x"])
+    assert sorted(study.sampler.infer_relative_search_space(study, study.trials[-1])) == ["alike", "x"]
+
+
+def test_constraints_are_refused_in_one_sentence():
+    with pytest.raises(InvalidInput, match="constraints are not supported"):
+        MisspecSampler(constraints_func=lambda trial: (0.0,))
+    study = optuna.create_study(sampler=MisspecSampler(seed=0))
+
+    def constrained(trial):
+        x = trial.suggest_float("x", 0, 1)
+        trial.set_constraint("c", x - 0.5)
+        return x
+
+    with pytest.raises(InvalidInput, match="trial 0 has constraints"):
+        study.optimize(constrained, n_trials=3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: MisspecSampler("best"), "policy must be one of auto, balancing"),
+        (lambda: MisspecSampler("auto", model=ms.Model(RBF(1.0), 1.0, 0.1)), "learns its model"),
+        (lambda: MisspecSampler("ec", model=3), "model must be a Model or None"),
+        (lambda: MisspecSampler(n_trials=0), "n_trials must be a whole number"),
+        (lambda: MisspecSampler(seed=1.5), "seed must be a whole number"),
+        (lambda: MisspecSampler("gp_ucb", epsilon=0.1), "does not take these options"),
+        (lambda: MisspecSampler("ec", epsilon=-1.0), "epsilon must be"),
+        (lambda: MisspecSampler(minimize=True), "minimize is the study's"),
+        (lambda: policy_of(optuna.create_study()), "no completed trial yet"),
+        (lambda: policy_of(optuna.create_study(directions=["minimize"] * 2)), "one objective"),
+    ],
+)
+def test_what_is_refused(make, message):
+    with pytest.raises(InvalidInput, match=message):
+        make()
+
+
+@pytest.mark.parametrize("policy", ["gp_ucb", "ec", "phased", "balancing"])
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_a_model_of_ones_own(policy, direction):
+    model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1, offset=0.5)
+    study = optuna.create_study(direction=direction, sampler=MisspecSampler(policy, model, n_trials=31, seed=0))
+    sign = 1.0 if direction == "maximize" else -1.0
+
+    def smooth(trial):
+        x, y = trial.suggest_float("x", 0, 1), trial.suggest_int("y", 0, 4)
+        return sign * (0.5 + math.exp(-8 * (x - 0.3) ** 2) - 0.1 * abs(y - 1))
+
+    study.optimize(smooth, n_trials=31)
+    assert sign * study.best_value > 1.3
+    assert study.trials[-1].user_attrs["misspec"]["noise"] == 0.1
+
+
+def test_phased_goes_through_its_episodes_and_each_slot_once():
+    model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1)
+    study = optuna.create_study(direction="maximize", sampler=MisspecSampler("phased", model, n_trials=31, seed=0))
+
+    def smooth(trial):
+        return math.sin(6 * trial.suggest_float("x", 0, 1))
+
+    study.optimize(smooth, n_trials=17)
+    asked = [ours._get(trial.system_attrs, ours.ASKED) for trial in study.trials[1:]]
+    slots = [(each["query"][1]["details"]["episode"], each["query"][1]["details"]["slot"]) for each in asked]
+    assert slots == [(e, s) for e in (1, 2, 3, 4, 5) for s in range(2 ** (e - 1))][:16]
+    # two that run at once: the slots are handed out in turn, and one that fails is asked again
+    first, second = study.ask(), study.ask()
+    first.suggest_float("x", 0, 1)
+    second.suggest_float("x", 0, 1)
+    study.tell(second, 0.0)
+    study.tell(first, state=TrialState.FAIL)
+    third = study.ask()
+    third.suggest_float("x", 0, 1)
+    (a, b, c) = (
+        ours._get(study.trials[i].system_attrs, ours.ASKED)["query"][1]["details"]["slot"] for i in (-3, -2, -1)
+    )
+    assert (a, b, c) == (1, 2, 1)
+    assert third.params == first.params
+
+
+def test_balancing_is_the_policy_itself_played_in_a_study():
+    """Same decisions as RegretBalancing on the same space, fed with the first, random trial."""
+    model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1)
+    study = optuna.create_study(direction="maximize", sampler=MisspecSampler("balancing", model, n_trials=50, seed=3))
+
+    def smooth(x):
+        return math.sin(6 * x)
+
+    study.optimize(lambda trial: smooth(trial.suggest_float("x", 0, 1)), n_trials=9)
+    policy = ms.RegretBalancing(ms.Space({"x": ms.Float(0, 1)}), model, horizon=50, seed=3)
+    policy.observe([[study.trials[0].params["x"]]], [study.trials[0].value])
+    for trial in study.trials[1:]:
+        query = policy.ask()
+        assert query.params["x"] == pytest.approx(trial.params["x"], abs=1e-6)
+        assert query.details["base"] == trial.user_attrs["misspec"]["base"]
+        policy.tell(query, smooth(trial.params["x"]))
+
+
+def test_samplers_can_be_copied_pickled_and_shared_by_threads():
+    study = played(6)
+    for twin in (copy.deepcopy(study.sampler), pickle.loads(pickle.dumps(study.sampler))):
+        other = copy.deepcopy(study)
+        other.sampler = twin
+        other.optimize(objective, n_trials=1)
+    study.optimize(objective, n_trials=8, n_jobs=4)
+    assert len({json.dumps(trial.params) for trial in study.trials}) == 14
+    assert all(trial.state == TrialState.COMPLETE for trial in study.trials)
+    assert threading.active_count() < 20
+
+
+def test_two_studies_with_one_sampler():
+    sampler = MisspecSampler(seed=0)
+    one = optuna.create_study(direction="maximize", sampler=sampler)
+    other = optuna.create_study(direction="minimize", sampler=sampler)
+    for _ in range(8):
+        one.optimize(objective, n_trials=1)
+        other.optimize(lambda trial: trial.suggest_float("z", -2, 2) ** 2, n_trials=1)
+    assert other.best_value < 0.1
+
+
+def test_attributes_that_somebody_has_edited_are_learnt_anew():
+    study = played(9)
+    study.sampler = MisspecSampler(seed=0)
+    keys = [key for key in study._storage.get_study_system_attrs(study._study_id) if key.startswith("misspec:learnt")]
+    for key in keys:
+        study._storage.set_study_system_attr(study._study_id, key, {"parts": 1, "digest": "0", "text": "x"})
+    study.optimize(objective, n_trials=1)
+    axes = ours.Axes(study.sampler.infer_relative_search_space(study, study.trials[-1]))
+    ours._put(study, None, f"{ours.LEARNT}:{axes.digest}", {"results": 10, "states": [["nan"]]})
+    study.sampler = MisspecSampler(seed=0)
+    study.optimize(objective, n_trials=1)
+    assert len(study.trials) == 11
+
+
+def test_long_attributes_come_in_parts_and_back():
+    study = optuna.create_study()
+    trial = study.ask()
+    frozen = study.trials[0]
+    long = {"text": "ä" * 5000, "numbers": list(range(2000))}
+    ours._put(study, frozen, "k", long)
+    attributes = study.trials[trial.number].system_attrs
+    assert ours._get(attributes, "k") == long
+    assert all(len(json.dumps(each)) < 2 * ours.LONGEST + 200 for each in attributes.values())
+    missing = {key: each for key, each in attributes.items() if not key.endswith(":2")}
+    assert ours._get(missing, "k") is None
+    assert ours._get({}, "k") is None
+
+
+def test_spaces_there_and_back():
+    space = space_of(SPACE)
+    assert distributions_of(space) == SPACE
+    axes = ours.Axes(SPACE)
+    params = {"lr": 1e-3, "drop": 0.30000000000000004, "depth": 3, "units": 48, "kind": True}
+    x = axes.point(params)
+    assert axes.params(x) == {**params, "drop": 0.3}
+    assert axes.params(x)["kind"] is True
+    assert axes.point({**params, "units": 50}) is None
+    assert axes.point({"lr": 1e-3}) is None
+
+
+def test_the_policy_of_a_study():
+    study = played(20)
+    policy = policy_of(study, space_of(SPACE))
+    assert policy.t == 20
+    assert "Use" in policy.summary()
+    assert set(policy.recommend().params) == set(SPACE)
+    assert policy_of(study).t == 20
+
+
+def test_thousands_of_trials_cost_no_more_than_hundreds():
+    """Features, not results, are what a suggestion costs: counted, not timed."""
+    rng = np.random.default_rng(0)
+    study = optuna.create_study(direction="maximize", sampler=MisspecSampler(seed=0))
+    space = {name: FloatDistribution(0, 1) for name in "abcd"}
+    for _ in range(1200):
+        params = {name: float(rng.random()) for name in space}
+        study.add_trial(create_trial(params=params, distributions=space, value=math.sin(3 * params["a"]) + params["b"]))
+    trial = study.ask(space)
+    study.tell(trial, 0.0)
+    (mirror,) = study.sampler._mirrors.values()
+    assert all(each.rank <= 300 for each in mirror.policy.posterior.posteriors)
+    assert len(mirror.policy.posterior.posteriors) == 2
+    assert mirror.policy.t == 1200
