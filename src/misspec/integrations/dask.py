@@ -129,7 +129,9 @@ class Cluster:
             if self._futures.get(id_, (None,))[0] is not future:
                 continue
             _, x = self._futures.pop(id_)
-            if self._lost(future, result):
+            lost = self._lost(future, result)
+            future.release()  # an exception's traceback would keep it for a while, and with it the cluster its result
+            if lost:
                 self._losses[id_] += 1
                 if self._losses[id_] < TRIES:
                     again.append((id_, x))
