@@ -28,7 +28,7 @@ Job = tuple[int, Any]  # the id of a query, and what the function is called with
 Outcome = tuple[int, Any]  # the id, and what the function returned, or the exception that kept it from doing so
 TRIES = 3  # evaluations of one point that may end their worker before that counts as a failure of the function
 GOODBYE = 5.0  # seconds for processes to end
-LOOK = 1.0  # seconds between looks at whether they live
+LOOK = 1.0  # seconds to wait before looking at whether they live, or whether there was a Ctrl-C
 UNBORN = (
     "worker processes end before they have done anything (a script without `if __name__ == '__main__':`?); call "
     "optimize below such a line, or without processes=True"
@@ -146,9 +146,12 @@ class Threads:
             self._done.put((job[0], evaluate(self._function, job[1])))
 
     def collect(self, *, wait: bool) -> list[Outcome]:
-        found = [self._done.get()] if wait and self._running else []
-        while not self._done.empty():
-            found.append(self._done.get())
+        found: list[Outcome] = []
+        with contextlib.suppress(queue.Empty):
+            # not for ever: a Ctrl-C just before a thread blocks does not wake it
+            found += [self._done.get(timeout=LOOK)] if wait and self._running else []
+            while True:
+                found.append(self._done.get_nowait())
         self._running -= len(found)
         return found
 

@@ -126,7 +126,7 @@ class Cluster:
             return []  # time to look at the workers
         while first or not self._back.empty():
             id_, future, result = first.pop() if first else self._back.get()
-            if self._futures.get(id_, (None,))[0] is not future:
+            if id_ not in self._futures or self._futures[id_][0] is not future:
                 continue
             _, x = self._futures.pop(id_)
             lost = self._lost(future, result)
