@@ -1,15 +1,172 @@
-"""Runs on a Dask cluster, as they come back."""
+"""A user's function on a Dask cluster, and the runs of an experiment; results as they come back."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+import os
+import queue
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from misspec.errors import InvalidInput
+from misspec.errors import InvalidInput, MisspecError
+from misspec.policies import Policy
+from misspec.simulate import Evaluations, Progress, drive
+from misspec.workers import TRIES, Job, Outcome, ended_workers
 
+LOG = logging.getLogger("misspec")
 PATIENCE = "10s"  # to reach a scheduler
 GOODBYE = 5  # seconds to disconnect from it
+LOOK = 1.0  # seconds between looks at how many workers there are
+
+
+def optimize(
+    policy: Policy,
+    function: Callable[[Any], float],
+    client: Any,
+    horizon: int,
+    *,
+    in_flight: int | None = None,
+    on_error: str = "raise",
+    progress: Progress | None = None,
+    save: str | os.PathLike[str] | None = None,
+) -> Evaluations:
+    """Maximise a user's function with `horizon` evaluations on a Dask cluster.
+
+    client      a `distributed.Client`. The workers need what the function needs, and not misspec
+    in_flight   queries at once. None: as many as the workers have threads, as these come and go; and of a phased policy
+                the whole episode. On a cluster that adapts to its load, say how many are wanted: with one worker it
+                would see one task
+
+    function, on_error, progress and save are as in `ms.optimize`, and so are stops: what was told stays told, futures
+    in flight are cancelled, and queries that were cut short stay pending. Queries that pend at the start, as after
+    ms.load of a policy that was saved in the middle, are evaluated first, and count.
+
+    A dead worker's evaluations are done again by others: by Dask as often as `distributed.scheduler.allowed-failures`
+    says, and that up to three times; then the evaluation has failed. The policy stays here; every query is told once.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise InvalidInput("a Dask cluster needs the extra dask: pip install 'misspec[dask]'") from None
+    if not isinstance(client, Client) or client.asynchronous:
+        raise InvalidInput(
+            f"client must be a distributed.Client that is not asynchronous, got {client!r}; Client(address) makes one"
+        )
+    if not callable(function):
+        raise InvalidInput(f"function must take a point and return a number, got {type(function).__name__}")
+    return drive(
+        policy,
+        lambda: Cluster(function, client),
+        horizon,
+        in_flight=in_flight,
+        on_error=on_error,
+        progress=progress,
+        save=save,
+    )
+
+
+class Cluster:
+    """An `Evaluator` of a Dask client: what `simulate.drive` hands points to."""
+
+    def __init__(self, function: Callable[[Any], Any], client: Any) -> None:
+        self._function, self._client = function, client
+        self._futures: dict[int, tuple[Any, Any]] = {}  # by id of the query: its future, and what it evaluates
+        self._back: queue.SimpleQueue[tuple[int, Any, Any]] = queue.SimpleQueue()
+        self._losses: Counter[int] = Counter()  # of futures, by id
+        self._places, self.apart = 1, True
+        self._looked = -LOOK
+        self._look()
+
+    def _look(self) -> None:
+        """Who the workers are, now and then: asking the scheduler takes a round trip."""
+        if time.monotonic() - self._looked < LOOK:
+            return
+        self._looked = time.monotonic()
+        try:
+            workers = self._client.nthreads()
+        except (OSError, TimeoutError) as error:  # CommClosedError is an OSError
+            raise self._gone(error) from error
+        self._places = sum(workers.values())
+        # workers may be threads of this process, which a limit on BLAS would reach
+        self.apart = not any(str(address).startswith("inproc://") for address in workers)
+
+    def places(self) -> int:
+        self._look()
+        return self._places
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        try:
+            # not pure: the same point asked twice is evaluated twice
+            futures = self._client.map(self._function, [x for _, x in jobs], pure=False)
+        except (OSError, RuntimeError) as error:
+            if self._client.status == "running":
+                raise
+            raise self._gone(error) from error
+        for (id_, x), future in zip(jobs, futures, strict=True):
+            self._futures[id_] = future, x
+            self._client.loop.add_callback(self._follow, id_, future)
+
+    async def _follow(self, id_: int, future: Any) -> None:
+        """In the client's thread. Gathering waits for the future, and takes results that are ready at once together;
+        where a result was lost with its worker, it waits for it to be computed again."""
+        try:
+            (result,) = await self._client.gather([future], asynchronous=True)
+        except BaseException as error:  # whatever it is, somebody waits to hear of it
+            result = error
+        self._back.put((id_, future, result))
+
+    def collect(self, *, wait: bool) -> list[Outcome]:
+        found: list[Outcome] = []
+        again: list[Job] = []
+        try:
+            first = [self._back.get(timeout=LOOK)] if wait else []
+        except queue.Empty:
+            return []  # time to look at the workers
+        while first or not self._back.empty():
+            id_, future, result = first.pop() if first else self._back.get()
+            if id_ not in self._futures or self._futures[id_][0] is not future:
+                continue
+            _, x = self._futures.pop(id_)
+            lost = self._lost(future, result)
+            future.release()  # an exception's traceback would keep it for a while, and with it the cluster its result
+            if lost:
+                self._losses[id_] += 1
+                if self._losses[id_] < TRIES:
+                    again.append((id_, x))
+                    continue
+                result = ended_workers(self._losses[id_], x, f"{type(result).__name__}: {result}")
+            self._losses.pop(id_, None)
+            found.append((id_, result))
+        if again:
+            LOG.warning("Dask lost %d evaluations with their workers; they are done again", len(again))
+            self.submit(again)
+        return found
+
+    def _lost(self, future: Any, result: Any) -> bool:
+        """Whether there is no result because of the cluster, and not of the function."""
+        from distributed import KilledWorker
+
+        if isinstance(result, KilledWorker):
+            return True
+        if isinstance(result, BaseException) and future.status != "error":
+            if self._client.status not in ("running", "connecting"):
+                raise self._gone(result) from None
+            return True
+        return False
+
+    def _gone(self, error: BaseException) -> MisspecError:
+        return MisspecError(
+            f"the Dask cluster failed ({type(error).__name__}: {error}); what was told stays told, what was running is "
+            "pending: optimize with another client goes on from there"
+        )
+
+    def close(self) -> None:
+        futures = [future for future, _ in self._futures.values()]
+        self._futures.clear()
+        if futures and self._client.status == "running":
+            self._client.cancel(futures)
 
 
 def outcomes(

@@ -715,6 +715,11 @@ class Policy(abc.ABC):
             return [asked.query for asked in self._asked.values()]
 
     @property
+    def remaining(self) -> int | None:
+        """Queries that can be asked before results are needed, for a policy that hands out episodes; else None."""
+        return None
+
+    @property
     def asked(self) -> int:
         """Queries that were asked and not dropped."""
         return self._answered + len(self._asked)
