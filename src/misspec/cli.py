@@ -406,7 +406,7 @@ def diagnose(
     help="The next experiments, for someone who runs them by hand: what to try, why, and whether going on is worth it."
     "\n\nFill in the results and run the same command again; nothing else is kept. In the column of results"
     "\n\n- a number is a result, and several lines of the same experiment are repeats;"
-    "\n\n- an empty cell is an experiment that is being run: it is not suggested again, and others are chosen around it;"
+    "\n\n- an empty cell is an experiment that is being run: it is not suggested again, and others go around it;"
     "\n\n- the word failed is an experiment that gave no result: it may be suggested once more, and if that fails too, "
     "it is avoided, and so is what is like it. (A yield of zero is a result: write 0.)"
 )
@@ -457,31 +457,30 @@ def suggest(
         raise InvalidInput("--append needs the file to append to: --results results.csv")
     console = _console()
     with warnings.catch_warnings(record=True) as said, console.status("thinking"):
-        warnings.simplefilter("always")
+        warnings.simplefilter("always", UserWarning)
         found = by_hand.suggest(
             source, results, target, batch=batch, names=names, ignore=ignore or (), minimize=minimize, noise=noise,
             seed=seed,
         )  # fmt: skip
-    counted = f"{found.told} result{'s' * (found.told != 1)} of {found.target}"
-    more = [f"{n} {what}" for n, what in ((found.running, "being run"), (found.failed, "failed")) if n]
-    among = "" if found.menu.size is None else f" among {found.menu.size:,} candidates"
-    console.print(
-        f"{', '.join([counted, *more])}{among}; {'smaller' if minimize else 'larger'} is better", style="bold"
-    )
-    notes = [by_options(str(each.message)) for each in said if issubclass(each.category, UserWarning)]
-    for note in [*notes, *found.notes]:
+    if append:
+        found.append()
+    elif out is not None:
+        found.save(out)
+    counted = [f"{found.told} result{'s' * (found.told != 1)} of {found.target}"]
+    counted += [f"{n} {what}" for n, what in ((found.running, "being run"), (found.failed, "failed")) if n]
+    among = [] if found.menu.size is None else [f"{found.menu.size:,} candidates"]
+    better = "smaller is better" if minimize else "larger is better"
+    console.print("; ".join([", ".join(counted), *among, better]), style="bold")
+    for note in [*(by_options(str(each.message)) for each in said), *found.notes]:
         console.print(Text(note, style="yellow"))
     if found.rows:
         _show_rows(console, found)
     console.print("\n".join(found.summary))
-    if append:
-        found.append()
-        console.print(
-            f"{len(found.rows)} rows added to {results}: fill in {found.target}, and run the same command again"
-        )
+    added = f"{len(found.rows)} row{'s' * (len(found.rows) != 1)}"
+    if append and found.rows:
+        console.print(f"{added} added to {results}: fill in {found.target} and run the same command again")
     elif out is not None:
-        found.save(out)
-        console.print(f"{len(found.rows)} rows written to {out}: fill in {found.target}, and add them to the results")
+        console.print(f"{added} written to {out}: fill in {found.target} and add the lines to the file of results")
 
 
 def _show_rows(console: Console, found: Any) -> None:

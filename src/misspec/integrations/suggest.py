@@ -24,7 +24,6 @@ from misspec.errors import InvalidInput, nearest, whole
 from misspec.integrations import sheets
 from misspec.integrations.menu import Entry, Key, Line, Menu, OfSpace, OfTable, outcome
 from misspec.parameters import Choice
-from misspec.policies import learnt
 from misspec.policies.answers import Query
 from misspec.policies.auto import FIRST, NEGLIGIBLE, Auto
 
@@ -206,7 +205,7 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
     best = None if not told else (min if policy.minimize else max)(y for _, y in told)
     story = _Story(policy, menu, seen, running, best)
     return Suggestion(
-        [story.of(query) for query in queries], target, len(told), len(running), len(failed), best, [*notes, *why],
+        [story.of(query, bool(running) or i > 0) for i, query in enumerate(queries)], target, len(told), len(running), len(failed), best, [*notes, *why],
         policy.summary().splitlines(), menu, file,
     )  # fmt: skip
 
@@ -256,16 +255,17 @@ class _Story(NamedTuple):
     running: Sequence[Key]
     best: float | None
 
-    def of(self, query: Query) -> Proposal:
+    def of(self, query: Query, others: bool) -> Proposal:
+        """others: whether it is one of several."""
         key, rule = self.menu.key(query), str(query.details["rule"])
         mean = std = math.nan
         if rule != "first":
             mean, std = (float(each[0]) for each in self.policy.posterior.at(self.menu.point(key)[None, :]))
-        words = "; ".join([self._chosen(rule, mean, std), *self._again(key), *self._first(key)])
+        words = "; ".join([self._chosen(rule, mean, std, others), *self._again(key), *self._first(key)])
         values, called = self.menu.values(key), self.menu.called(key)
         return Proposal(values, called, mean, std, rule, f"{words[0].upper()}{words[1:]}.")
 
-    def _chosen(self, rule: str, mean: float, std: float) -> str:
+    def _chosen(self, rule: str, mean: float, std: float, others: bool) -> str:
         if rule == "first":
             return f"far from the others: the first {FIRST} results are spread out, to learn what matters"
         if rule == "caution":
@@ -275,8 +275,10 @@ class _Story(NamedTuple):
         chance = 0.5 * math.erfc(-ahead / math.sqrt(2.0))
         odds = "hardly a chance" if chance < HARDLY else f"a chance of {100 * chance:.0f} %"
         odds = f"{odds} to beat" if chance < EVEN else "about even with" if chance < LIKELY else "likely to beat"
-        what = "the most promising of all" if rule == "mean and spread" else "adds most to the others of this batch"
-        return f"{what}: {odds} the best result so far, {learnt.rounded(self.best, std)}"
+        what = "the most promising of all" if rule == "mean and spread" else "the best complement to the others"
+        if not others and rule != "mean and spread":
+            what = "the largest improvement is expected here"
+        return f"{what}: {odds} the best result so far, {self.best:.4g}"
 
     def _again(self, key: Key) -> list[str]:
         y = self.seen.get(key, [])
