@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import shlex
 import sys
@@ -487,34 +488,37 @@ def _show_rows(console: Console, found: Any) -> None:
     """What to try and why: a table where it fits, else one row below the other."""
     from misspec.policies.learnt import plain, rounded
 
-    heads = [*found.menu.parameters, f"expected {found.target}"]
+    called = ["candidate"] if found.rows[0].called else []
+    heads = ["", *called, *found.menu.parameters, f"expected {found.target}"]
     lines = []
-    for row in found.rows:
-        unknown = row.std != row.std
-        expected = "–" if unknown else f"{rounded(row.mean, row.std)} ± {rounded(row.std, row.std)}"
-        lines.append([*(plain(row.values[name]) for name in found.menu.parameters), expected])
+    for number, row in enumerate(found.rows, start=1):
+        expected = "–" if math.isnan(row.std) else f"{rounded(row.mean, row.std)} ± {rounded(row.std, row.std)}"
+        values = [plain(row.values[name]) for name in found.menu.parameters]
+        lines.append([f"{number}.", *([row.called] if called else []), *values, expected])
     widths = [max(len(line[i]) for line in [heads, *lines]) for i in range(len(heads))]
-    fits = sum(widths) + 3 * len(widths) + 2 <= console.width
+    fits = sum(widths) + 3 * len(widths) <= console.width
     console.print()
+    grid = Table.grid(padding=(0, 1))
     if fits:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for name in ("", *heads):
+        for name in heads:
             table.add_column(Text(name), no_wrap=True, justify="right" if name == heads[-1] else "left")
-        for number, line in enumerate(lines, start=1):
-            table.add_row(*(Text(cell) for cell in (str(number), *line)))
+        for line in lines:
+            table.add_row(*map(Text, line))
         console.print(table)
-    for number, (row, line) in enumerate(zip(found.rows, lines, strict=True), start=1):
-        head = f"{row.called}: " if row.called and fits else row.called
-        parts = [Text(f"{head}{row.reason}")]
-        if not fits:
-            left = max(map(len, heads))
-            shown = [Text(f"{name.ljust(left)}  {cell}") for name, cell in zip(heads, line, strict=True)]
-            parts = [*([Text(head, style="bold")] if head else []), *shown, Text(row.reason)]
-        grid = Table.grid(padding=(0, 1))
-        for i, part in enumerate(parts):
-            part.overflow = "fold"  # nothing is cut off
-            grid.add_row(Text(f"{number}." if i == 0 else "", style="bold"), part)
-        console.print(grid)
+        alike: dict[str, list[str]] = {}
+        for line, row in zip(lines, found.rows, strict=True):
+            alike.setdefault(row.reason, []).append(line[0])
+        for reason, numbers in alike.items():
+            grid.add_row(Text(" ".join(numbers), style="bold"), Text(reason))
+    else:
+        left = max(map(len, heads))
+        for line, row in zip(lines, found.rows, strict=True):
+            parts = [f"{name.ljust(left)}  {cell}" for name, cell in zip(heads[1:], line[1:], strict=True)]
+            for i, part in enumerate([*parts, row.reason]):
+                # a long name of a molecule is folded, not cut off
+                grid.add_row(Text(line[0] if i == 0 else "", style="bold"), Text(part, overflow="fold"))
+    console.print(grid)
     console.print()
 
 

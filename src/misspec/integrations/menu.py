@@ -16,7 +16,6 @@ from misspec.domains import SAME, Space, Table
 from misspec.errors import Array, InvalidInput, nearest
 from misspec.integrations import sheets, space_file
 from misspec.parameters import Choice, Float
-from misspec.policies import learnt
 from misspec.policies.answers import Query
 from misspec.policies.field import WHOLE
 
@@ -97,7 +96,10 @@ class Menu(Protocol):
 
 
 class OfTable:
-    """The rows of a CSV file. target: its column of results, if it has one; label: the column that names the rows."""
+    """The rows of a CSV file. target: its column of results, if it has one; label: the column that names the rows.
+
+    Rows that nothing tells apart, neither a name nor a value, are one candidate.
+    """
 
     def __init__(self, file: sheets.File, target: str, label: str | None, ignore: Sequence[str]) -> None:
         self.path, self.label, sheet = file.path, label, file.sheet
@@ -105,12 +107,12 @@ class OfTable:
         _check_columns(file, target, label, ignore)
         frame = frames.of_sheet(sheet, str(self.path))
         columns = {name: cells for name, cells in frame.columns.items() if name != target}
-        left_out = [*ignore, *([] if label is None else [label])]
         self.names = None if label is None else _names(file, label)
-        try:
-            self.domain = Table(frames.Frame(columns, frame.where, text=True), ignore=left_out, names=self.names)
-        except InvalidInput as error:
-            raise InvalidInput(by_options(str(error))) from None
+        self.domain = self._table(columns, ignore)
+        first = self.domain.indices(self.domain.points) if label is None else np.arange(len(self.domain))
+        self._rows, place = np.unique(first, return_inverse=True)  # of the file; and for each of those its candidate
+        if len(self._rows) < len(first):
+            self.domain = self._table({name: [cells[i] for i in self._rows] for name, cells in columns.items()}, ignore)
         self.parameters: Mapping[str, Any] = self.domain.parameters
         named = [{}] * len(self.domain) if self.names is None else [{str(label): name} for name in self.names]
         self._cells = [{**row, **name} for row, name in zip(self.domain.rows, named, strict=True)]  # 007 is no number
@@ -122,7 +124,14 @@ class OfTable:
         for row, cell in enumerate(sheet.cells(target) if target in sheet.header else []):
             if cell:  # an empty one is a candidate that waits for its turn
                 line = Line(self.path, sheet.lines[row], sheet.separator)
-                self.entries.append(Entry(row, *outcome(cell, line, target)))
+                self.entries.append(Entry(int(place[row]), *outcome(cell, line, target)))
+
+    def _table(self, columns: dict[str, list[Any]], ignore: Sequence[str]) -> Table:
+        left_out = [*ignore, *([] if self.label is None else [self.label])]
+        try:
+            return Table(frames.Frame(columns, str(self.path), text=True), ignore=left_out, names=self.names)
+        except InvalidInput as error:
+            raise InvalidInput(by_options(str(error))) from None
 
     @property
     def size(self) -> int | None:
@@ -137,6 +146,9 @@ class OfTable:
             index = self._index[name]
             self._agree(index, cells, line)
             return index
+        if not any(cells.get(column, "") for column in self.parameters):
+            column = next(each for each in (self.label, *self.parameters) if each in cells)
+            raise InvalidInput(f"{line.at(str(column))}: expected what says which candidate it is, the cell is empty")
         x = _numbers(self.parameters, cells, line, self.path)
         index = int(self.domain.indices(x[None, :])[0])
         if index < 0:
@@ -157,9 +169,9 @@ class OfTable:
     def _closest(self, x: Array) -> str:
         """The candidate that is most like a point, and where it differs."""
         apart = np.abs(self.domain.encoded - self.domain.encode(x[None, :])).sum(axis=1)
-        index = int(apart.argmin())
+        index, plain = int(apart.argmin()), sheets.Style()
         where = [
-            f"{name} is {learnt.plain(p.value(mine))}, not {learnt.plain(p.value(theirs))}"
+            f"{name} is {sheets.spelled(p.value(mine), plain)}, not {sheets.spelled(p.value(theirs), plain)}"
             for (name, p), mine, theirs in zip(self.parameters.items(), self.domain.points[index], x, strict=True)
             if _differ(p, mine, theirs)
         ]
@@ -182,7 +194,7 @@ class OfTable:
 
     def called(self, key: Key) -> str:
         assert isinstance(key, int)
-        return f"data row {key + 1}" if self.names is None else self.names[key]
+        return f"data row {self._rows[key] + 1}" if self.names is None else self.names[key]
 
     def values(self, key: Key) -> dict[str, Any]:
         assert isinstance(key, int)

@@ -117,9 +117,12 @@ def _decoded(content: bytes, path: Path) -> tuple[str, str, bytes]:
 
 
 def _written(lines: Sequence[Sequence[str]], style: Style) -> str:
-    text = io.StringIO(newline="")
-    csv.writer(text, delimiter=style.separator, lineterminator=style.newline).writerows(lines)
-    return text.getvalue()
+    whole = []
+    for line in lines:
+        text = io.StringIO(newline="")
+        csv.writer(text, delimiter=style.separator, lineterminator="\r\n").writerow(line)  # both are quoted in cells
+        whole.append(text.getvalue().removesuffix("\r\n") + style.newline)
+    return "".join(whole)
 
 
 def _encoded(text: str, style: Style, path: Path) -> bytes:

@@ -174,14 +174,14 @@ def suggest(
         table = sheets.read(path)
         goal = _target(target, read, table.sheet.header, path, notes)
         menu = OfTable(table, goal, names, ignore)
-        notes += _encodings(table, read)
+        notes += _encodings(table)
     if read is None and goal not in menu.known:
         raise InvalidInput(
             f"{path} has no column {goal!r}{nearest(goal, menu.known)}; name the file of results, even if it does not "
             "exist yet: --results results.csv"
         )
     told = _results(read, goal, menu)
-    notes += told.notes
+    notes += [*_encodings(read), *told.notes]
     with threadpool_limits(1):  # for the same bits, however busy the machine is
         policy = Auto(menu.domain, noise=noise, minimize=minimize, seed=seed)
         return _suggested(policy, menu, goal, told, notes, batch)
@@ -204,10 +204,10 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
     queries, why = _asked(policy, menu, batch, set(seen), running, Counter(failed))
     best = None if not told else (min if policy.minimize else max)(y for _, y in told)
     story = _Story(policy, menu, seen, running, best)
-    return Suggestion(
-        [story.of(query, bool(running) or i > 0) for i, query in enumerate(queries)], target, len(told), len(running), len(failed), best, [*notes, *why],
-        policy.summary().splitlines(), menu, file,
-    )  # fmt: skip
+    rows = [story.of(query, bool(running) or i > 0) for i, query in enumerate(queries)]
+    notes = [*notes, *why]
+    summary = policy.summary().splitlines()
+    return Suggestion(rows, target, len(told), len(running), len(failed), best, notes, summary, menu, file)
 
 
 def _asked(
@@ -309,10 +309,12 @@ def _target(target: str | None, read: sheets.File | None, known: Sequence[str], 
     if len(new) == 1:
         notes.append(f"{new[0]!r} is taken for the results, the only column that {path} does not have (see --target).")
         return new[0]
-    among = (
-        f", one of {', '.join(new or header)}: --target {(new or header)[-1]}" if header else ": --target yield, say"
+    if not header:
+        raise InvalidInput("say which column holds the results, or will hold them, as in --target yield")
+    among = new or header
+    raise InvalidInput(
+        f"say which column of {where} holds the results, as in --target {among[-1]} ({', '.join(among)})"
     )
-    raise InvalidInput(f"say which column of {where if header else 'results there is'} holds the results{among}")
 
 
 def _results(read: sheets.File | None, target: str, menu: Menu) -> Results:
