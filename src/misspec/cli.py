@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import shlex
 import sys
@@ -397,6 +398,128 @@ def diagnose(
     console.print(table)
     console.print(f"each line holds with probability {1 - delta:g} if the noise is at most {made.noise:.4g}")
     console.print("choose the norm bound that you believe in with --norm-bound")
+
+
+# -- by hand -----------------------------------------------------------------------------------------------------------
+
+
+@app.command(
+    help="The next experiments, for someone who runs them by hand: what to try, why, and whether going on is worth it."
+    "\n\nFill in the results and run the same command again; nothing else is kept. In the column of results"
+    "\n\n- a number is a result, and several lines of the same experiment are repeats;"
+    "\n\n- an empty cell is an experiment that is being run: it is not suggested again, and others go around it;"
+    "\n\n- the word failed is an experiment that gave no result: it may be suggested once more, and if that fails too, "
+    "it is avoided, and so is what is like it. (A yield of zero is a result: write 0.)"
+)
+@_clean
+def suggest(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV file of candidates, one per line; or a TOML file that describes a space.", metavar="FILE"
+        ),
+    ],
+    results: Annotated[
+        Path | None, typer.Option(help="A CSV file of results, as you fill it in; it need not exist yet.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The column of results; by default the only one that FILE does not have.")
+    ] = None,
+    batch: Annotated[int, typer.Option(help="How many experiments to suggest.", min=1)] = 5,
+    names: Annotated[
+        str | None, typer.Option(help="The column of candidates that names them; results can then go by name.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="A column of candidates that does not describe them; can be repeated.")
+    ] = None,
+    append: Annotated[
+        bool, typer.Option("--append", help="Add the suggested rows to the results file, for you to fill in.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the suggested rows to a CSV file of their own, for you to fill in.")
+    ] = None,
+    minimize: Annotated[bool, typer.Option("--minimize", help="Smaller results are better.")] = False,
+    noise: Annotated[
+        float | None,
+        typer.Option(help="By how much the same experiment varies (standard deviation), if you know it."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another number makes other choices where chance decides.", min=0)] = 0,
+) -> None:
+    """The next experiments: what to try, why, and whether going on is worth it."""
+    import warnings
+
+    from misspec import InvalidInput
+    from misspec.integrations import suggest as by_hand
+    from misspec.integrations.menu import by_options
+
+    if append and out is not None:
+        raise InvalidInput("--append and --out are two ways to fill in the same results; take one")
+    if append and results is None:
+        raise InvalidInput("--append needs the file to append to: --results results.csv")
+    console = _console()
+    with warnings.catch_warnings(record=True) as said, console.status("thinking"):
+        warnings.simplefilter("always", UserWarning)
+        found = by_hand.suggest(
+            source, results, target, batch=batch, names=names, ignore=ignore or (), minimize=minimize, noise=noise,
+            seed=seed,
+        )  # fmt: skip
+    if append:
+        found.append()
+    elif out is not None:
+        found.save(out)
+    counted = [f"{found.told} result{'s' * (found.told != 1)} of {found.target}"]
+    counted += [f"{n} {what}" for n, what in ((found.running, "being run"), (found.failed, "failed")) if n]
+    among = [] if found.menu.size is None else [f"{found.menu.size:,} candidates"]
+    better = "smaller is better" if minimize else "larger is better"
+    console.print("; ".join([", ".join(counted), *among, better]), style="bold")
+    for note in [*(by_options(str(each.message)) for each in said), *found.notes]:
+        console.print(Text(note, style="yellow"))
+    if found.rows:
+        _show_rows(console, found)
+    console.print("\n".join(found.summary))
+    added = f"{len(found.rows)} row{'s' * (len(found.rows) != 1)}"
+    if append and found.rows:
+        console.print(f"{added} added to {results}: fill in {found.target} and run the same command again")
+    elif out is not None:
+        console.print(f"{added} written to {out}: fill in {found.target} and add the lines to the file of results")
+
+
+def _show_rows(console: Console, found: Any) -> None:
+    """What to try and why: a table where it fits, else one row below the other."""
+    from misspec.policies.learnt import plain, rounded
+
+    called = ["candidate"] if found.rows[0].called else []
+    heads = ["", *called, *found.menu.parameters, f"expected {found.target}"]
+    lines = []
+    for number, row in enumerate(found.rows, start=1):
+        expected = "–" if math.isnan(row.std) else f"{rounded(row.mean, row.std)} ± {rounded(row.std, row.std)}"
+        values = [plain(row.values[name]) for name in found.menu.parameters]
+        lines.append([f"{number}.", *([row.called] if called else []), *values, expected])
+    widths = [max(len(line[i]) for line in [heads, *lines]) for i in range(len(heads))]
+    fits = sum(widths) + 3 * len(widths) <= console.width
+    console.print()
+    grid = Table.grid(padding=(0, 1))
+    if fits:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for name in heads:
+            table.add_column(Text(name), no_wrap=True, justify="right" if name == heads[-1] else "left")
+        for line in lines:
+            table.add_row(*map(Text, line))
+        console.print(table)
+        alike: dict[str, list[str]] = {}
+        for line, row in zip(lines, found.rows, strict=True):
+            alike.setdefault(row.reason, []).append(line[0])
+        for reason, numbers in alike.items():
+            grid.add_row(Text(" ".join(numbers), style="bold"), Text(reason))
+    else:
+        left = max(map(len, heads))
+        for line, row in zip(lines, found.rows, strict=True):
+            parts = [f"{name.ljust(left)}  {cell}" for name, cell in zip(heads[1:], line[1:], strict=True)]
+            for i, part in enumerate([*parts, row.reason]):
+                # a long name of a molecule is folded, not cut off
+                grid.add_row(Text(line[0] if i == 0 else "", style="bold"), Text(part, overflow="fold"))
+    console.print(grid)
+    console.print()
 
 
 def _kernel(name: str | None, length_scale: float | None, nu: float | None) -> Any:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 import math
 import os
 import re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from misspec.errors import InvalidInput, nearest
 
 LARGEST = 1.7e308  # of a number; Python's integers have no end
 CODE = re.compile(r"[+-]?0\d")  # a number that people would not write so
+COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")  # a number with a decimal comma
+HINT = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line by which spreadsheets say what separates
 EMPTY = ("NAType", "NaTType")  # of pandas, whose comparisons are neither true nor false
 
 
@@ -77,15 +80,7 @@ def read(source: Any, where: str = "the table") -> Frame:
     if isinstance(source, Frame):
         return source
     if isinstance(source, str | os.PathLike):
-        header, lines = read_csv(source)
-        cells = {name: _column([line[i] if i < len(line) else "" for line in lines]) for i, name in enumerate(header)}
-        for row, line in enumerate(lines):
-            if any(cell.strip() for cell in line[len(header) :]):
-                raise InvalidInput(
-                    f"{source}, data row {row + 1}: {len(line)} cells for {len(header)} columns; is there a separator "
-                    "in a cell? Put such cells in quotes"
-                )
-        return Frame(cells, str(source), text=True)
+        return of_sheet(_sheet(source), str(source))
     if is_frame(source):
         return _of_frame(source, where)
     if isinstance(source, Mapping):
@@ -106,32 +101,107 @@ def read(source: Any, where: str = "the table") -> Frame:
     )
 
 
+class Sheet(NamedTuple):
+    """A CSV file as text.
+
+    header, rows   the names of its columns and, line by line, its cells; a line can have fewer or more than there are
+                   columns
+    lines          where each row stands in the file; the names of the columns are usually in line 1
+    separator      what stands between cells
+    places, width  where each column stands in a line, and how many cells a whole line has: a separator at the end makes
+                   a cell that belongs to no column
+    """
+
+    header: list[str]
+    rows: list[list[str]]
+    lines: list[int]
+    separator: str
+    places: list[int]
+    width: int
+
+    def cells(self, name: str) -> list[str]:
+        """A column, without blanks around its cells."""
+        i = self.header.index(name)
+        return [row[i].strip() if i < len(row) else "" for row in self.rows]
+
+
 def read_csv(path: str | os.PathLike[str]) -> tuple[list[str], list[list[str]]]:
     """The names of the columns and the lines of a CSV file, as text; commas, semicolons, tabs or blanks separate."""
+    sheet = _sheet(path)
+    return sheet.header, sheet.rows
+
+
+def _sheet(path: str | os.PathLike[str]) -> Sheet:
     try:
-        with Path(path).open(newline="", encoding="utf-8-sig") as file:
-            separator = _separator(next((line for line in file if line.strip()), ""))
-            file.seek(0)
-            lines = list(csv.reader(file, delimiter=separator, skipinitialspace=True))
+        text = contents(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path} is not a CSV file in UTF-8: {error}") from None
+    sheet = parse(text, str(path))
+    if not sheet.rows:
+        lines = 1 if sheet.header else 0
+        raise InvalidInput(f"{path} must hold a line of column names and lines of numbers, got {lines} line(s)")
+    return sheet
+
+
+def contents(path: str | os.PathLike[str]) -> bytes:
+    """What a file holds."""
+    try:
+        return Path(path).read_bytes()
     except FileNotFoundError:
         raise InvalidInput(f"{path} does not exist") from None
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(f"{path} is not a CSV file in UTF-8: {error}") from None
-    rows = [row for row in lines if any(cell.strip() for cell in row)]
-    if len(rows) < 2:
-        raise InvalidInput(f"{path} must hold a line of column names and lines of numbers, got {len(rows)} line(s)")
-    header = [cell.strip() for cell in rows[0]]
+
+
+def parse(text: str, where: str) -> Sheet:
+    """The text of a CSV file; without a single line, a sheet without columns."""
+    first = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
+    hint = HINT.fullmatch(first)
+    separator = hint.group(1) if hint else _separator(first)
+    try:
+        found = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True))
+    except csv.Error as error:
+        raise InvalidInput(f"{where} is not a CSV file in UTF-8: {error}") from None
+    numbered = [(number, row) for number, row in enumerate(found, start=1) if any(cell.strip() for cell in row)]
+    lines, rows = [number for number, _ in numbered][bool(hint) :], [row for _, row in numbered][bool(hint) :]
+    if not rows:
+        return Sheet([], [], [], separator, [], 0)
+    header, width = [cell.strip() for cell in rows[0]], len(rows[0])
+    places = list(range(width))
     for i in reversed([i for i, name in enumerate(header) if not name]):
         if not any(i < len(row) and row[i].strip() for row in rows[1:]):  # a separator at the end of each line, say
             rows = [row[:i] + row[i + 1 :] for row in rows]
-            del header[i]
+            del header[i], places[i]
     if all(is_number(cell) for cell in header):
-        raise InvalidInput(f"{path} must start with a line of column names, got {','.join(rows[0])}")
+        raise InvalidInput(f"{where} must start with a line of column names, got {','.join(rows[0])}")
     if len(set(header)) < len(header):
-        raise InvalidInput(f"{path} has two columns of the same name; rename one: {', '.join(header)}")
-    return header, rows[1:]
+        raise InvalidInput(f"{where} has two columns of the same name; rename one: {', '.join(header)}")
+    return Sheet(header, rows[1:], lines[1:], separator, places, width)
+
+
+def of_sheet(sheet: Sheet, where: str) -> Frame:
+    """Columns of native cells; where commas do not separate, numbers may have decimal commas."""
+    for row, line in enumerate(sheet.rows):
+        if any(cell.strip() for cell in line[len(sheet.header) :]):
+            raise InvalidInput(
+                f"{where}, data row {row + 1}: {len(line)} cells for {len(sheet.header)} columns; is there a separator "
+                "in a cell? Put such cells in quotes"
+            )
+    columns = {name: sheet.cells(name) for name in sheet.header}
+    if sheet.separator != ",":
+        columns = {name: _pointed(cells) for name, cells in columns.items()}
+    return Frame({name: _column(cells) for name, cells in columns.items()}, where, text=True)
+
+
+def _pointed(cells: Sequence[str]) -> list[str]:
+    """A column with decimal points for decimal commas, if all of it are numbers then."""
+    points = [pointed(cell) for cell in cells]
+    return points if all(is_number(cell) or not cell for cell in points) else list(cells)
+
+
+def pointed(cell: str) -> str:
+    """A number with a decimal comma with a decimal point; anything else as it is."""
+    return cell.replace(",", ".") if COMMA.fullmatch(cell) else cell
 
 
 def is_number(cell: str) -> bool:

@@ -1,0 +1,378 @@
+"""The next experiments for someone who runs them by hand: a table of candidates and a CSV file of results in, rows out.
+
+Nothing is kept between calls: the results file is all that is known, and the same files give the same rows. A line of
+it is an experiment, known by its name or by its values. Its target is
+
+    a number     a result; several lines of the same experiment are repeats
+    empty        it is being run: it is not suggested again, and others are chosen around it
+    failed       it gave no result: tried once more, perhaps, and then no more, nor what is like it (`Auto.drop`)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from misspec.errors import InvalidInput, nearest, whole
+from misspec.integrations import sheets
+from misspec.integrations.menu import Entry, Key, Line, Menu, OfSpace, OfTable, outcome
+from misspec.parameters import Choice
+from misspec.policies.answers import Query
+from misspec.policies.auto import FIRST, NEGLIGIBLE, Auto
+
+SHOWN = 4  # results of a repeat that are listed
+LIKELY, EVEN, HARDLY = 0.6, 0.4, 0.02  # chances to beat the best result, in words
+
+
+class Proposal(NamedTuple):
+    """An experiment to do next.
+
+    values      by column: its parameters, its name, and whatever else the file of candidates says of it
+    called      what people call it: its name, or its row among the candidates; "" in a space
+    mean, std   what is expected of it, from results alone; NaN before there is a model
+    rule        what it was chosen by, as in `Query.details`
+    reason      the same in words
+    """
+
+    values: dict[str, Any]
+    called: str
+    mean: float
+    std: float
+    rule: str
+    reason: str
+
+
+class Results(NamedTuple):
+    """A file of results.
+
+    read    as it was read; None where no file was named
+    style   how it is written, or will be
+    names   its columns, or those that it will have
+    """
+
+    read: sheets.File | None
+    style: sheets.Style
+    names: list[str]
+    entries: list[Entry]
+    notes: list[str]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Suggestion:
+    """What to do next, and what that rests on.
+
+    rows       to try, the first one first; fewer than asked for where no more are worth it, as `notes` say
+    target     the column of results
+    told, running, failed   lines with a result, lines without one, and those that failed
+    best       the best result, None before there is one
+    notes      what was taken from the files and what was left out, one sentence each
+    summary    what was learnt, as in `Auto.summary()`, one sentence each
+    """
+
+    rows: list[Proposal]
+    target: str
+    told: int
+    running: int
+    failed: int
+    best: float | None
+    notes: list[str]
+    summary: list[str]
+    menu: Menu = dataclasses.field(repr=False)
+    file: Results = dataclasses.field(repr=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """A CSV file of its own with the columns of the results and the rows to try, their target empty. A file that
+        holds results which the results file does not is not overwritten."""
+        place = Path(path)
+        for other in (self.menu.path, *([] if self.file.read is None else [self.file.read.path])):
+            if sheets.same(place, other):
+                raise InvalidInput(f"{path} is what the suggestions rest on; write them to another file")
+        if place.exists():
+            self._spare(place)
+        sheets.write(place, [self.file.names, *self._lines()], self.file.style)
+
+    def append(self) -> None:
+        """Add the rows to try, their target empty, to the results file, whose bytes stay as they are; it is made where
+        there is none. Whole or not at all."""
+        if self.file.read is None:
+            raise InvalidInput("there is no file of results to append to; name one: --results results.csv")
+        if not self.rows:
+            return
+        if self.file.read.sheet.header:
+            sheets.append(self.file.read, self._lines())
+        else:
+            sheets.check_unchanged(self.file.read)
+            sheets.write(self.file.read.path, [self.file.names, *self._lines()], self.file.style)
+
+    def _lines(self) -> list[list[str]]:
+        cells = [{**row.values, self.target: None} for row in self.rows]
+        return [[sheets.spelled(row.get(name), self.file.style) for name in self.file.names] for row in cells]
+
+    def _spare(self, path: Path) -> None:
+        """InvalidInput if a file to be overwritten holds what is known nowhere else."""
+        try:
+            held = _results(sheets.read(path), self.target, self.menu)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path} exists, and holds no rows to try ({error}); choose another name") from None
+        known = [*self.menu.entries, *self.file.entries]
+        given, told = (Counter(each for each in some if each.y is not None) for some in (held.entries, known))
+        if given - told:
+            raise InvalidInput(
+                f"{path} holds {(given - told).total()} result(s) that are not among the results yet; copy these lines "
+                "there and run the same command again, or choose another name"
+            )
+
+
+def suggest(
+    source: str | os.PathLike[str],
+    results: str | os.PathLike[str] | None = None,
+    target: str | None = None,
+    *,
+    batch: int = 5,
+    names: str | None = None,
+    ignore: Sequence[str] = (),
+    minimize: bool = False,
+    noise: float | None = None,
+    seed: int = 0,
+) -> Suggestion:
+    """The next experiments.
+
+    source    a CSV file of candidates, which may hold results itself; or a TOML file with a space (`space_file.py`)
+    results   a CSV file; one that does not exist, or holds only the names of columns, has no results yet
+    target    the column of results; without, the only column of the results file that the source does not have
+    names     the column of candidates that names them
+    ignore    columns of candidates that say nothing about them
+
+    InvalidInput names line and column of a cell that is wrong.
+    """
+    from threadpoolctl import threadpool_limits
+
+    whole("batch", batch, at_least=1)
+    path = Path(source)
+    read = None if results is None else sheets.read(Path(results))
+    if read is not None and sheets.same(path, read.path):
+        raise InvalidInput(
+            f"{path} cannot be the file of results too: a line without a result is a candidate in one, and an "
+            "experiment that is being run in the other; leave --results out, or name another file"
+        )
+    notes: list[str] = []
+    if path.suffix.lower() == ".toml":
+        if names is not None or ignore:
+            raise InvalidInput(f"{path} is a space and has no columns; leave --names and --ignore out")
+        menu: Menu = OfSpace(path)
+        goal = _target(target, read, menu.known, path, notes)
+        if goal in menu.known:
+            raise InvalidInput(f"{goal!r} is a parameter of {path}; the target must be another column (--target)")
+    else:
+        table = sheets.read(path)
+        goal = _target(target, read, table.sheet.header, path, notes)
+        menu = OfTable(table, goal, names, ignore)
+        notes += _encodings(table)
+    if read is None and goal not in menu.known:
+        raise InvalidInput(
+            f"{path} has no column {goal!r}{nearest(goal, menu.known)}; name the file of results, even if it does not "
+            "exist yet: --results results.csv"
+        )
+    told = _results(read, goal, menu)
+    notes += [*_encodings(read), *told.notes]
+    with threadpool_limits(1):  # for the same bits, however busy the machine is
+        policy = Auto(menu.domain, noise=noise, minimize=minimize, seed=seed)
+        return _suggested(policy, menu, goal, told, notes, batch)
+
+
+def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list[str], batch: int) -> Suggestion:
+    entries = [*menu.entries, *file.entries]
+    failed = [each.key for each in entries if each.failed]
+    running = [each.key for each in entries if each.y is None and not each.failed]
+    seen: dict[Key, list[float]] = {}
+    told = [(each.key, each.y) for each in entries if each.y is not None]
+    for key, y in told:
+        seen.setdefault(key, []).append(y)
+    if told:
+        policy.observe(menu.actions([key for key, _ in told]), [y for _, y in told])
+    for key in failed:  # after all results: what failed is judged by what lies nearest to it
+        policy.drop(policy.ask(actions=menu.actions([key])))
+    for key in running:
+        policy.ask(actions=menu.actions([key]))
+    queries, why = _asked(policy, menu, batch, set(seen), running, Counter(failed))
+    best = None if not told else (min if policy.minimize else max)(y for _, y in told)
+    story = _Story(policy, menu, seen, running, best)
+    rows = [story.of(query, bool(running) or i > 0) for i, query in enumerate(queries)]
+    notes = [*notes, *why]
+    summary = policy.summary().splitlines()
+    return Suggestion(rows, target, len(told), len(running), len(failed), best, notes, summary, menu, file)
+
+
+def _asked(
+    policy: Auto, menu: Menu, batch: int, seen: set[Key], running: Sequence[Key], failures: Counter[Key]
+) -> tuple[list[Query], list[str]]:
+    """At most `batch` queries, none of which is asked already, and why there are not more."""
+    queries: list[Query] = []
+    taken = set(running)
+    waits = ", is being run" if running else ""
+    tried = (
+        f"Every {'point of the space' if menu.size is None else 'candidate'} has a result{waits} or is suggested here"
+    )
+    while len(queries) < batch:
+        if policy.t < FIRST:
+            # before there is a model points are drawn: from what is new, else from what failed once
+            new = menu.others({*taken, *seen, *failures})
+            if new == []:
+                new = [key for key in failures if failures[key] == 1 and key not in seen | taken]
+            if new == []:
+                return queries, [f"{tried}: nothing is left to try."]
+            query = policy.ask() if new is None else policy.ask(actions=menu.actions(new))
+        else:
+            query = policy.ask()
+        key = menu.key(query)
+        if failures[key] > 1 and key not in seen:
+            return queries, ["Nothing is left to try but what failed twice, or is like it."]
+        if key in taken or (key in seen and _exact(policy)):
+            return queries, [f"{tried}: nothing is left to try."]
+        taken.add(key)
+        queries.append(query)
+    return queries, []
+
+
+def _exact(policy: Auto) -> bool:
+    """Whether results hardly vary, so that a repeat tells nothing."""
+    return bool(np.mean([each.model.noise for each in policy.posterior.posteriors]) < NEGLIGIBLE)
+
+
+class _Story(NamedTuple):
+    """What queries are chosen for, told to someone who knows experiments and no Gaussian process."""
+
+    policy: Auto
+    menu: Menu
+    seen: Mapping[Key, list[float]]
+    running: Sequence[Key]
+    best: float | None
+
+    def of(self, query: Query, others: bool) -> Proposal:
+        """others: whether it is one of several."""
+        key, rule = self.menu.key(query), str(query.details["rule"])
+        mean = std = math.nan
+        if rule != "first":
+            mean, std = (float(each[0]) for each in self.policy.posterior.at(self.menu.point(key)[None, :]))
+        words = "; ".join([self._chosen(rule, mean, std, others), *self._again(key), *self._first(key)])
+        values, called = self.menu.values(key), self.menu.called(key)
+        return Proposal(values, called, mean, std, rule, f"{words[0].upper()}{words[1:]}.")
+
+    def _chosen(self, rule: str, mean: float, std: float, others: bool) -> str:
+        if rule == "first":
+            return f"far from the others: the first {FIRST} results are spread out, to learn what matters"
+        if rule == "caution":
+            return "in case the model is wrong: it may be better than the model believes"
+        assert self.best is not None  # there is no model without results
+        ahead = (self.best - mean if self.policy.minimize else mean - self.best) / max(std, 1e-300)
+        chance = 0.5 * math.erfc(-ahead / math.sqrt(2.0))
+        odds = "hardly a chance" if chance < HARDLY else f"a chance of {100 * chance:.0f} %"
+        odds = f"{odds} to beat" if chance < EVEN else "about even with" if chance < LIKELY else "likely to beat"
+        what = "the most promising of all" if rule == "mean and spread" else "the best complement to the others"
+        if not others and rule != "mean and spread":
+            what = "the largest improvement is expected here"
+        return f"{what}: {odds} the best result so far, {self.best:.4g}"
+
+    def _again(self, key: Key) -> list[str]:
+        y = self.seen.get(key, [])
+        shown = ", ".join(f"{each:.4g}" for each in y[:SHOWN]) + (", …" if len(y) > SHOWN else "")
+        return [f"a repeat ({shown} so far), to tell luck from quality"] if y else []
+
+    def _first(self, key: Key) -> list[str]:
+        """Options that no experiment had."""
+        done = [self.menu.point(each) for each in {*self.seen, *self.running}]
+        here = zip(self.menu.parameters.items(), self.menu.point(key), strict=True)
+        choices = [(i, name, x) for i, ((name, p), x) in enumerate(here) if isinstance(p, Choice)]
+        new = [name for i, name, x in choices if done and all(other[i] != x for other in done)]
+        return [f"the first with this {' and this '.join(new)}"] if new else []
+
+
+# -- the file of results -----------------------------------------------------------------------------------------------
+
+
+def _target(target: str | None, read: sheets.File | None, known: Sequence[str], path: Path, notes: list[str]) -> str:
+    """The column of results."""
+    header = [] if read is None else read.sheet.header
+    where = "the file of results" if read is None else str(read.path)
+    if target is not None:
+        if header and target not in header:
+            raise InvalidInput(f"{where} has no column {target!r}{nearest(target, header)} (--target)")
+        return target
+    new = [name for name in header if name and name not in known]
+    if len(new) == 1:
+        notes.append(f"{new[0]!r} is taken for the results, the only column that {path} does not have (see --target).")
+        return new[0]
+    if not header:
+        raise InvalidInput("say which column holds the results, or will hold them, as in --target yield")
+    among = new or header
+    raise InvalidInput(
+        f"say which column of {where} holds the results, as in --target {among[-1]} ({', '.join(among)})"
+    )
+
+
+def _results(read: sheets.File | None, target: str, menu: Menu) -> Results:
+    """The lines of a file of results, each matched to its experiment."""
+    if read is None or not read.sheet.header:
+        names = [*([] if menu.label is None else [menu.label]), *menu.parameters, target]
+        return Results(read, menu.style, names, [], [])
+    path, sheet = read.path, read.sheet
+    _check_header(read, target, menu)
+    used = [name for name in sheet.header if name in menu.parameters or name == menu.label]
+    columns = {name: sheet.cells(name) for name in [*used, target]}
+    numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
+    entries: list[Entry] = []
+    outside: list[str] = []
+    commas = False
+    for row, number in enumerate(sheet.lines):
+        line, cells = Line(path, number, sheet.separator), {name: columns[name][row] for name in columns}
+        if not any(cells.values()):
+            continue  # a remark
+        if any(cell.strip() for cell in sheet.rows[row][len(sheet.header) :]):
+            raise InvalidInput(
+                f"{line}: {len(sheet.rows[row])} cells for {len(sheet.header)} columns; is there a separator in "
+                "a cell, or a decimal comma? Put such cells in quotes, and write numbers with a point"
+            )
+        key = menu.find(cells, line)
+        entries.append(Entry(key, *outcome(cells[target], line, target)))
+        outside += [f"{name} in line {number}" for name in menu.outside(key)]
+        commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
+    notes = []
+    left = [name for name in sheet.header if name and name not in columns]
+    if left:
+        notes.append(f"Columns of {path} that are left alone: {', '.join(left)}.")
+    if outside:
+        shown = ", ".join(outside[:3]) + (f" and {len(outside) - 3} more" if len(outside) > 3 else "")
+        notes.append(f"Learnt from, though it lies outside {menu.path}: {shown}.")
+    commas = commas or (sheet.separator != "," and not entries and menu.style.decimal == ",")
+    return Results(read, read.style._replace(decimal="," if commas else "."), sheet.header, entries, notes)
+
+
+def _check_header(read: sheets.File, target: str, menu: Menu) -> None:
+    """InvalidInput if the columns cannot tell which experiment a line is about."""
+    path, header = read.path, read.sheet.header
+    if target not in header:
+        raise InvalidInput(f"{path} has no column {target!r}{nearest(target, header)} (--target)")
+    missing = [name for name, p in menu.parameters.items() if name not in header and p.count != 1]
+    if not missing or (menu.label is not None and menu.label in header):
+        return
+    how = (
+        ""
+        if menu.size is None
+        else f", or one of names, {menu.label!r}"
+        if menu.label is not None
+        else f", or one of names (--names says which column of {menu.path} it is)"
+    )
+    hint = nearest(missing[0], [name for name in header if name != target])
+    raise InvalidInput(f"{path} has no column {missing[0]!r} of {menu.path}{hint}; add it{how}")
+
+
+def _encodings(*files: sheets.File | None) -> list[str]:
+    odd = [each.path for each in files if each is not None and each.style.encoding == sheets.WINDOWS]
+    return [f"{path} is not in UTF-8, and is read as Windows-1252." for path in odd]
