@@ -60,8 +60,13 @@ def experiment(found, out):
     assert table[0.2, "known"] < table[0.2, "GP-UCB"]
 
 
+def train(found, out):
+    assert out == f"accuracy: {found['accuracy']:.4f}\n"
+    assert found["accuracy"] > 0.9
+
+
 CHECKS = {"quickstart": quickstart, "box": box, "contextual": contextual, "diagnose": diagnose, "digits": digits}
-CHECKS |= {"experiment": experiment, "recommender": recommender}
+CHECKS |= {"experiment": experiment, "recommender": recommender, "train": train}
 
 
 def test_every_example_is_run():
