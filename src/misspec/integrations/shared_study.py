@@ -215,7 +215,11 @@ class Shared:
         self._mine: dict[int, int] = {}  # ids of the trials that this process evaluates, by number
         self._seen: dict[int, tuple[Any, float]] = {}  # beats of others, and since when they are what they are
         self._lost, self._closed = lost, threading.Event()
-        self.study = _study(self.storage, url, name, space, self.distributions, minimize=minimize, sampler=sampler)
+        try:
+            self.study = _study(self.storage, url, name, space, self.distributions, minimize=minimize, sampler=sampler)
+        except BaseException:
+            self._let_go()
+            raise
         self._id = self.storage.get_study_id_from_name(name)
         self._beating = threading.Thread(target=self._keep_beating, args=(beat,), daemon=True)
         self._beating.start()
@@ -224,6 +228,9 @@ class Shared:
         """Stop beating, and let go of the storage."""
         self._closed.set()
         self._beating.join()
+        self._let_go()
+
+    def _let_go(self) -> None:
         _RUNS.discard(self._run)
         backend = getattr(self.storage, "_backend", None)
         if isinstance(backend, RDBStorage):
@@ -248,24 +255,44 @@ class Shared:
     def claim(self) -> Trial | None:
         """A trial to evaluate, with its parameters; None if enough are under way."""
         self.reap()
+        number = self._take()
+        if number is None or not self._needed(number):
+            return None
+        try:
+            trial = Trial(self.study, self._mine[number])
+            for name, distribution in self.distributions.items():
+                _suggest(trial, name, distribution)
+        except UpdateFinishedTrialError:  # this took so long that another machine took it for dead
+            del self._mine[number]
+            return None
+        return trial
+
+    def _take(self) -> int | None:
+        """A trial for this process, by number, which others may have made superfluous meanwhile."""
         trials = self.trials()
         if sum(t.state == TrialState.COMPLETE or _under_way(t) for t in trials) >= self.n:
             return None
-        found = self._waiting(trials)
-        if found is None:
-            found = self._make(trials)
-        number, trial_id = found
+        number = self._waiting(trials)
+        return self._make(trials) if number is None else number
+
+    def _needed(self, number: int) -> bool:
+        """Whether a trial of ours is; it fails if it is not."""
         trials = self.trials()
-        why = self._superfluous(number, trials)
-        if why is not None:
-            here = next(t for t in trials if t.number == number)
-            retry, twin = here.system_attrs.get(RETRY), self._twin(here, trials)
-            self.fail(number, why, deaths=_deaths(retry) if retry and not twin else None)
-            return None
-        trial = Trial(self.study, trial_id)
-        for name, distribution in self.distributions.items():
-            _suggest(trial, name, distribution)
-        return trial
+        here = next(t for t in trials if t.number == number)
+        retry, deaths = here.system_attrs.get(RETRY), None
+        of = _of(retry)
+        twins = [t.number for t in trials if of is not None and _of(t.system_attrs.get(RETRY)) == of]
+        results = sum(t.state == TrialState.COMPLETE for t in trials)
+        before = sum(t.number < number and (_under_way(t) or t.state == TrialState.WAITING) for t in trials)
+        if twins and twins[0] < number:
+            why = f"not needed: trial {twins[0]} evaluates the same point again"
+        elif results + before >= self.n:
+            why = f"not needed: {self.n} are done or under way"
+            deaths = None if of is None else _deaths(retry)  # it still is to be evaluated, should more be wanted
+        else:
+            return True
+        self.fail(number, why, deaths=deaths)
+        return False
 
     def record(self, number: int, pid: int, start: str | None) -> None:
         """The command that evaluates a trial."""
@@ -294,7 +321,7 @@ class Shared:
     def mine(self) -> list[int]:
         return list(self._mine)
 
-    def _waiting(self, trials: Sequence[FrozenTrial]) -> tuple[int, int] | None:
+    def _waiting(self, trials: Sequence[FrozenTrial]) -> int | None:
         """The first trial that someone enqueued. It names this process before it runs, and again once it is ours:
         someone else may have named theirs in between and come second."""
         for trial in trials:
@@ -305,15 +332,15 @@ class Shared:
                 if self.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
                     self._mine[trial.number] = trial._trial_id
                     self._own(trial._trial_id)
-                    return trial.number, trial._trial_id
+                    return trial.number
             except UpdateFinishedTrialError:
-                continue
+                self._mine.pop(trial.number, None)
         return None
 
     def _own(self, trial_id: int) -> None:
         self.storage.set_trial_system_attr(trial_id, OWNER, self._owner())
 
-    def _make(self, trials: Sequence[FrozenTrial]) -> tuple[int, int]:
+    def _make(self, trials: Sequence[FrozenTrial]) -> int:
         """A new trial: for a point that is to be evaluated again, or for one that the sampler chooses."""
         attributes: dict[str, Any] = {OWNER: self._owner(), BEAT: 0}
         replaced = {_of(t.system_attrs.get(RETRY)) for t in trials}
@@ -330,28 +357,11 @@ class Shared:
         trial_id = self.storage.create_new_trial(self._id, template_trial=template)
         number = self.storage.get_trial(trial_id).number
         self._mine[number] = trial_id
-        return number, trial_id
+        return number
 
     def _owner(self) -> dict[str, Any]:
         pid = os.getpid()
         return {"run": self._run, "place": processes.place(), "pid": pid, "start": processes.started(pid)}
-
-    def _superfluous(self, number: int, trials: Sequence[FrozenTrial]) -> str | None:
-        """Why a trial of ours is not needed, if it is not."""
-        here = next(t for t in trials if t.number == number)
-        twin = self._twin(here, trials)
-        if twin is not None:
-            return f"not needed: trial {twin} evaluates the same point again"
-        results = sum(t.state == TrialState.COMPLETE for t in trials)
-        before = sum(t.number < number and (_under_way(t) or t.state == TrialState.WAITING) for t in trials)
-        return f"not needed: {self.n} are done or under way" if results + before >= self.n else None
-
-    @staticmethod
-    def _twin(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> int | None:
-        """Another trial that takes the same one's place, and was there first."""
-        of = _of(trial.system_attrs.get(RETRY))
-        alike = (t.number for t in trials if t.number < trial.number and _of(t.system_attrs.get(RETRY)) == of)
-        return None if of is None else next(alike, None)
 
     def _fail(self, trial_id: int, reason: str, stderr: str = "", deaths: int | None = None) -> bool:
         def write() -> None:
@@ -379,7 +389,7 @@ class Shared:
                 owner, command = trial.system_attrs[OWNER], trial.system_attrs.get(PROCESS)
                 if _here(owner) and _named(command):
                     processes.end_group(command["pid"], command["start"])
-                deaths = _deaths(trial.system_attrs.get(RETRY)) + 1
+                deaths = _deaths(trial.system_attrs.get(RETRY)) + (command is not None)
                 given_up = f", {deaths} times now; the point is given up" if deaths >= MOST_DEATHS else ""
                 if self._fail(trial._trial_id, f"the process that evaluated it is gone{given_up}", deaths=deaths):
                     found.append(trial.number)
