@@ -1,6 +1,7 @@
 """`misspec optimize`: words, results, processes, and a study that several processes fill, some of which are killed."""
 
 import contextlib
+import io
 import json
 import math
 import multiprocessing
@@ -48,6 +49,7 @@ NASTY = [
 ]
 SPACE = ms.Space({"x": ms.Float(0.0, 1.0), "k": ms.Int(1, 9)})
 FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["misspec.integrations.command"])
 
 # writes a line when it starts and one when it ends, so that evaluations can be counted
 SCRIPT = """
@@ -63,7 +65,7 @@ print("result:", x + k)
 """
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("space.toml").write_text("x = { low = 0.0, high = 1.0 }\nk = { low = 1, high = 9 }\n")
@@ -158,7 +160,7 @@ def test_commands_that_cannot_work_are_refused(given, shell, said):
 
 
 @pytest.mark.parametrize("shell", [False, True])
-def test_options_arrive_as_they_are(folder, shell):
+def test_options_arrive_as_they_are(shell):
     Path("x").write_text("precious")
     Path("show.py").write_text(
         "import sys; open('seen', 'w', encoding='utf-8', newline='').write('\\0'.join(sys.argv[1:]))"
@@ -265,7 +267,7 @@ def test_a_process_is_known_by_its_number_and_when_it_started():
     assert processes.place() == processes.place() is not None
 
 
-def test_a_command_starts_only_once_it_is_on_record(folder):
+def test_a_command_starts_only_once_it_is_on_record():
     def fail(*_):
         raise OSError("the storage is away")
 
@@ -284,7 +286,8 @@ def test_a_command_starts_only_once_it_is_on_record(folder):
 FAMILY = """
 import signal, subprocess, sys, time
 {deaf}
-child = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import signal, time; {deaf}; print(1, flush=True); time.sleep(600)"], stdout=subprocess.PIPE)
+grandchild = "import signal, time; {deaf}; print(1, flush=True); time.sleep(600)"
+child = subprocess.Popen([sys.executable, "-I", "-S", "-c", grandchild], stdout=subprocess.PIPE)
 child.stdout.read(1)
 open("pid", "w").write(str(child.pid))
 print("0.5", flush=True)
@@ -293,7 +296,7 @@ print("0.5", flush=True)
 
 
 @pytest.mark.parametrize("deaf", ["pass", "signal.signal(signal.SIGTERM, signal.SIG_IGN)"])
-def test_a_time_limit_ends_grandchildren_too(folder, deaf, monkeypatch):
+def test_a_time_limit_ends_grandchildren_too(deaf, monkeypatch):
     monkeypatch.setattr(processes, "PATIENCE", 0.3)
     Path("family.py").write_text(FAMILY.format(deaf=deaf, then="time.sleep(600)"))
     stop = threading.Event()
@@ -305,7 +308,7 @@ def test_a_time_limit_ends_grandchildren_too(folder, deaf, monkeypatch):
     until(lambda: gone(int(Path("pid").read_text())))
 
 
-def test_what_a_command_leaves_running_is_ended_and_not_waited_for(folder):
+def test_what_a_command_leaves_running_is_ended_and_not_waited_for():
     Path("family.py").write_text(FAMILY.format(deaf="pass", then=""))
     ran = run(PYTHON, "-I", "-S", "family.py")
     assert (ran.code, ran.out.strip()) == (0, "0.5")
@@ -334,7 +337,7 @@ def test_only_the_very_process_is_ended():
 # -- one process -------------------------------------------------------------------------------------------------------
 
 
-def test_a_command_is_evaluated_until_there_are_results_enough(folder):
+def test_a_command_is_evaluated_until_there_are_results_enough():
     seen = []
     policy = command.go(SPACE, words(), evaluations=6, jobs=2, name="s", seed=0, minimize=True, show=seen.append)
     assert policy.t == 6
@@ -352,7 +355,7 @@ def test_a_command_is_evaluated_until_there_are_results_enough(folder):
     assert len(log()) == 16
 
 
-def test_json_and_booleans_and_constants(folder):
+def test_json_and_booleans_and_constants():
     Path("script.py").write_text(
         "import sys, json; print(json.dumps({'m': {'v': len(sys.argv[1])}, 'a': sys.argv[1:]}))"
     )
@@ -387,7 +390,7 @@ else:
         ("killed", "ended by SIGKILL"),
     ],
 )
-def test_a_command_that_only_fails_is_not_run_all_night(folder, how, reason):
+def test_a_command_that_only_fails_is_not_run_all_night(how, reason):
     Path("tries").mkdir()
     Path("script.py").write_text(FAILS)
     given = [PYTHON, "-I", "-S", "script.py", "{x}", "{k}", how]
@@ -402,7 +405,7 @@ def test_a_command_that_only_fails_is_not_run_all_night(folder, how, reason):
         assert found[0].user_attrs["stderr"] == "first line\nout of memory"
 
 
-def test_failures_do_not_count_as_results(folder):
+def test_failures_do_not_count_as_results():
     Path("tries").mkdir()
     Path("script.py").write_text(FAILS)
     seen = []
@@ -413,7 +416,7 @@ def test_failures_do_not_count_as_results(folder):
     assert failed == ["exit code 1: out of memory"] * 4
 
 
-def test_a_failure_is_tried_again(folder):
+def test_a_failure_is_tried_again():
     Path("tries").mkdir()
     Path("script.py").write_text(FAILS)
     given = [PYTHON, "-I", "-S", "script.py", "{x}", "{k}", "second"]
@@ -422,7 +425,7 @@ def test_a_failure_is_tried_again(folder):
     assert len(list(Path("tries").iterdir())) == 10
 
 
-def test_an_interruption_gives_back_what_runs(folder):
+def test_an_interruption_gives_back_what_runs():
     def interrupt(progress):
         if progress.running == 2 and len(log()) >= 2:
             raise KeyboardInterrupt
@@ -462,7 +465,7 @@ def one_line_per_result(found):
 
 
 @pytest.mark.parametrize("url", ["sqlite:///misspec.db", "journal:///study.journal"])
-def test_processes_on_one_study_give_exactly_as_many_results(folder, url):
+def test_processes_on_one_study_give_exactly_as_many_results(url):
     n = 25
     helpers = [helper(words(0.02), n, url, jobs) for jobs in (1, 2, 2)]
     for each in helpers:
@@ -477,7 +480,7 @@ def test_processes_on_one_study_give_exactly_as_many_results(folder, url):
     assert len(owners) == 3  # all helped
 
 
-def test_killed_again_and_again(folder):
+def test_killed_again_and_again():
     """Five kills at random moments; each result evaluated once, except what ran at a kill."""
     n, rng = 25, random.Random(3)
     for _ in range(5):
@@ -503,7 +506,7 @@ def test_killed_again_and_again(folder):
             assert retried[trial.number].params == trial.params  # the point was evaluated after all
 
 
-def test_an_orphan_is_ended_before_its_point_is_evaluated_again(folder):
+def test_an_orphan_is_ended_before_its_point_is_evaluated_again():
     process = helper(words(600), 3)
     until(log)
     process.kill()
@@ -523,7 +526,7 @@ def test_an_orphan_is_ended_before_its_point_is_evaluated_again(folder):
         here.close()
 
 
-def test_another_process_of_that_number_is_not_ended(folder):
+def test_another_process_of_that_number_is_not_ended():
     """The trial's command has ended, and its number is that of another process now."""
     other = subprocess.Popen([PYTHON, "-c", "import time; time.sleep(600)"], start_new_session=True)
     here = shared()
@@ -537,7 +540,7 @@ def test_another_process_of_that_number_is_not_ended(folder):
     here.close()
 
 
-def test_a_trial_of_another_machine_is_dead_when_its_beat_stands_still(folder, monkeypatch):
+def test_a_trial_of_another_machine_is_dead_when_its_beat_stands_still(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(shared_study, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep))
     monkeypatch.setattr(processes, "place", lambda: "there")
@@ -564,7 +567,7 @@ def test_a_trial_of_another_machine_is_dead_when_its_beat_stands_still(folder, m
     assert [t.state for t in trials_of()] == [TrialState.FAIL, TrialState.RUNNING]
 
 
-def test_a_process_that_lost_its_trial_is_told_by_its_next_beat(folder):
+def test_a_process_that_lost_its_trial_is_told_by_its_next_beat():
     lost = threading.Event()
     here = shared(beat=0.01, lost=lambda _: lost.set())
     trial = here.claim()
@@ -574,7 +577,7 @@ def test_a_process_that_lost_its_trial_is_told_by_its_next_beat(folder):
     here.close()
 
 
-def test_trials_of_other_programs_are_left_alone(folder):
+def test_trials_of_other_programs_are_left_alone():
     here = shared(n=3, grace=0.0)
     theirs = here.study.ask()
     theirs.suggest_float("x", 0, 1)
@@ -587,7 +590,7 @@ def test_trials_of_other_programs_are_left_alone(folder):
     assert sum(t.state == TrialState.COMPLETE for t in found) == 3
 
 
-def test_what_is_enqueued_comes_first(folder):
+def test_what_is_enqueued_comes_first():
     here = shared(n=3)
     here.study.enqueue_trial({"x": 0.25, "k": 3})
     here.study.enqueue_trial({"k": 4})
@@ -602,7 +605,7 @@ def test_what_is_enqueued_comes_first(folder):
     other.close()
 
 
-def test_a_point_that_kills_its_process_is_given_up(folder):
+def test_a_point_that_kills_its_process_is_given_up():
     here = shared(n=3)
     point = None
     for death in range(1, shared_study.MOST_DEATHS + 1):
@@ -620,7 +623,7 @@ def test_a_point_that_kills_its_process_is_given_up(folder):
     here.close()
 
 
-def test_two_that_would_evaluate_the_same_point_again(folder):
+def test_two_that_would_evaluate_the_same_point_again():
     one, other = shared(n=9), shared(n=9)
     trial = one.claim()
     one.give_up(trial.number, "stopped")
@@ -692,7 +695,7 @@ def test_in_any_order_never_more_results_than_wanted_and_in_the_end_all(steps, n
 
 
 @pytest.mark.parametrize("state", [TrialState.FAIL, TrialState.RUNNING])
-def test_only_one_of_many_changes_a_state(folder, state):
+def test_only_one_of_many_changes_a_state(state):
     """On SQLite too, which has no row locks."""
     first = shared()
     for _ in range(15):
@@ -717,7 +720,7 @@ def test_only_one_of_many_changes_a_state(folder, state):
     first.close()
 
 
-def test_many_open_a_new_storage_at_once(folder):
+def test_many_open_a_new_storage_at_once():
     failed = []
 
     def make():
@@ -737,21 +740,21 @@ def test_many_open_a_new_storage_at_once(folder):
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 
-def test_a_study_about_something_else_is_refused(folder):
+def test_a_study_about_something_else_is_refused():
     shared().close()
     with pytest.raises(
-        ms.InvalidInput, match="study 's' in sqlite:///misspec.db is to maximize, .* --name, or say --maximize"
+        ms.InvalidInput, match=r"study 's' in sqlite:///misspec.db is to maximize, .* --name, or say --maximize"
     ):
         shared(minimize=True)
     other = ms.Space({"x": ms.Float(0.0, 2.0), "k": ms.Int(1, 9)})
-    with pytest.raises(ms.InvalidInput, match="another space: 'x' was .* take another --name"):
+    with pytest.raises(ms.InvalidInput, match=r"another space: 'x' was .* take another --name"):
         shared(space=other)
     with pytest.raises(ms.InvalidInput, match="'z' is new"):
         shared(space=ms.Space({"x": ms.Float(0.0, 1.0), "k": ms.Int(1, 9), "z": ms.Int(1, 2)}))
     shared(space=other, name="other").close()
 
 
-def test_a_study_of_another_program_is_joined_if_it_is_about_the_same(folder):
+def test_a_study_of_another_program_is_joined_if_it_is_about_the_same():
     study = optuna.create_study(study_name="s", storage="sqlite:///misspec.db", direction="maximize")
     study.tell(study.ask(command._distributions(SPACE)), 1.0)
     shared().close()
@@ -778,7 +781,7 @@ def test_a_study_of_another_program_is_joined_if_it_is_about_the_same(folder):
         ("sqlite:///{lr}.db", "no storage URL"),
     ],
 )
-def test_storages_that_cannot_be_opened_are_one_line(folder, url, said):
+def test_storages_that_cannot_be_opened_are_one_line(url, said):
     with pytest.raises((ms.InvalidInput, ms.StorageError)) as caught:
         shared_study.open_storage(url)
     assert said in str(caught.value)
@@ -786,7 +789,7 @@ def test_storages_that_cannot_be_opened_are_one_line(folder, url, said):
     assert "secret" not in str(caught.value)
 
 
-def test_a_path_is_a_journal_or_a_database_by_what_is_in_it(folder):
+def test_a_path_is_a_journal_or_a_database_by_what_is_in_it():
     for url, file in (("a.db", "a.db"), ("b.log", "b.log"), ("sqlite:///c", "c")):
         shared(url).close()
         assert Path(file).exists()
@@ -833,7 +836,7 @@ def invoke(*given):
     return found.exit_code, found.stdout, found.stderr
 
 
-def test_the_command_line_says_what_is_wrong(folder):
+def test_the_command_line_says_what_is_wrong():
     assert invoke("none.toml", "--", PYTHON)[::2] == (1, "misspec: none.toml does not exist\n")
     code, _, err = invoke("space.toml", "--", PYTHON, "{x}")
     assert code == 1
@@ -845,7 +848,7 @@ def test_the_command_line_says_what_is_wrong(folder):
     assert not Path("log").exists()
 
 
-def test_without_the_extras_it_says_how_to_get_them(folder, monkeypatch):
+def test_without_the_extras_it_says_how_to_get_them(monkeypatch):
     def missing(*_, **__):
         raise ModuleNotFoundError("matplotlib", name="matplotlib")
 
@@ -865,13 +868,11 @@ def test_without_the_extras_it_says_how_to_get_them(folder, monkeypatch):
     )
 
 
-def test_a_failure_is_one_line_and_a_terminal_has_a_bar(folder, monkeypatch):
+def test_a_failure_is_one_line_and_a_terminal_has_a_bar():
     from rich.console import Console
 
-    screen = Console(
-        force_terminal=True, width=150, markup=False, highlight=False, record=True, file=open(os.devnull, "w")
-    )  # noqa: PTH123, SIM115
-    with screen.file, cli._evaluations(screen) as show:
+    screen = Console(force_terminal=True, width=150, markup=False, highlight=False, record=True, file=io.StringIO())
+    with cli._evaluations(screen) as show:
         base = command.Progress(3, 9, 3, 2, 0.5, {"x": 0.123456, "k": 2}, 75.0, None)
         show(base)
         show(base._replace(result=command.Result(7, None, {"x": 0.1, "k": 1}, "exit code 1: no luck")))
@@ -887,7 +888,7 @@ def test_a_failure_is_one_line_and_a_terminal_has_a_bar(folder, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_training_script_killed_five_times(folder):
+def test_a_training_script_killed_five_times():
     """scikit-learn, four mixed parameters, 40 evaluations, 2 jobs."""
     Path("space.toml").write_text((EXAMPLES / "space.toml").read_text())
     names = [f"--{name}={{{name}}}" for name in space_file.read("space.toml").names]
