@@ -49,7 +49,7 @@ NASTY = [
 ]
 SPACE = ms.Space({"x": ms.Float(0.0, 1.0), "k": ms.Int(1, 9)})
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["misspec.integrations.command"])
+FORKS.set_forkserver_preload(["optuna", "sqlalchemy.orm", "alembic.command", "sklearn.gaussian_process", "scipy.stats"])
 
 # writes a line when it starts and one when it ends, so that evaluations can be counted
 SCRIPT = """
