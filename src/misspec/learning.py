@@ -29,7 +29,7 @@ from scipy.linalg import lapack, solve_triangular
 
 from misspec.errors import Array
 from misspec.model import LEAST_REGULARIZATION, Model
-from misspec.product import ProductMatern, combined, distances
+from misspec.product import ProductMatern, combined, distances, profile
 
 # Priors are wide, and scale with the dimension: distances in the unit cube grow as √d, and so do length scales.
 SCALE, OPTIONS, SCALE_SPREAD = 0.5, 1.0, 1.0  # ℓ/√d: median of a number, of a choice, standard deviation of ln ℓ
@@ -39,7 +39,7 @@ GAMMA = 1.0  # α = β of s²: as much as two observations, of variance 1
 MEDIAN = 0.4549  # of a squared standard normal variable
 JITTER = 1e-8
 FIRST, AGAIN = 4, 2  # sweeps of each sampler at the first renewal, and at later ones
-MOST = 300  # distinct points that hyperparameters are learnt from: more would cost seconds and change little
+MOST = 200  # distinct points that hyperparameters are learnt from: more would cost seconds and change little
 REACH = 5.0  # widths beyond which results count logarithmically
 OUTLIER = 10.0  # times the spread of the others: a result this far out does not set the scale
 LEAST_WIDTH = 1e-305  # of results that differ: beyond this lie the floats without all their digits
@@ -151,12 +151,19 @@ class Hyperposterior:
     columns: Sequence[tuple[int, int]]
     reach: Array
     noise: float | None
-    squares: Array = dataclasses.field(init=False)  # ‖x_j − z_j‖², (d, u, u), in units of the reach
+    distances: Array = dataclasses.field(init=False)  # ‖x_j − z_j‖, (d, u, u), in units of the reach
+    profiles: dict[int, tuple[float, Array]] = dataclasses.field(init=False, default_factory=dict)  # κ at the last ℓ_j
 
     def __post_init__(self) -> None:
         squares = distances(self.data.points, self.data.points, self.columns)
         squares /= (self.reach**2)[:, None, None]
-        object.__setattr__(self, "squares", squares)
+        object.__setattr__(self, "distances", np.sqrt(squares, out=squares))
+
+    def _profile(self, j: int, scale: float) -> Array:
+        """κ of parameter j: slice sampling changes one parameter at a time, and the others stay."""
+        if j not in self.profiles or self.profiles[j][0] != scale:
+            self.profiles[j] = scale, profile(self.distances[j], scale)
+        return self.profiles[j][1]
 
     @property
     def centre(self) -> Array:
@@ -193,7 +200,8 @@ class Hyperposterior:
         """ln det A, Q, m, λ and (L, L⁻¹ȳ, L⁻¹1); None where K + λ/n is not definite to rounding."""
         d, u = len(self.columns), len(self.data.averages)
         lam = max(math.exp(theta[d]), LEAST_REGULARIZATION)
-        K = combined(self.squares, np.exp(theta[:d]), share(theta))
+        scales = np.exp(theta[:d]).tolist()
+        K = combined((self._profile(j, scale) for j, scale in enumerate(scales)), share(theta))
         K[np.diag_indices(u)] += lam / self.data.counts + JITTER
         L, failed = lapack.dpotrf(K, lower=1, overwrite_a=1)
         if failed:

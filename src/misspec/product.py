@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -71,7 +71,8 @@ class ProductMatern:
 
     def __call__(self, X: Array, Z: Array, /) -> Array:
         self._check(X)
-        return combined((distances(X, Z, [pair]) for pair in self.columns), self.length_scale, self.additive)
+        pairs = zip(self.columns, self.length_scale.tolist(), strict=True)
+        return combined((profile(np.sqrt(distances(X, Z, [at])[0]), scale) for at, scale in pairs), self.additive)
 
     def diag(self, X: Array, /) -> Array:
         return np.ones(len(X))
@@ -129,22 +130,34 @@ def distances(X: Array, Z: Array, columns: Sequence[tuple[int, int]]) -> Array:
     return out
 
 
-def profile(squares: Array, scale: float) -> Array:
-    """κ of squared distances."""
-    s = (ROOT / scale) * np.sqrt(squares)
-    return (1.0 + s + s * s / 3.0) * np.exp(-s)
+def profile(r: Array, scale: float) -> Array:
+    """κ of distances."""
+    s = (ROOT / scale) * r
+    values = 1.0 + s
+    values += s * s / 3.0
+    np.negative(s, out=s)
+    values *= np.exp(s, out=s)
+    return values
 
 
-def combined(squares: Any, scales: Array, additive: float) -> Array:
-    """k from ‖x_j − z_j‖², one array per parameter."""
-    product: Any = 1.0
-    total: Any = 0.0
-    for each, scale in zip(squares, scales.tolist(), strict=True):
-        values = profile(each[0] if each.ndim == 3 else each, scale)
-        product = product * values
-        if additive:
-            total = total + values
-    return cast(Array, (1.0 - additive) * product + (additive / len(scales)) * total if additive else product)
+def combined(profiles: Iterable[Array], additive: float) -> Array:
+    """k from κ(r_j), one array per parameter."""
+    product: Any = None
+    total: Any = None
+    count = 0
+    for values in profiles:
+        count += 1
+        if product is None:
+            product, total = values.copy(), values.copy() if additive else None
+        else:
+            product *= values
+            if additive:
+                total += values
+    if additive:
+        product *= 1.0 - additive
+        total *= additive / count
+        product += total
+    return cast(Array, product)
 
 
 def product_kernel(

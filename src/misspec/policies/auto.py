@@ -27,9 +27,12 @@ from misspec.policies.mixture import Mixture, Rule, improvement, moments, upper
 from misspec.policies.points import Actions, Context, Place, Round, position_in
 from misspec.product import ProductMatern
 
-SAMPLES = 8  # of the hyperparameters
+SAMPLES = ((150, 8), (400, 4), (math.inf, 2))  # of the hyperparameters, up to so many results: more of these know them
 FIRST = 5  # evaluations before there is a model
 TRIED = 16  # random points of which the farthest from all others is the next of the first ones
+EXACT, FEATURES = 250, 300  # results up to which posteriors are exact, and features that they have at most beyond
+LISTED = 5000  # candidates of a list up to which they are always exact
+FIRST_FED = 4  # of so many results one, the best, is among the first that such posteriors are fed
 GROWTH = 1 / 7  # by which the data grow before the model is renewed
 STALE = 2  # times the results at its last renewal: what is read then rests on a newer model
 EAGER = 1.0  # multiplier
@@ -42,6 +45,7 @@ LEAST_CAUTION = 1.0  # times √t, where it would ask again what it knows well e
 NEXT = 0.05  # distance to a point that failed twice or pends, in units of the domain: nothing is asked so near
 BAND = 2.0  # multiplier of reported bands
 DELTA = 0.1  # of own bands
+LARGEST_STATE = 700.0  # logarithm of the largest float, about
 KNOWN, PROMISING = 30, 100  # points among which further results are imagined
 
 
@@ -91,7 +95,8 @@ class Auto(Policy):
         self._told: list[Place] = []  # where results were told, in that order
         self._renewal: tuple[int, dict[str, Any]] | None = None  # the next one, made by a reader, and after which event
         self._scaling = Scaling(-1.0 if minimize else 1.0)
-        self._mixture = Mixture([self._evidence.posterior(self.model)], self._scaling)
+        # which stands for a model before there is one, however many results come at once
+        self._mixture = Mixture([self._evidence.posterior(self.model, budget=FEATURES)], self._scaling)
         given = getattr(domain, "observations", None)
         if self._fresh and given is not None and len(given.y):
             self.observe(given.indices, given.y)
@@ -125,13 +130,15 @@ class Auto(Policy):
         noise = None if self.noise is None else max(self.noise / scaling.width, learning.LEAST_WIDTH)
         target = Hyperposterior(data, self.columns, self._reach, noise)
         first = self._states is None
-        states = learning.start(target, SAMPLES, rng) if self._states is None else self._states
+        count = next(samples for most, samples in SAMPLES if self.t <= most)
+        states = learning.start(target, count, rng) if self._states is None else self._states[:count]
         states = learning.renewed(target, states, learning.FIRST if first else learning.AGAIN, rng)
         return {
             "states": states.tolist(),
             "fitted": [list(target.fitted(theta)) for theta in states],
             "scaling": list(scaling),
             "unexplained": float(np.mean([target.unexplained(theta) for theta in states])),
+            "results": self.t,
         }
 
     def _adopt(self, renewal: dict[str, Any]) -> None:
@@ -142,15 +149,57 @@ class Auto(Policy):
         pairs = zip(self._states, renewal["fitted"], strict=True)
         models = [learning.model_of(theta, Fitted(*each), self.columns, self._reach) for theta, each in pairs]
         self.model = max(models, key=lambda model: model.noise)  # own bands rest on the largest noise that is likely
-        told = self.observations
         self._evidence = Evidence(self.field, self.model, DELTA)
-        self._mixture = Mixture([self._evidence.posterior(model) for model in models], self._scaling)
-        self._evidence.observe(told.x, self._told, self._scaling.to(told.y).tolist())
+        budget = None if self.t <= EXACT or 0 < self.field.size <= LISTED else FEATURES
+        self._mixture = Mixture([self._evidence.posterior(model, budget=budget) for model in models], self._scaling)
+        self._feed(exact=budget is None)
         for asked in self._asked.values():
             self._evidence.ask(asked.query.id, asked.place)
         self._unexpected = dict(self._asked)
         self._own = self._evidence.own
-        self._renewed = self.t
+        self._renewed = int(renewal.get("results", self.t))
+
+    def renew(self) -> None:
+        """Renew the model now if it is due, as the next `ask` would."""
+        with self._lock:
+            self._repair()
+            before = self._mark()
+            try:
+                self._prepare()
+            except BaseException:
+                self._undo(before)
+                raise
+
+    @property
+    def samples(self) -> dict[str, Any] | None:
+        """The samples of its model as JSON, which an Auto on the same domain can `adopt`; None before the first."""
+        with self._lock:
+            found = [event[1] for event in self._events if event[0] == "renew"]
+            return copied(found[-1]) if found else None
+
+    def adopt(self, samples: dict[str, Any]) -> None:
+        """Go on with the samples of another Auto on the same domain, learnt from results that are told here too.
+
+        They are renewed when there are more by a seventh than they were learnt from.
+        """
+        checked = _checked(samples, len(self.columns) + 2)
+        with self._lock:
+            self._repair()
+            before = self._mark()
+            try:
+                self._relive("renew", checked)
+            except BaseException:
+                self._undo(before)
+                raise
+
+    def _feed(self, *, exact: bool) -> None:
+        """All results so far to new posteriors; where these have room for some, the best ones come first."""
+        told = self.observations
+        z, order = self._scaling.to(told.y), np.arange(len(told.y))
+        if not exact:
+            best = np.sort(np.argsort(-z, kind="stable")[: len(z) // FIRST_FED])
+            order = np.concatenate([best, np.setdiff1d(order, best)])
+        self._evidence.observe(told.x[order], [self._told[i] for i in order.tolist()], z[order].tolist())
 
     def _relive(self, kind: str, *rest: Any) -> None:
         if kind != "renew":
@@ -466,6 +515,24 @@ class Auto(Policy):
                 index = key if isinstance(key, int) and self.field.indexed else None
                 found.append(Conflict(points[i], index, gap, gap))
         return found
+
+
+def _checked(samples: Any, width: int) -> dict[str, Any]:
+    """Samples as `Auto.samples` has them; width: numbers in a state."""
+    try:
+        states, fitted, scaling = (
+            np.array(samples[name], dtype=np.float64) for name in ("states", "fitted", "scaling")
+        )
+        numbers = [float(samples["unexplained"]), int(samples["results"])]
+        right = states.ndim == 2 and states.shape[1] == width and fitted.shape == (len(states), 3)
+        right = right and len(states) > 0 and scaling.shape == (3,) and abs(scaling[0]) == 1.0 and numbers[1] >= 0
+        right = right and bool(scaling[2] > 0 and (fitted[:, 1] > 0).all() and (np.abs(states) < LARGEST_STATE).all())
+        right = right and all(np.isfinite(each).all() for each in (states, fitted, scaling, numbers))
+    except (TypeError, ValueError, KeyError, OverflowError):
+        right = False
+    if not right:
+        raise InvalidInput(f"expected what `samples` of an Auto on the same domain has, got {str(samples)[:200]}")
+    return copied(samples)
 
 
 def _due(budget: Array) -> bool:

@@ -22,7 +22,7 @@ from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, number, one_of, whole
 from misspec.information import information_gain
 from misspec.model import Model
-from misspec.policies.answers import Band, Choice
+from misspec.policies.answers import Band, Choice, Query
 from misspec.policies.base import Asked, Policy
 from misspec.policies.caution import Caution
 from misspec.policies.ec_gp_ucb import Decision, decide, keeps_weights
@@ -160,6 +160,10 @@ class RegretBalancing(Policy):
         details |= self.caution.story(i, decided, self._eager(i))
         place = self.field.place(decided.offer, decided.row)
         return Choice(place, position_in(actions, decided.row), {**decided.story, "details": details})
+
+    def _expected(self, offered: Actions, row: int) -> Query:
+        """Somebody has to be charged for it: the base whose turn it is plays what there is."""
+        return self._ask_one(offered.part(np.array([row])))
 
     def _remember(self, asked: Asked) -> None:
         if asked.details["offer"] not in self._offers:  # 4   D_t was received

@@ -254,6 +254,32 @@ class Policy(abc.ABC):
                 raise
             return batch[0] if n is None else batch
 
+    def expect(self, points_or_indices: ArrayLike, *, context: Any = None) -> list[Query]:
+        """Evaluations that somebody else has begun: they pend here too, until they are told or dropped.
+
+        Points as for `observe`. A failed call changes nothing.
+        """
+        with self._lock:
+            self._repair()
+            offered = self._round(points_or_indices, context)
+            if not isinstance(offered, Actions):
+                raise InvalidInput("expect takes points or indices, got none")
+            before = self._mark(drawing=self.draws)
+            self._batch = self._next_id
+            try:
+                return [self._expected(offered, row) for row in range(len(offered.points))]
+            except BaseException:
+                self._undo(before)
+                raise
+
+    def _expected(self, offered: Actions, row: int) -> Query:
+        """A query of a given point, as if it had been chosen."""
+        place = self.field.place(offered, row)
+        known = self.field.describe(place)
+        query = Query(self._next_id, known.pop("x", place.x), place.index, None, place.name, **known)
+        self._register(query, place)
+        return query
+
     def _round(self, actions: Any, context: Any) -> Round:
         """What a round offers, from what was handed in."""
         if context is None and actions is None:

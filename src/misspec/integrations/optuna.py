@@ -1,0 +1,662 @@
+"""A sampler for Optuna: policies of misspec as `study.optimize` uses them.
+
+Everything that it knows is in the study's storage, so that any number of processes and machines can share a study:
+
+    a trial's system attribute   misspec:asked   the query that it is, before its parameters are suggested one by one
+    a trial's user attribute     misspec         what was believed when it was chosen, for people and dashboards
+    the study's system attribute misspec:learnt  the samples of the model, for all that come later (`Auto.samples`)
+
+A point x of the space has Optuna's internal numbers as its coordinates: a category's is its position.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import optuna
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+    distribution_to_json,
+)
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from misspec.domains import Space
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, StorageError, one_of, whole
+from misspec.learning import Scaling
+from misspec.model import Model
+from misspec.parameters import Choice, Float, Int, Parameter
+from misspec.policies import ECGPUCB, GPUCB, Auto, PhasedUncertaintySampling, Policy, Query, RegretBalancing, restore
+
+ASKED, BELIEVED, LEARNT = "misspec:asked", "misspec", "misspec:learnt"
+POLICIES = ("auto", "balancing", "ec", "phased", "gp_ucb")
+HORIZON = 1000  # of balancing, where n_trials is not known
+WIDTH = 2.0  # of policies with a model that is learnt, whose widths guarantee nothing anyway
+EPSILON = 0.1  # of EC-GP-UCB where it is not given: times the norm bound, or the spread of results
+UNSEEN = 8  # trials that others are choosing right now, at most, for which as many queries are skipped
+FIXED = 512  # points among which the best is taken where some parameters are fixed
+LONGEST = 2000  # characters of an attribute: some databases have no room for more
+FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+class MisspecSampler(BaseSampler):
+    """Policies of misspec for Optuna's studies, one objective, maximised or minimised.
+
+    policy     "auto", which needs no constants; "gp_ucb", "ec" (EC-GP-UCB), "phased" or "balancing"
+    model      of the policies but "auto": a Model whose kernel sees `space_of(distributions)`, in the sign in which the
+               objective is maximised. Without one it is learnt from the trials, and nothing is guaranteed
+    n_trials   the horizon, of "phased" and "balancing"
+    seed       of all chance; two samplers of one seed that see the same trials suggest the same
+    options    of the policy, such as epsilon= for "ec" or noise= for "auto"
+
+    Parameters outside the intersection of all trials' spaces are sampled independently. Running trials pend, failed
+    ones are dropped (a point that fails twice is left alone), pruned ones count with their last value, but as no better
+    than the median. Constraints are refused.
+    """
+
+    def __init__(
+        self,
+        policy: str = "auto",
+        model: Model | None = None,
+        n_trials: int | None = None,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        self._policy = one_of("policy", policy, POLICIES)
+        if model is not None and not isinstance(model, Model):
+            raise InvalidInput(f"model must be a Model or None, got {type(model).__name__}")
+        if policy == "auto" and model is not None:
+            raise InvalidInput(
+                'policy="auto" learns its model and takes none; leave model= out, or take another policy'
+            )
+        self._model = model
+        self._horizon = None if n_trials is None else whole("n_trials", n_trials, at_least=1)
+        self._seed = _entropy() if seed is None else whole("seed", seed)
+        refused = sorted({"constraints_func", "minimize", "horizon"} & set(options))
+        if refused:
+            said = {"constraints_func": "constraints are not supported: give such trials a bad value, or let them fail"}
+            raise InvalidInput(said.get(refused[0], f"{refused[0]} is the study's; leave it out"))
+        self._options = dict(options)
+        self._independent = RandomSampler(seed=seed)
+        self._lock = threading.RLock()
+        self._mirrors: dict[str, Mirror] = {}  # of studies, by storage, study and space: what is there, learnt before
+        self._check()
+
+    def _check(self) -> None:
+        """Whether the options are the policy's: better said now than in the first trial."""
+        space = Space({"x": Float(0.0, 1.0)})
+        with contextlib.suppress(ImportError):
+            from sklearn.gaussian_process.kernels import RBF
+
+            self._made(space, Model(RBF(1.0), 1.0, 1.0), None, minimize=False)
+
+    # -- Optuna's protocol -----------------------------------------------------------------------------------
+
+    def reseed_rng(self) -> None:
+        self._seed = _entropy()
+        self._independent.reseed_rng()
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:  # noqa: ARG002
+        """What all completed trials have in common, except what has one value only or cannot be a parameter here."""
+        common = optuna.search_space.intersection_search_space(study.get_trials(deepcopy=False))
+        return {name: each for name, each in common.items() if not each.single() and _parameter(each) is not None}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        self._raise_error_if_multi_objective(study)
+        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        self._raise_error_if_multi_objective(study)
+        if not search_space:
+            return {}
+        with self._lock, _one_thread():
+            axes = Axes(search_space)
+            history = History.of(study, axes, trial.number)
+            fixed = axes.fixed(trial.system_attrs.get("fixed_params", {}))
+            chosen = self._chosen(study, axes, history, trial, fixed)
+            params = axes.params(chosen.x)
+            _put(study, trial, ASKED, {"params": axes.stored(chosen.x), "query": chosen.event})
+            study._storage.set_trial_user_attr(trial._trial_id, BELIEVED, chosen.believed)
+            return params
+
+    # -- choosing --------------------------------------------------------------------------------------------
+
+    def _chosen(
+        self, study: Study, axes: Axes, history: History, trial: FrozenTrial, fixed: Mapping[int, float]
+    ) -> Chosen:
+        minimize = study.direction == StudyDirection.MINIMIZE
+        if self._policy == "auto":
+            key = f"{id(study._storage)} {study._study_id} {axes.digest} {minimize}"
+            mirror = self._mirrors.get(key)
+            if mirror is None or not mirror.follows(history):
+                mirror = Mirror(Auto(axes.space, minimize=minimize, seed=self._seed, **self._options))
+            self._mirrors = {}  # whatever fails from here on, it is made anew
+            mirror.learn(history, _learnt(study, axes))
+            chosen = mirror.choose(trial, history, fixed, self._seed)
+            if mirror.news is not None:
+                _teach(study, axes, mirror.news)
+            # of the study in use; one that has asked what others ask is of no further use
+            self._mirrors = {} if history.unseen else {key: mirror}
+            return chosen
+        return self._by_theory(study, axes, history, trial, fixed, minimize)
+
+    def _by_theory(
+        self,
+        study: Study,
+        axes: Axes,
+        history: History,
+        trial: FrozenTrial,
+        fixed: Mapping[int, float],
+        minimize: bool,
+    ) -> Chosen:
+        """By a policy with a model: the given one, or one that is learnt; made anew from the trials."""
+        rng = np.random.default_rng([self._seed, trial.number])
+        sign = -1.0 if minimize else 1.0
+        model, scaling = self._model, Scaling(sign)
+        learnt: dict[str, Any] | None = None
+        if model is None:
+            learnt = self._samples(study, axes, history, minimize)
+            if learnt is None:
+                return Chosen.first(axes, rng, fixed)
+            model, scaling = _model_of(learnt, axes.space)
+        policy = self._made(axes.space, model, learnt, minimize=minimize)
+        replayed = _replayed(policy, history, scaling)
+        replayed._rng = rng
+        x, query = _asked(replayed, fixed, history.unseen if _plain(replayed) else 0)
+        if query is None:  # an episode whose results others are waiting for, or the end of the horizon
+            return Chosen(x, None, {"rule": "while others are awaited"})
+        conflicts = self._conflicts(study, axes, replayed)
+        return Chosen(x, _event(query), _believed(replayed, query, scaling, model.noise * scaling.width, conflicts))
+
+    def _samples(self, study: Study, axes: Axes, history: History, minimize: bool) -> dict[str, Any] | None:
+        """The model that is learnt for the policies of the theory; the phased one keeps its first."""
+        learnt = _learnt(study, axes)
+        if learnt is not None and self._policy == "phased":
+            return learnt
+        mirror = Mirror(Auto(axes.space, minimize=minimize, seed=self._seed))
+        mirror.learn(history, learnt)
+        mirror.renew()
+        if mirror.news is not None:
+            _teach(study, axes, mirror.news)
+        return mirror.policy.samples
+
+    def _made(self, space: Space, model: Model, learnt: Any, *, minimize: bool) -> Policy:
+        """A fresh policy."""
+        options: dict[str, Any] = {"seed": self._seed, **self._options}
+        if self._policy == "auto":
+            return Auto(space, minimize=minimize, **options)
+        if model.fitted or learnt is not None:
+            options.setdefault("width", WIDTH)
+        try:
+            if self._policy == "gp_ucb":
+                return GPUCB(space, model, **options)
+            if self._policy == "ec":
+                reach = 1.0 if learnt is not None else model.norm_bound
+                return ECGPUCB(space, model, **{"epsilon": EPSILON * reach, **options})
+            if self._policy == "phased":
+                return PhasedUncertaintySampling(space, model, horizon=self._horizon, **options)
+            return RegretBalancing(space, model, horizon=self._horizon or HORIZON, **options)
+        except TypeError as error:
+            raise InvalidInput(f"the policy {self._policy!r} does not take these options: {error}") from None
+
+    def _conflicts(self, study: Study, axes: Axes, policy: Policy) -> int:
+        """How many points contradict the model; looked for when results have grown by a seventh."""
+        found = _get(_attributes(study), f"{LEARNT}:conflicts:{axes.digest}") or {"results": 0, "count": 0}
+        if policy.t < max(5, 8 * int(found["results"]) / 7):
+            return int(found["count"])
+        found = {"results": policy.t, "count": len(policy.conflicts)}
+        _put(study, None, f"{LEARNT}:conflicts:{axes.digest}", found)
+        return int(found["count"])
+
+    # -- copies ----------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_mirrors")}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        self.__dict__.update(kept, _lock=threading.RLock(), _mirrors={})
+
+
+class Chosen(NamedTuple):
+    """A point, the query that asked it as an event of a policy's state, and what was believed of it."""
+
+    x: Array
+    event: list[Any] | None
+    believed: dict[str, Any]
+
+    @classmethod
+    def first(cls, axes: Axes, rng: np.random.Generator, fixed: Mapping[int, float]) -> Chosen:
+        x = axes.space.draw(rng)[0]
+        x[list(fixed)] = list(fixed.values())
+        return cls(x, None, {"rule": "first"})
+
+
+# -- a study as points -------------------------------------------------------------------------------------------------
+
+
+class Axes:
+    """The parameters of a search space as an `ms.Space`."""
+
+    def __init__(self, distributions: Mapping[str, BaseDistribution]) -> None:
+        self.distributions = dict(distributions)
+        self.space = space_of(distributions)
+        text = json.dumps([[name, distribution_to_json(each)] for name, each in self.distributions.items()])
+        self.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        self._parameters = list(self.space.parameters.values())
+
+    def point(self, params: Mapping[str, Any]) -> Array | None:
+        """x, or None for what lies in no such space: parameters that are missing, or forced to be something else."""
+        x = np.empty(len(self.distributions))
+        for i, (name, distribution) in enumerate(self.distributions.items()):
+            if name not in params:
+                return None
+            try:
+                x[i] = distribution.to_internal_repr(params[name])
+            except (TypeError, ValueError):
+                return None
+            if not math.isfinite(x[i]) or self._parameters[i].wrong(x[[i]]).any():
+                return None
+        return np.asarray(self.space.validate(x[None, :])[0])
+
+    def params(self, x: Array) -> dict[str, Any]:
+        pairs = zip(self.distributions.items(), x.tolist(), strict=True)
+        return {name: distribution.to_external_repr(number) for (name, distribution), number in pairs}
+
+    def stored(self, x: Array) -> dict[str, float]:
+        """By name, in Optuna's internal numbers, which JSON knows."""
+        return dict(zip(self.distributions, x.tolist(), strict=True))
+
+    def of_stored(self, stored: Mapping[str, float]) -> Array | None:
+        if set(stored) < set(self.distributions) or not all(name in stored for name in self.distributions):
+            return None
+        return np.array([float(stored[name]) for name in self.distributions])
+
+    def fixed(self, params: Mapping[str, Any]) -> dict[int, float]:
+        """Coordinates that are given, by position."""
+        found = {}
+        for i, (name, distribution) in enumerate(self.distributions.items()):
+            if name in params:
+                with contextlib.suppress(TypeError, ValueError):
+                    number = float(distribution.to_internal_repr(params[name]))
+                    if self._parameters[i].inside(np.array([number])).all():
+                        found[i] = number
+        return found
+
+
+class Known(NamedTuple):
+    """A trial as a policy sees it. y: its result; None where it runs (pending) or failed. event: of our own query."""
+
+    number: int
+    x: Array
+    y: float | None
+    failed: bool
+    event: list[Any] | None
+
+
+class History(NamedTuple):
+    """All trials but the one in question that lie in a space, and how many others are being chosen right now."""
+
+    trials: list[Known]
+    unseen: int
+
+    @classmethod
+    def of(cls, study: Study, axes: Axes, number: int | None = None) -> History:
+        every = study.get_trials(deepcopy=False)
+        refuse_constraints(every)
+        minimize = study.direction == StudyDirection.MINIMIZE
+        complete = [t.value for t in every if t.state == TrialState.COMPLETE and t.value is not None]
+        finite = [value for value in complete if math.isfinite(value)] or [0.0]
+        worst_pruned = float(np.median(finite))
+        found, unseen = [], 0
+        for trial in every:
+            if trial.number == number or trial.state == TrialState.WAITING:
+                continue
+            asked = _get(trial.system_attrs, ASKED) or {}
+            running = trial.state == TrialState.RUNNING
+            x = axes.point(trial.params)
+            if x is None and running and "params" in asked:
+                x = axes.of_stored(asked["params"])  # chosen, and not yet suggested in whole
+            if x is None:
+                unseen += bool(running and not asked and not trial.params and (number is None or trial.number < number))
+                continue
+            y = None
+            if trial.state == TrialState.COMPLETE and trial.value is not None:
+                y = float(np.clip(trial.value, min(finite), max(finite)))  # infinities are no numbers to learn from
+            elif trial.state == TrialState.PRUNED and trial.intermediate_values:
+                last = trial.intermediate_values[max(trial.intermediate_values)]
+                if math.isfinite(last):
+                    y = max(last, worst_pruned) if minimize else min(last, worst_pruned)
+            found.append(Known(trial.number, x, y, not running and y is None, asked.get("query")))
+        return cls(found, min(unseen, UNSEEN))
+
+
+def _data(trials: Sequence[Known]) -> tuple[Array, Array]:
+    """Points and results of trials that have one."""
+    return np.array([each.x for each in trials]), np.array([each.y for each in trials], dtype=np.float64)
+
+
+class Mirror:
+    """An Auto that knows what the trials of a study say; what is new since the last look is all that it learns then."""
+
+    def __init__(self, policy: Auto) -> None:
+        self.policy = policy
+        self._done: dict[int, float | None] = {}  # results that were told, by trial; None for a failed one
+        self._pending: dict[int, Query] = {}
+        self.news: dict[str, Any] | None = None  # samples that were renewed at the last choice
+        self.conflicts: int | None = None  # points that contradict the model, when it was renewed
+
+    def follows(self, history: History) -> bool:
+        """Whether all that it knows still stands: a trial may have been deleted, or be another point than was asked."""
+        trials = {each.number: each for each in history.trials}
+        for number, y in self._done.items():
+            if number not in trials or trials[number].y != y:
+                return False
+        for number, query in self._pending.items():
+            if number not in trials or not np.array_equal(trials[number].x, query.x):
+                return False
+        return True
+
+    def learn(self, history: History, learnt: dict[str, Any] | None) -> None:
+        """What has finished and what has begun since; learnt: samples of the model that somebody has stored."""
+        policy, self.news = self.policy, None
+        new = [each for each in history.trials if each.number not in self._done]
+        told = [each for each in new if each.y is not None and each.number not in self._pending]
+        if told:
+            policy.observe(*_data(told))
+        for each in new:
+            query = self._pending.get(each.number)
+            if query is None and each.y is None:
+                (query,) = policy.expect(each.x[None, :])
+                self._pending[each.number] = query
+            if query is not None and (each.y is not None or each.failed):
+                del self._pending[each.number]
+                policy.drop(query) if each.y is None else policy.tell(query, each.y)
+            if each.y is not None or each.failed:
+                self._done[each.number] = each.y
+        latest = policy.samples
+        newer = learnt is not None and (latest is None or learnt["results"] > latest["results"])
+        if learnt is not None and newer and learnt["results"] <= policy.t:
+            with contextlib.suppress(InvalidInput):  # written by something else: it is learnt anew
+                policy.adopt(learnt)
+                self.conflicts = learnt.get("conflicts")
+
+    def renew(self) -> None:
+        """The model, if it is due."""
+        before = None if self.policy.samples is None else self.policy.samples["results"]
+        self.policy.renew()
+        latest = self.policy.samples
+        if latest is not None and latest["results"] != before:
+            self.conflicts = len(self.policy.conflicts)
+            self.news = {**latest, "conflicts": self.conflicts}
+
+    def choose(self, trial: FrozenTrial, history: History, fixed: Mapping[int, float], seed: int) -> Chosen:
+        policy = self.policy
+        policy._rng = np.random.default_rng([seed, trial.number])
+        self.renew()
+        x, query = _asked(policy, fixed, history.unseen)
+        assert query is not None  # Auto awaits nothing
+        self._pending[trial.number] = query
+        return Chosen(x, None, _believed(policy, query, None, policy.noise_level, self.conflicts))
+
+
+def _asked(policy: Policy, fixed: Mapping[int, float], unseen: int) -> tuple[Array, Query | None]:
+    """The next query; None where the policy has none, with the point to try meanwhile.
+
+    unseen: so many others are choosing at this moment, from the same trials; they take what comes before.
+    """
+    space: Any = policy.domain
+    if fixed and policy.takes_actions:
+        offer = space.decode(space.spread(FIXED, 0))
+        offer[:, list(fixed)] = list(fixed.values())
+        query = policy.ask(actions=np.unique(offer, axis=0))
+        return query.x, query
+    try:
+        query = policy.ask(unseen + 1)[-1]
+        return query.x, query
+    except AwaitingResults:
+        alive = np.asarray(policy.active)  # type: ignore[attr-defined]  # only the phased policy awaits
+        points = space.members().points[alive] if alive.ndim == 1 else alive
+        return np.array(points[int(policy._rng.integers(len(points)))]), None
+    except HorizonReached:
+        return np.array(policy.recommend().x), None
+
+
+# -- policies of the theory, from the trials ---------------------------------------------------------------------------
+
+
+def _replayed(policy: Policy, history: History, scaling: Scaling) -> Policy:
+    """A fresh policy after what the trials say. Queries of its own are told as such, others are data from elsewhere."""
+    own = [each for each in history.trials if each.event is not None]
+    if policy.takes_data:
+        told = [each for each in history.trials if each.y is not None and (each.event is None or _plain(policy))]
+        if told:
+            X, y = _data(told)
+            policy.observe(X, scaling.to(y))
+    if _plain(policy):
+        for each in history.trials:
+            if each.y is None and not each.failed:
+                policy.expect(each.x[None, :])
+        return policy
+    rounds = _episodes(own) if isinstance(policy, PhasedUncertaintySampling) else own
+    state = policy.state()
+    for each in rounds:
+        id_ = sum(event[0] == "ask" for event in state["events"])
+        assert each.event is not None
+        state["events"].append(["ask", {**each.event[1], "id": id_}])
+        if each.y is not None:
+            state["events"].append(["tell", id_, float(scaling.to(each.y))])
+        elif each.failed:
+            state["events"].append(["drop", id_])
+    try:
+        return restore(state, kernel=policy.model.kernel)
+    except StorageError:  # attributes that somebody has edited, or of a study that had another policy before
+        return policy
+
+
+def _plain(policy: Policy) -> bool:
+    """Whether a policy takes its own results as it takes data from elsewhere: no rounds, no episodes."""
+    return not isinstance(policy, PhasedUncertaintySampling | RegretBalancing)
+
+
+def _episodes(own: Sequence[Known]) -> list[Known]:
+    """The queries of a phased policy in its order, each slot once: two processes may have asked the same one."""
+    slots: dict[tuple[int, int], list[Known]] = {}
+    for each in own:
+        details = dict((each.event or ["", {}])[1].get("details") or {})
+        if {"episode", "slot"} <= set(details):
+            slots.setdefault((int(details["episode"]), int(details["slot"])), []).append(each)
+    found: list[Known] = []
+    episode, slot, complete = 1, 0, True
+    while (episode, slot) in slots:
+        some = slots[episode, slot]
+        best = min(some, key=lambda each: (each.y is None, each.failed, each.number))
+        found.append(best)
+        complete &= best.y is not None
+        slot += 1
+        if slot == 1 << (episode - 1):
+            if not complete:
+                break
+            episode, slot = episode + 1, 0
+    return found
+
+
+def _event(query: Query) -> list[Any]:
+    """A query as it stands among the events of a policy's state."""
+    fields = {"mean": query.mean, "std": query.std, "multiplier": query.multiplier, "enlargement": query.enlargement}
+    kept = {name: value for name, value in {**fields, "upper": query.upper}.items() if math.isfinite(value)}
+    return ["ask", {"x": query.x.tolist(), "details": dict(query.details), **kept}]
+
+
+def _model_of(learnt: Mapping[str, Any], space: Space) -> tuple[Model, Scaling]:
+    """Of the samples the one with the median noise, and the units that it is in."""
+    policy = Auto(space)
+    policy.adopt(dict(learnt))
+    models = sorted((each.model for each in policy.posterior.posteriors), key=lambda model: model.noise)
+    return models[len(models) // 2], Scaling(*learnt["scaling"])
+
+
+def _believed(
+    policy: Policy, query: Query, scaling: Scaling | None, noise: float, conflicts: int | None
+) -> dict[str, Any]:
+    """For people: what was believed of a point when it was chosen, in the objective's units and sign."""
+    story = query.details.get("rule") or query.details.get("base")
+    found: dict[str, Any] = {} if story is None else {"rule" if isinstance(story, str) else "base": story}
+    found |= {name: query.details[name] for name in ("epsilon", "episode") if name in query.details}
+    if math.isfinite(query.mean):
+        band = policy.band(query.x[None, :])
+        numbers = np.array([query.mean, band.lower[0], band.upper[0], noise])
+        if scaling is not None:
+            numbers[:3] = scaling.back(numbers[:3])
+        low, high = sorted(numbers[1:3].tolist())
+        found |= {"mean": float(numbers[0]), "low": low, "high": high, "noise": noise}
+        if conflicts is not None:
+            found["conflicts"] = int(conflicts)
+    return found
+
+
+# -- the storage -------------------------------------------------------------------------------------------------------
+
+
+def refuse_constraints(trials: Sequence[FrozenTrial]) -> None:
+    """InvalidInput where trials have constraints: ignoring them would look like respecting them."""
+    for trial in trials:
+        if any(key == "constraints" or key.startswith("constraints:") for key in trial.system_attrs):
+            raise InvalidInput(
+                f"trial {trial.number} has constraints, which MisspecSampler does not know; give infeasible trials a "
+                "bad value, let them fail, or take Optuna's GPSampler or TPESampler"
+            )
+
+
+def _learnt(study: Study, axes: Axes) -> dict[str, Any] | None:
+    """The samples of the model that are in the study, if they are."""
+    found = _get(_attributes(study), f"{LEARNT}:{axes.digest}")
+    return found if isinstance(found, dict) and isinstance(found.get("results"), int) else None
+
+
+def _teach(study: Study, axes: Axes, samples: dict[str, Any]) -> None:
+    """Store samples for others, unless they have newer ones."""
+    there = _learnt(study, axes)
+    if there is None or there["results"] < samples["results"]:
+        _put(study, None, f"{LEARNT}:{axes.digest}", samples)
+
+
+def _attributes(study: Study) -> Mapping[str, Any]:
+    return study._storage.get_study_system_attrs(study._study_id)
+
+
+def _put(study: Study, trial: FrozenTrial | None, key: str, value: Any) -> None:
+    """An attribute in parts that every database has room for; the first says of how many, and of what they are."""
+    text = json.dumps(value)
+    parts = [text[i : i + LONGEST] for i in range(0, len(text), LONGEST)]
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    for i, part in [*list(enumerate(parts))[1:], (0, parts[0])]:  # the first comes last: it makes the others count
+        content: Any = {"parts": len(parts), "digest": digest, "text": part} if i == 0 else part
+        name = key if i == 0 else f"{key}:{digest}:{i}"
+        if trial is None:
+            study._storage.set_study_system_attr(study._study_id, name, content)
+        else:
+            study._storage.set_trial_system_attr(trial._trial_id, name, content)
+
+
+def _get(attributes: Mapping[str, Any], key: str) -> Any:
+    """What `_put` has stored; None where it is not there, or not in whole."""
+    first = attributes.get(key)
+    if not isinstance(first, dict) or not {"parts", "digest", "text"} <= set(first):
+        return None
+    try:
+        rest = [attributes[f"{key}:{first['digest']}:{i}"] for i in range(1, int(first["parts"]))]
+        text = "".join([first["text"], *rest])
+        whole_text = hashlib.sha256(text.encode()).hexdigest()[:16] == first["digest"]
+        return json.loads(text) if whole_text else None
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+# -- spaces ------------------------------------------------------------------------------------------------------------
+
+
+def space_of(distributions: Mapping[str, BaseDistribution]) -> Space:
+    """An `ms.Space` of Optuna's distributions; InvalidInput names one that cannot be a parameter."""
+    found: dict[str, Parameter] = {}
+    for name, distribution in distributions.items():
+        parameter = _parameter(distribution)
+        if parameter is None:
+            raise InvalidInput(f"parameter {name!r} cannot be one of a Space: {distribution!r}")
+        found[name] = parameter
+    return Space(found)
+
+
+def distributions_of(space: Space) -> dict[str, BaseDistribution]:
+    """Optuna's distributions of an `ms.Space`."""
+    found: dict[str, BaseDistribution] = {}
+    for name, each in space.parameters.items():
+        if isinstance(each, Float):
+            found[name] = FloatDistribution(each.low, each.high, log=each.log, step=each.step)
+        elif isinstance(each, Int):
+            found[name] = IntDistribution(each.low, each.high, log=each.log, step=each.step)
+        elif isinstance(each, Choice):
+            found[name] = CategoricalDistribution(each.options)
+    return found
+
+
+def _parameter(distribution: BaseDistribution) -> Parameter | None:
+    """None where there is no such parameter: beyond the range of floats, say."""
+    try:
+        if isinstance(distribution, FloatDistribution):
+            return Float(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
+        if isinstance(distribution, IntDistribution):
+            return Int(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
+        if isinstance(distribution, CategoricalDistribution):
+            try:
+                return Choice(distribution.choices)
+            except InvalidInput:  # two that are equal, or objects: by their positions
+                return Choice(tuple(f"{i}: {option!r}" for i, option in enumerate(distribution.choices)))
+    except InvalidInput:
+        pass
+    return None
+
+
+def policy_of(study: Study, space: Space | None = None) -> Auto:
+    """An Auto that knows all finished trials, for `summary()`, `recommend()`, `conflicts` and `ms.report`.
+
+    space: where it is known; by default what all completed trials have in common.
+    """
+    if len(study.directions) != 1:
+        raise InvalidInput(f"misspec optimises one objective, and this study has {len(study.directions)}")
+    common = optuna.search_space.intersection_search_space(study.get_trials(deepcopy=False))
+    distributions = distributions_of(space) if space is not None else common
+    if not distributions:
+        raise InvalidInput("this study has no completed trial yet, or its trials have no parameter in common")
+    axes = Axes(distributions)
+    mirror = Mirror(Auto(axes.space if space is None else space, minimize=study.direction == StudyDirection.MINIMIZE))
+    history = History.of(study, axes)
+    mirror.learn(History([each for each in history.trials if each.y is not None or each.failed], 0), None)
+    return mirror.policy
+
+
+def _entropy() -> int:
+    return int(np.random.SeedSequence().generate_state(1)[0])
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """BLAS on one thread: the matrices are small."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        yield
