@@ -25,6 +25,7 @@ import optuna
 from misspec.domains import Space
 from misspec.errors import InvalidInput, number, whole
 from misspec.integrations import processes
+from misspec.integrations.optuna import MisspecSampler, distributions_of, policy_of
 from misspec.integrations.shared_study import Shared, storage_errors
 from misspec.parameters import Choice
 from misspec.policies import Auto
@@ -288,17 +289,17 @@ def go(
             storage,
             name,
             space,
-            _distributions(space),
+            distributions_of(space),
             minimize=minimize,
             n=evaluations,
-            sampler=_sampler(policy, evaluations, seed),
+            sampler=MisspecSampler(policy, n_trials=evaluations, seed=seed),
             beat=beat,
             grace=grace,
             lost=lost,
         )
         try:
             _fill(shared, command, running, jobs=jobs, key=key, timeout=timeout, retries=retries, show=show)
-            return _policy_of(shared.study, space)
+            return policy_of(shared.study, space)
         finally:
             shared.close()
 
@@ -455,33 +456,3 @@ def _heeding() -> Iterator[None]:
     finally:
         for each in asked:
             signal.signal(each, signal.SIG_DFL)
-
-
-# -- what the sampler brings -------------------------------------------------------------------------------------------
-
-
-def _sampler(policy: str, n: int, seed: int | None) -> optuna.samplers.BaseSampler:
-    return optuna.samplers.TPESampler(seed=seed)
-
-
-def _distributions(space: Space) -> dict[str, optuna.distributions.BaseDistribution]:
-    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
-
-    from misspec.parameters import Float, Int
-
-    made = {}
-    for name, p in space.parameters.items():
-        if isinstance(p, Float):
-            made[name] = FloatDistribution(p.low, p.high, log=p.log, step=p.step)
-        elif isinstance(p, Int):
-            made[name] = IntDistribution(p.low, p.high, log=p.log, step=p.step)
-        else:
-            made[name] = CategoricalDistribution(p.options)
-    return made
-
-
-def _policy_of(study: optuna.Study, space: Space) -> Auto:
-    policy = Auto(space, minimize=study.direction == optuna.study.StudyDirection.MINIMIZE)
-    done = study.get_trials(states=[optuna.trial.TrialState.COMPLETE])
-    policy.observe([t.params for t in done], [t.value for t in done])
-    return policy

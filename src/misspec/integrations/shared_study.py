@@ -34,13 +34,15 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from misspec.domains import Space
 from misspec.errors import InvalidInput, StorageError
 from misspec.integrations import processes
+from misspec.integrations.optuna import AGAIN
 
 OWNER = "misspec:owner"  # of a trial: run, place, pid, start
 BEAT = "misspec:beat"  # of a trial: counts up while its process lives
 PROCESS = "misspec:process"  # of a trial: pid and start of the command
-AGAIN = "misspec:again"  # of a failed trial: its point is to be evaluated again; how often processes died over it
+# AGAIN, of a failed trial: its point is to be evaluated again; how often processes died over it
 RETRY = "misspec:retry"  # of a trial: the number of the one whose place it takes, and how often processes died over it
 SPACE = "misspec:space"  # of a study
+GONE = "the process that evaluated it is gone"
 MOST_DEATHS = 3  # of processes over one point; then it is given up
 BUSY = 120.0  # seconds that SQLite waits for others
 TRIES = 6
@@ -348,11 +350,10 @@ class Shared:
             again = trial.system_attrs.get(AGAIN)
             if trial.state != TrialState.FAIL or again is None or trial.number in replaced:
                 continue
-            if _deaths(again) < MOST_DEATHS:
-                attributes[RETRY] = {"of": trial.number, "deaths": _deaths(again)}
-                whole = set(self.distributions) <= set(trial.params)  # else it died while its point was chosen
-                attributes["fixed_params"] = trial.params if whole else trial.system_attrs.get("fixed_params", {})
-                break
+            attributes[RETRY] = {"of": trial.number, "deaths": _deaths(again)}
+            whole = set(self.distributions) <= set(trial.params)  # else it died while its point was chosen
+            attributes["fixed_params"] = trial.params if whole else trial.system_attrs.get("fixed_params", {})
+            break
         template = optuna.trial.create_trial(state=TrialState.RUNNING, system_attrs=attributes)
         trial_id = self.storage.create_new_trial(self._id, template_trial=template)
         number = self.storage.get_trial(trial_id).number
@@ -390,8 +391,10 @@ class Shared:
                 if _here(owner) and _named(command):
                     processes.end_group(command["pid"], command["start"])
                 deaths = _deaths(trial.system_attrs.get(RETRY)) + (command is not None)
-                given_up = f", {deaths} times now; the point is given up" if deaths >= MOST_DEATHS else ""
-                if self._fail(trial._trial_id, f"the process that evaluated it is gone{given_up}", deaths=deaths):
+                reason, again = GONE, deaths < MOST_DEATHS
+                if not again:
+                    reason += f", {deaths} times now; the point is given up"
+                if self._fail(trial._trial_id, reason, deaths=deaths if again else None):
                     found.append(trial.number)
         return found
 
