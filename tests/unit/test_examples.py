@@ -60,13 +60,21 @@ def experiment(found, out):
     assert table[0.2, "known"] < table[0.2, "GP-UCB"]
 
 
+def botorch_enlarged(found, _):
+    assert len(found["Y"]) == 20
+    assert found["branin"](found["best"]) > -5  # points at random have −40 and less
+    assert found["policy"].t == 24
+    assert found["box"].contains(found["answer"].x[None, :]).all()
+
+
 def train(found, out):
     assert out == f"accuracy: {found['accuracy']:.4f}\n"
     assert found["accuracy"] > 0.9
 
 
 CHECKS = {"quickstart": quickstart, "box": box, "contextual": contextual, "diagnose": diagnose, "digits": digits}
-CHECKS |= {"experiment": experiment, "recommender": recommender, "train": train}
+CHECKS |= {"experiment": experiment, "recommender": recommender, "botorch_enlarged": botorch_enlarged}
+CHECKS |= {"train": train}
 
 
 def test_every_example_is_run():

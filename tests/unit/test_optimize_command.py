@@ -907,10 +907,16 @@ def test_a_training_script_killed_five_times():
     names = [f"--{name}={{{name}}}" for name in space_file.read("space.toml").names]
     given = [PYTHON, str(EXAMPLES / "train.py"), *names, "--log=train.log", "--trial={trial}"]
     rng = random.Random(1)
+
+    def lines():
+        return Path("train.log").read_text().splitlines() if Path("train.log").exists() else []
+
     for _ in range(5):
+        before = len(lines())
         process = start("-n", "40", "--jobs", "2", given=given)
+        until(lambda: len(lines()) > before or process.poll() is not None, 120)  # noqa: B023
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(3.0 + 6.0 * rng.random())
+            process.wait(2.0 * rng.random())
         process.kill()
         process.communicate()
     process = start("-n", "40", "--jobs", "2", given=given)
@@ -922,10 +928,9 @@ def test_a_training_script_killed_five_times():
     died = {t.number for t in found if t.user_attrs.get("reason", "").startswith(shared_study.GONE)}
     assert len(results) == 40
     assert set(results) | died == {t.number for t in found}
-    lines = [json.loads(line) for line in Path("train.log").read_text().splitlines()]
     for what in ("start", "end"):
-        told = [line["trial"] for line in lines if line["what"] == what]
+        told = [json.loads(line)["trial"] for line in lines() if json.loads(line)["what"] == what]
         assert len(told) == len(set(told))
         assert set(results) <= set(told) <= set(results) | died
-    assert len(died) <= 10
+    assert 1 <= len(died) <= 10
     assert all(math.isfinite(t.value) for t in results.values())

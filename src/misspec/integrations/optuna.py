@@ -28,7 +28,7 @@ from optuna.distributions import (
     IntDistribution,
     distribution_to_json,
 )
-from optuna.samplers import BaseSampler, RandomSampler
+from optuna.samplers import BaseSampler, TPESampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
@@ -48,7 +48,6 @@ EPSILON = 0.1  # of EC-GP-UCB where it is not given: times the norm bound, or th
 UNSEEN = 8  # trials that others are choosing right now, at most, for which as many queries are skipped
 FIXED = 512  # points among which the best is taken where some parameters are fixed
 LONGEST = 2000  # characters of an attribute: some databases have no room for more
-FINISHED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
 class MisspecSampler(BaseSampler):
@@ -61,9 +60,9 @@ class MisspecSampler(BaseSampler):
     seed       of all chance; two samplers of one seed that see the same trials suggest the same
     options    of the policy, such as epsilon= for "ec" or noise= for "auto"
 
-    Parameters outside the intersection of all trials' spaces are sampled independently. Running trials pend, failed
-    ones are dropped (a point that fails twice is left alone), pruned ones count with their last value, but as no better
-    than the median. Constraints are refused.
+    Parameters outside the intersection of all trials' spaces are sampled one by one, by Optuna's TPESampler. Running
+    trials pend, failed ones are dropped (a point that fails twice is left alone), pruned ones count with their last
+    value, but as no better than the median. Constraints are refused.
     """
 
     def __init__(
@@ -89,9 +88,11 @@ class MisspecSampler(BaseSampler):
             said = {"constraints_func": "constraints are not supported: give such trials a bad value, or let them fail"}
             raise InvalidInput(said.get(refused[0], f"{refused[0]} is the study's; leave it out"))
         self._options = dict(options)
-        self._independent = RandomSampler(seed=seed)
+        self._independent = TPESampler(seed=seed)
         self._lock = threading.RLock()
-        self._mirrors: dict[str, Mirror] = {}  # of studies, by storage, study and space: what is there, learnt before
+        # what is in the storage too, read and learnt before: of the study and the space in use
+        self._last: tuple[tuple[Any, ...], Axes] | None = None
+        self._mirrors: dict[str, Mirror] = {}
         self._check()
 
     def _check(self) -> None:
@@ -126,7 +127,7 @@ class MisspecSampler(BaseSampler):
         if not search_space:
             return {}
         with self._lock, _one_thread():
-            axes = Axes(search_space)
+            axes = self._axes_of(study, search_space)
             history = History.of(study, axes, trial.number)
             fixed = axes.fixed(trial.system_attrs.get("fixed_params", {}))
             chosen = self._chosen(study, axes, history, trial, fixed)
@@ -136,6 +137,13 @@ class MisspecSampler(BaseSampler):
             return params
 
     # -- choosing --------------------------------------------------------------------------------------------
+
+    def _axes_of(self, study: Study, search_space: Mapping[str, BaseDistribution]) -> Axes:
+        """The last ones, where they are the same: they have the points of finished trials, which do not change."""
+        axes, owner = Axes(search_space), (id(study._storage), study._study_id)
+        if self._last is None or self._last[0] != (*owner, axes.digest):
+            self._last = (*owner, axes.digest), axes
+        return self._last[1]
 
     def _chosen(
         self, study: Study, axes: Axes, history: History, trial: FrozenTrial, fixed: Mapping[int, float]
@@ -227,10 +235,10 @@ class MisspecSampler(BaseSampler):
     # -- copies ----------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_mirrors")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_last", "_mirrors")}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
-        self.__dict__.update(kept, _lock=threading.RLock(), _mirrors={})
+        self.__dict__.update(kept, _lock=threading.RLock(), _last=None, _mirrors={})
 
 
 class Chosen(NamedTuple):
@@ -259,6 +267,19 @@ class Axes:
         text = json.dumps([[name, distribution_to_json(each)] for name, each in self.distributions.items()])
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         self._parameters = list(self.space.parameters.values())
+        self._finished: dict[int, tuple[Array | None, dict[str, Any]]] = {}  # of finished trials, by id
+
+    def read(self, trial: FrozenTrial) -> tuple[Array | None, dict[str, Any]]:
+        """The point of a trial, and what we stored of it; no point where it lies in no such space."""
+        if trial._trial_id in self._finished:
+            return self._finished[trial._trial_id]
+        asked = _get(trial.system_attrs, ASKED) or {}
+        x = self.point(trial.params)
+        if x is None and trial.state == TrialState.RUNNING and "params" in asked:
+            x = self.of_stored(asked["params"])  # chosen, and not yet suggested in whole
+        if trial.state.is_finished():
+            self._finished[trial._trial_id] = x, asked
+        return x, asked
 
     def point(self, params: Mapping[str, Any]) -> Array | None:
         """x, or None for what lies in no such space: parameters that are missing, or forced to be something else."""
@@ -283,7 +304,7 @@ class Axes:
         return dict(zip(self.distributions, x.tolist(), strict=True))
 
     def of_stored(self, stored: Mapping[str, float]) -> Array | None:
-        if set(stored) < set(self.distributions) or not all(name in stored for name in self.distributions):
+        if not all(name in stored for name in self.distributions):
             return None
         return np.array([float(stored[name]) for name in self.distributions])
 
@@ -329,11 +350,8 @@ class History(NamedTuple):
                 continue
             if trial.state == TrialState.FAIL and AGAIN in trial.system_attrs:
                 continue
-            asked = _get(trial.system_attrs, ASKED) or {}
             running = trial.state == TrialState.RUNNING
-            x = axes.point(trial.params)
-            if x is None and running and "params" in asked:
-                x = axes.of_stored(asked["params"])  # chosen, and not yet suggested in whole
+            x, asked = axes.read(trial)
             if x is None:
                 unseen += bool(running and not asked and not trial.params and (number is None or trial.number < number))
                 continue
