@@ -16,7 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, Task, TextColumn
+from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -30,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 EXTRAS = {"polars": "experiments", "pydantic": "experiments", "matplotlib": "experiments", "plotly": "experiments"}
+EXTRAS |= {"optuna": "optuna"}
 MOST_BARS = 12  # policies that get a bar of their own
 INTERRUPTED = 130
 
@@ -284,6 +285,137 @@ def _show(summary: Any) -> None:
         table.add_row(*(Text(cell) for cell in cells))
         before = here
     _console().print(table)
+
+
+# -- optimisation ------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+@_clean
+def optimize(
+    space: Annotated[Path, typer.Argument(metavar="SPACE.TOML", help="The parameters: names, ranges, options.")],
+    words: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND…", help="The command, with {name} where a value goes.")
+    ],
+    evaluations: Annotated[
+        int, typer.Option("--evaluations", "--trials", "--n-trials", "-n", help="Results wanted, all together.", min=1)
+    ] = 50,
+    jobs: Annotated[int, typer.Option(help="Evaluations at once.", min=1)] = 1,
+    minimize: Annotated[bool, typer.Option("--minimize/--maximize", help="Which way is better.")] = False,
+    json: Annotated[
+        str | None, typer.Option(help="Read this key, as in metrics.loss, of the last JSON object that is printed.")
+    ] = None,
+    storage: Annotated[
+        str, typer.Option(help="Any Optuna storage URL; journal:///FILE, or the path of a file.")
+    ] = "sqlite:///misspec.db",
+    name: Annotated[str | None, typer.Option(help="Of the study; the space file's name by default.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds that an evaluation may take.")] = None,
+    retries: Annotated[int, typer.Option(help="How often a failed evaluation is tried again.", min=0)] = 0,
+    shell: Annotated[bool, typer.Option("--shell", help="The command is a line for the shell.")] = False,
+    policy: Annotated[str, typer.Option(help="auto, balancing, ec, phased or gp_ucb.")] = "auto",
+    seed: Annotated[int | None, typer.Option(help="Of random choices.")] = None,
+    into: Annotated[
+        Path | None, typer.Option(help="Folder for the page; by default FILE-results beside the file.")
+    ] = None,
+) -> None:
+    """Find the parameters with which a command prints the best number. The same line goes on after any interruption,
+    and helps from another machine that reaches the storage.
+
+    misspec optimize space.toml -- python train.py --lr {lr} --depth {depth}
+    """
+    from misspec.integrations import command, space_file
+    from misspec.integrations.shared_study import shown
+
+    study = space.stem if name is None else name
+    options: dict[str, Any] = {"-n": evaluations, "--jobs": jobs if jobs > 1 else None, "--json": json}
+    options |= {"--storage": shown(storage) if storage != command.STORAGE else None, "--name": name}
+    options |= {"--timeout": timeout, "--retries": retries or None, "--seed": seed, "--into": into}
+    options |= {"--policy": policy if policy != "auto" else None}
+    given = [part for option, value in options.items() if value is not None for part in (option, str(value))]
+    flags = ["--minimize"] * minimize + ["--shell"] * shell
+    line = shlex.join(["misspec", "optimize", str(space), *given, *flags, "--", *words])
+    console = _console()
+    domain = space_file.read(space)
+    with _evaluations(console) as show:
+        try:
+            found = command.go(
+                domain,
+                words,
+                evaluations=evaluations,
+                jobs=jobs,
+                minimize=minimize,
+                key=json,
+                storage=storage,
+                name=study,
+                timeout=timeout,
+                retries=retries,
+                shell=shell,
+                policy=policy,
+                seed=seed,
+                show=show,
+            )
+        except KeyboardInterrupt:
+            done = f"; {show.latest.done} of {evaluations} results are kept" if show.latest else ""
+            _fail(f"stopped{done} in {shown(storage)}; go on with: {line}", INTERRUPTED)
+    console.print(f"{found.t} results in {shown(storage)}, study {study}", soft_wrap=True)
+    console.print(found.summary(), soft_wrap=True)
+    folder = into if into is not None else space.with_name(f"{space.stem}-results")
+    try:
+        with console.status("drawing"):
+            page = misspec.report(found, folder, title=study)
+        console.print(f"page: {page.resolve()}", soft_wrap=True)
+    except ImportError as error:
+        console.print(f"for figures and a page of this: pip install 'misspec[experiments]' ({error.name} is missing)")
+    except MisspecError as error:
+        console.print(f"there is no page: {error}", soft_wrap=True)
+
+
+class _Evaluations:
+    """Shows evaluations as they come in: a bar on a terminal, a line per result elsewhere."""
+
+    def __init__(self, console: Console, bars: Progress) -> None:
+        self.latest: Any = None
+        self._console, self._bars = console, bars
+        self._bar: TaskID | None = None
+
+    def __call__(self, progress: Any) -> None:
+        console, result = self._console, progress.result
+        if self.latest is None:
+            if progress.before:
+                console.print(f"{progress.before} of {progress.of} results were there before")
+            if console.is_terminal:
+                self._bar = self._bars.add_task("results", total=progress.of, note="")
+        self.latest = progress
+        best = "" if progress.best is None else f"best {progress.best:.6g} at {_params(progress.params)}"
+        if result is not None and result.value is None:
+            at = _params(result.params)
+            console.print(Text(f"trial {result.trial} failed at {at}: {result.reason}", style="yellow"), soft_wrap=True)
+        elif result is not None and self._bar is None:
+            here = f"{result.value:.6g} at {_params(result.params)}"
+            console.print(f"{progress.done}/{progress.of}: {here}; {best}", soft_wrap=True)
+        if self._bar is not None:
+            left = "" if progress.left is None or progress.done >= progress.of else f"{_clock(progress.left)} left"
+            parts = [f"{progress.done}/{progress.of}", f"{progress.running} running", left, best]
+            self._bars.update(self._bar, completed=progress.done, note=", ".join(part for part in parts if part))
+
+
+@contextmanager
+def _evaluations(console: Console) -> Iterator[_Evaluations]:
+    if console.is_terminal:
+        with _bars(console) as bars:
+            yield _Evaluations(console, bars)
+    else:
+        yield _Evaluations(console, Progress(console=console))
+
+
+def _params(params: dict[str, Any]) -> str:
+    return ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in params.items())
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 # -- models ------------------------------------------------------------------------------------------------------------

@@ -67,8 +67,14 @@ def botorch_enlarged(found, _):
     assert found["box"].contains(found["answer"].x[None, :]).all()
 
 
+def train(found, out):
+    assert out == f"accuracy: {found['accuracy']:.4f}\n"
+    assert found["accuracy"] > 0.9
+
+
 CHECKS = {"quickstart": quickstart, "box": box, "contextual": contextual, "diagnose": diagnose, "digits": digits}
 CHECKS |= {"experiment": experiment, "recommender": recommender, "botorch_enlarged": botorch_enlarged}
+CHECKS |= {"train": train}
 
 
 def test_every_example_is_run():

@@ -40,6 +40,7 @@ from misspec.parameters import Choice, Float, Int, Parameter
 from misspec.policies import ECGPUCB, GPUCB, Auto, PhasedUncertaintySampling, Policy, Query, RegretBalancing, restore
 
 ASKED, BELIEVED, LEARNT = "misspec:asked", "misspec", "misspec:learnt"
+AGAIN = "misspec:again"  # of a trial that failed for no fault of its point, which is evaluated again (`shared_study`)
 POLICIES = ("auto", "balancing", "ec", "phased", "gp_ucb")
 HORIZON = 1000  # of balancing, where n_trials is not known
 WIDTH = 2.0  # of policies with a model that is learnt, whose widths guarantee nothing anyway
@@ -346,6 +347,8 @@ class History(NamedTuple):
         found, unseen = [], 0
         for trial in every:
             if trial.number == number or trial.state == TrialState.WAITING:
+                continue
+            if trial.state == TrialState.FAIL and AGAIN in trial.system_attrs:
                 continue
             running = trial.state == TrialState.RUNNING
             x, asked = axes.read(trial)
