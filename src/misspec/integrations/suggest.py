@@ -198,9 +198,9 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
     if told:
         policy.observe(menu.actions([key for key, _ in told]), [y for _, y in told])
     for key in failed:  # after all results: what failed is judged by what lies nearest to it
-        policy.drop(policy.ask(actions=menu.actions([key])))
-    for key in running:
-        policy.ask(actions=menu.actions([key]))
+        policy.drop(policy.expect(menu.actions([key])))
+    if running:
+        policy.expect(menu.actions(running))
     queries, why = _asked(policy, menu, batch, set(seen), running, Counter(failed))
     best = None if not told else (min if policy.minimize else max)(y for _, y in told)
     story = _Story(policy, menu, seen, running, best)
