@@ -230,3 +230,15 @@ def test_without_the_extra_it_says_what_to_install():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'misspec[experiments]'" in done.stdout
+
+
+def test_a_report_of_a_space_with_steps(tmp_path):
+    space = ms.Space(
+        {"x": ms.Float(0.3, 1.0, step=0.1), "n": ms.Int(0, 900, step=3), "z": ms.Float(0, 1), "one": ms.Int(3, 3)}
+    )
+    policy = ms.Auto(space, seed=0)
+    for _ in range(7):
+        query = policy.ask()
+        policy.tell(query, query.params["x"] - abs(query.params["z"] - 0.5))
+    page = ms.report(policy, tmp_path / "report")
+    assert page.stat().st_size > 10_000

@@ -295,10 +295,8 @@ def _axis(domain: Any, name: str, parameter: Parameter | None, j: int) -> Axis:
         low, high = float(parameter.low), float(parameter.high)
     else:
         low, high = (float(each[j]) for each in (domain.low, domain.high))
-    levels = None
-    if isinstance(parameter, Int):
-        few = parameter.count is not None and parameter.count <= MOST_WHOLE
-        levels = np.arange(low, high + 1) if few else None
+    few = parameter is not None and parameter.count is not None and 1 < parameter.count <= MOST_WHOLE
+    levels = parameter.every() if parameter is not None and few else None
     return Axis(name, low, high, log, levels, None)
 
 
@@ -309,8 +307,8 @@ def _importance(policy: Any, axes: Sequence[Axis]) -> dict[str, float]:
 
 def _slice(policy: Any, at: Array, axis: Axis, j: int) -> Slice:
     x = axis.curve()
-    if axis.levels is None and _whole(policy.domain, j):
-        x = np.unique(np.round(x))
+    if axis.levels is None:
+        x = _legal(policy.domain, j, x)
     X = np.repeat(at[None, :], len(x), axis=0)
     X[:, j] = x
     levels = axis.levels is not None
@@ -347,10 +345,12 @@ def _on_the_line(points: Array, at: Array, j: int) -> Array:
     return np.unique(points[others.all(axis=1)], axis=0)
 
 
-def _whole(domain: Any, j: int) -> bool:
-    """Whether only whole numbers are legal there."""
+def _legal(domain: Any, j: int, x: Array) -> Array:
+    """The nearest legal numbers, where only some are."""
     parameters = list((learnt.parameters_of(domain) or {}).values())
-    return bool(parameters) and isinstance(parameters[j], Int)
+    if not parameters or parameters[j].count is None:
+        return x
+    return np.unique(parameters[j].decode(parameters[j].encode(x)))
 
 
 def _nearness(domain: Any, X: Array, at: Array, j: int) -> Array:
