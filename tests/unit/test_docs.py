@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,21 @@ def test_commands_of_the_page_on_experiments_run(tmp_path, monkeypatch):
     assert "wrong by at least" in done.output
     page = (tmp_path / "ripple-results" / "report" / "index.html").read_text()
     assert "A ripple that a smooth model cannot explain" in page
+
+
+def test_commands_of_the_page_on_tools_run(tmp_path, monkeypatch):
+    text = (ROOT / "docs" / "tools.md").read_text()
+    for language, name in (("py", "train.py"), ("ini", "space.toml"), ("csv", "candidates.csv")):
+        assert f"`{name}`" in text
+        (tmp_path / name).write_text(re.search(rf"```{language}\n(.*?)```", text, re.DOTALL)[1])
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    assert [line.split()[:2] for line in lines] == [["misspec", "optimize"], ["misspec", "suggest"]]
+    for line in lines:
+        done = CliRunner().invoke(app, line.replace("python", sys.executable).split()[1:])
+        assert done.exit_code == 0, done.output
+    assert (tmp_path / "space-results" / "index.html").exists()
+    assert (tmp_path / "results.csv").read_text().count("\n") == 4
 
 
 def test_pictures_and_pages_that_are_linked_exist():
