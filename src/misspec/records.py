@@ -102,11 +102,9 @@ class Reader:
     def _check_first(self, line: bytes) -> None:
         if line == FIRST:
             return
-        version = line.removeprefix(NAME).strip()
-        if line.startswith(NAME) and version.isdigit() and int(version) > VERSION:
-            raise StorageError(
-                f"{self.path} is a journal of version {int(version)}, newer than {VERSION}; update misspec"
-            )
+        version = line.removeprefix(NAME).strip().decode(errors="replace")
+        if line.startswith(NAME) and version.isdecimal() and version != str(VERSION):
+            raise StorageError(f"{self.path} is a journal of version {version}, newer than {VERSION}; update misspec")
         raise StorageError(f"{self.path} is not a misspec journal or is damaged; restore it from a copy")
 
     def _check_torn(self, line: bytes, *, more: bool) -> None:
@@ -114,7 +112,7 @@ class Reader:
         zeros (of which a power cut leaves many), and it is no longer than it says itself."""
         _, _, rest = line.rstrip(b"\0").partition(b" ")
         length, _, payload = rest.partition(b" ")
-        if more or (length.isdigit() and len(payload) > int(length) + 1):
+        if more or (length.isdigit() and len(length) < 16 and len(payload) > int(length) + 1):
             raise StorageError(
                 f"{self.path} is damaged: record {self.records}, at byte {self.mark[0]}, does not match its "
                 f"checksum, and others follow; restore the file from a copy, or keep its first {self.mark[0]} bytes, "
@@ -148,15 +146,15 @@ class Appender:
                     if os.path.samestat(os.fstat(held.handle), self.path.stat()):
                         return os.dup(held.handle)
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0))
+            try:
+                self._lock(handle)
+                if not os.path.samestat(os.fstat(handle), self.path.stat()):
+                    raise StorageError(f"{self.path} was replaced while it was opened; try again")
+            except BaseException:
+                os.close(handle)
+                raise
         except OSError as error:
             raise StorageError(f"cannot write to {self.path}: {error.strerror}") from error
-        try:
-            self._lock(handle)
-            if not os.path.samestat(os.fstat(handle), self.path.stat()):
-                raise StorageError(f"{self.path} was replaced while it was opened; try again")
-        except BaseException:
-            os.close(handle)
-            raise
         return handle
 
     def _lock(self, handle: int) -> None:

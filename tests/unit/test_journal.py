@@ -443,6 +443,42 @@ def test_a_full_disk_undoes_the_call_and_is_tried_again(tmp_path, monkeypatch, s
     assert failures > 10
 
 
+FULL = """
+import resource, sys
+from pathlib import Path
+import numpy as np
+from sklearn.gaussian_process.kernels import RBF
+import misspec as ms
+
+path = Path(sys.argv[1])
+policy = ms.GPUCB(ms.Finite(np.random.default_rng(0).random((40, 2))), ms.Model(RBF(0.3), 2.0, 0.1))
+policy.journal(path)
+query = policy.ask()
+before, size = policy.state(), path.stat().st_size
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (size + 20, most))
+try:
+    policy.tell(query, 0.5)
+except ms.StorageError as error:
+    assert "File too large. The call was undone" in str(error), error
+else:
+    raise AssertionError("it was written")
+assert (policy.state(), path.stat().st_size) == (before, size)
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+policy.tell(query, 0.5)
+assert ms.load(path).state() == policy.state()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="this system has no such limits")
+def test_a_real_limit_that_cuts_a_write_short(tmp_path):
+    """The system itself writes twenty bytes of a record, and refuses the rest."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "a.journal")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_cannot_be_cut_off_is_cut_off_later(tmp_path, monkeypatch):
     path, policy = tmp_path / "a.journal", MAKE["gp-ucb"]()
     policy.journal(path)
