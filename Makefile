@@ -34,6 +34,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/experiments.py
 	$(BIN)/python benchmarks/practical.py
 	$(BIN)/python benchmarks/contexts.py
+	$(BIN)/python benchmarks/journal.py
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "misspec needs Python 3.11 or newer; set PYTHON=python3.11")'

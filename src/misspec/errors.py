@@ -33,7 +33,7 @@ class NumericalError(MisspecError, ArithmeticError):
 
 
 class StorageError(MisspecError):
-    """A file that cannot be read: damaged, of another kind, or written by a newer version."""
+    """A file that cannot be read (damaged, of another kind, or written by a newer version), or not written."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ import os
 import secrets
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ DOCUMENT = "document.json"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # equal contents give equal files
 
 
-def replace(path: str | os.PathLike[str], content: bytes) -> None:
-    """Write a whole file or nothing."""
+def replace(path: str | os.PathLike[str], content: bytes | Iterable[bytes], *, new: bool = False) -> None:
+    """Write a whole file or nothing. new: StorageError where there is one of that name."""
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
     try:
@@ -41,14 +41,30 @@ def replace(path: str | os.PathLike[str], content: bytes) -> None:
         ) from error
     try:
         with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
+            stream.writelines([content] if isinstance(content, bytes) else content)
             stream.flush()
             os.fsync(stream.fileno())
-        temporary.replace(target)
+        if new:
+            _put(temporary, target)
+        else:
+            temporary.replace(target)
         _flush_folder(target.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise StorageError(f"cannot write {target}: {error.strerror}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _put(temporary: Path, target: Path) -> None:
+    """Give a file its name, unless another has it."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise StorageError(f"{target} exists already; choose another name") from None
+    except OSError:  # a file system without links
+        if target.exists():
+            raise StorageError(f"{target} exists already; choose another name") from None
+        temporary.replace(target)
 
 
 def _flush_folder(folder: Path) -> None:

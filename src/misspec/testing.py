@@ -113,10 +113,12 @@ def continues_to_the_bit(subject: Subject) -> None:
     policy = subject.make(5)
     rng = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
+        policy.journal(Path(folder) / "journal")
         for moment in range(subject.moments or (12 if listed(policy) else 3)):
             twins = [
                 restore(json.loads(json.dumps(policy.state())), kernel=subject.kernel, width=subject.width),
                 _through_file(policy, Path(folder) / f"{moment}.misspec", subject),
+                load(Path(folder) / "journal", kernel=subject.kernel, width=subject.width),
                 copy.deepcopy(policy),
             ]
             if subject.kernel is None and subject.width is None:

@@ -7,9 +7,10 @@ from misspec.policies.base import Asked, Policy, signature_of
 from misspec.policies.corruption import CorruptionTolerantGPUCB
 from misspec.policies.ec_gp_ucb import ECGPUCB
 from misspec.policies.gp_ucb import GPUCB
+from misspec.policies.journal import load
 from misspec.policies.linear import LinearThompson, LinUCB
 from misspec.policies.phased import Episode, PhasedUncertaintySampling
-from misspec.policies.state import load, restore
+from misspec.policies.state import restore
 from misspec.policies.thompson import ThompsonSampling
 from misspec.policies.uniform import UniformSampling
 

@@ -64,6 +64,8 @@ class RegretBalancing(Policy):
     wide as that; a smaller epsilon_max narrows them. The horizon shapes the grid; more rounds can be asked for.
     """
 
+    draws = False
+
     def __init__(
         self,
         domain: Domain,

@@ -17,7 +17,7 @@ import math
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, overload
 
 import numpy as np
@@ -43,6 +43,7 @@ from misspec.policies import state
 from misspec.policies.answers import Band, Choice, Conflict, Observations, Query, Recommendation, copied
 from misspec.policies.evidence import Evidence
 from misspec.policies.field import field_of
+from misspec.policies.journal import Journal, attach
 from misspec.policies.points import Actions, Context, Place, Round
 from misspec.posterior import Posterior
 
@@ -87,6 +88,7 @@ class Policy(abc.ABC):
     limit: int | None = None
     minimize: bool = False
     draws: bool = True
+    _journal: Journal | None = None  # that of no copy: only the policy that it was attached to writes
     _fresh: bool = True  # False: its events follow, so that __init__ must not cause any
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -249,6 +251,8 @@ class Policy(abc.ABC):
             self._batch = self._next_id
             try:
                 batch = [self._ask_one(offered) for _ in range(count)]
+                if self._journal is not None:
+                    self._journal.append(self, before[0])
             except BaseException:
                 self._undo(before)
                 raise
@@ -325,7 +329,7 @@ class Policy(abc.ABC):
         A query is known by itself or its id; on a Space by a dict of its params, on a table by its row, on a domain
         with names by its name: the one that has waited longest, where several are alike. A frame is a list of rows.
         """
-        if isinstance(query, Query) and type(y) is float and math.isfinite(y):  # the usual call, by a short cut
+        if isinstance(query, Query | int) and type(y) is float and math.isfinite(y):  # the usual call, by a short cut
             batch, values = [query], [y]
         else:
             batch = _list_of(query)
@@ -343,6 +347,8 @@ class Policy(abc.ABC):
                     del self._asked[asked.query.id]
                     self._unexpected.pop(asked.query.id, None)
                     self._events.append(("tell", asked.query.id, value))
+                if self._journal is not None:
+                    self._journal.append(self, before[0])
             except BaseException:
                 self._undo(before)
                 raise
@@ -363,6 +369,8 @@ class Policy(abc.ABC):
                     del self._asked[asked.query.id]
                     self._unexpected.pop(asked.query.id, None)
                     self._events.append(("drop", asked.query.id))
+                if self._journal is not None:
+                    self._journal.append(self, before[0])
             except BaseException:
                 self._undo(before)
                 raise
@@ -395,6 +403,8 @@ class Policy(abc.ABC):
                 self.t += len(values)
                 points, *contexts = self.field.stored(given)
                 self._events.append(("observe", points, values, *contexts))
+                if self._journal is not None:
+                    self._journal.append(self, before[0])
             except BaseException:
                 self._undo(before)
                 raise
@@ -450,6 +460,8 @@ class Policy(abc.ABC):
         """Make the policy anew from the events before a call that failed; if that fails too, the next call does."""
         self._broken = before  # one assignment: whatever interrupts what follows, the next call goes on from here
         self._take_back()
+        if self._journal is not None:
+            self._journal.rewind(before[0])
         with contextlib.suppress(Exception):
             self._repair()
         LOG.warning("a call of %s failed and was undone", type(self).__name__)
@@ -500,7 +512,7 @@ class Policy(abc.ABC):
         made: Self = policy
         return made
 
-    def _replay(self, events: Sequence[tuple[Any, ...]]) -> None:
+    def _replay(self, events: Iterable[tuple[Any, ...]]) -> None:
         for kind, *rest in events:
             if kind == "ask":
                 query = rest[0]
@@ -790,10 +802,27 @@ class Policy(abc.ABC):
         with self._lock:
             state.write(path, state.encode(self, {}), self.field.arrays())
 
+    def journal(self, path: str | os.PathLike[str] | None, *, sync: bool = False) -> None:
+        """From now on, append what every call adds to a file before the call returns; None: no longer. `ms.load`
+        reads it, and `policy.journal(path)` goes on in it.
+
+        Written without a buffer, it survives the end of the process however that comes; sync: a power cut too, at the
+        price of a wait for the disk in every call. A call that cannot be written is undone and raises StorageError.
+        One policy at a time writes to a file. Copies of the policy, and processes forked off, do not.
+        """
+        with self._lock:
+            if path is not None:
+                self._repair()
+            before = self._journal
+            self._journal = None if path is None else attach(self, path, sync=flag("sync", sync))
+            if before is not None:
+                before.close()
+
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
             self._repair()
-            return copy.deepcopy({name: value for name, value in self.__dict__.items() if name != "_lock"})
+            own = ("_lock", "_journal")
+            return copy.deepcopy({name: value for name, value in self.__dict__.items() if name not in own})
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         self.__dict__.update(kept, _lock=threading.RLock())

@@ -56,6 +56,7 @@ class PhasedUncertaintySampling(Policy):
 
     takes_actions = takes_points = takes_data = False  # it eliminates from a fixed set, and forgets all data
     waits = True
+    draws = False
 
     def __init__(
         self,

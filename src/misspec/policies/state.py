@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import inspect
 import math
 import os
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +36,11 @@ def name_of(cls: type) -> str:
 
 def encode(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
     """The state of a policy; arrays are those of its domain."""
+    return {**encode_made(policy, arrays), "events": [encode_event(event) for event in policy._events]}
+
+
+def encode_made(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The same without its events: what it was made with, and its random state."""
     from misspec.policies.base import signature_of
 
     settings = {name: encode_value(f"setting {name}", value) for name, value in policy._settings.items()}
@@ -46,7 +53,6 @@ def encode(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
         "domain": {**policy.field.state(), **arrays},
         "model": encode_model(policy.model) if "model" in signature_of(type(policy)).parameters else None,
         "settings": settings,
-        "events": [_encode_event(event) for event in policy._events],
         "random": policy._rng.bit_generator.state,
     }
 
@@ -66,11 +72,21 @@ def write(path: str | os.PathLike[str], document: dict[str, Any], arrays: dict[s
 def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None = None, width: Any = None) -> Policy:
     """A policy from its state(). What is not in it is handed in again: a custom kernel, a domain above 10 MB, a width
     that is a function. The class of your own policy must have been imported."""
-    from misspec.policies.base import Policy, signature_of
-
     if not isinstance(state, dict):
         raise StorageError(f"expected the dictionary that state() returns, got {type(state).__name__}")
-    try:
+    policy = made(state, kernel=kernel, domain=domain, width=width)
+    with _readable():
+        events, random = [decode_event(event, policy) for event in state["events"]], state["random"]
+    replay(policy, events)
+    policy._rng.bit_generator.state = random
+    return policy
+
+
+def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: Any) -> Policy:
+    """The policy of a state before all its events."""
+    from misspec.policies.base import Policy, signature_of
+
+    with _readable():
         if state["format"] > VERSION:
             raise StorageError(f"this state has format {state['format']}, newer than {VERSION}; update misspec")
         cls = _class_of(state["policy"], Policy.registry)
@@ -82,21 +98,29 @@ def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None 
         if unknown:
             raise StorageError(f"{state['policy']} has no setting {unknown[0]!r}; was this written by a newer misspec?")
         model = None if state["model"] is None else decode_model(state["model"], kernel)
-        policy: Policy = cls._made(stored_domain(state["domain"], domain), model, settings)
-        events, random = [_decode_event(event, policy) for event in state["events"]], state["random"]
+        return cls._made(stored_domain(state["domain"], domain), model, settings)
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """StorageError for what is missing in a state, or of another kind than it should be."""
+    try:
+        yield
     except KeyError as error:
         raise StorageError(f"not a policy's state: {error} is missing") from None
     except (TypeError, IndexError, AttributeError) as error:
         raise StorageError(f"not a policy's state, or of another version of it: {error}") from None
+
+
+def replay(policy: Policy, events: Iterable[tuple[Any, ...]]) -> None:
+    """Let a policy live through events; StorageError where it cannot."""
     try:
         policy._replay(events)
     except (InvalidInput, KeyError, TypeError, ValueError, IndexError, AwaitingResults, HorizonReached) as error:
         raise StorageError(f"a policy's state whose events cannot be replayed: {error}") from error
-    policy._rng.bit_generator.state = random
-    return policy
 
 
-def load(
+def load_saved(
     path: str | os.PathLike[str], *, kernel: Any = None, domain: Domain | None = None, width: Any = None
 ) -> Policy:
     """A policy from a file written by save(); what it does not hold is handed in again, as for restore()."""
@@ -116,7 +140,7 @@ def _class_of(name: str, registry: dict[str, type[Policy]]) -> type[Policy]:
     raise StorageError(f"this state is of the policy {name}, which is not imported; {remedy}")
 
 
-def _encode_event(event: tuple[Any, ...]) -> list[Any]:
+def encode_event(event: tuple[Any, ...]) -> list[Any]:
     kind, *rest = event
     if kind == "observe":
         points, values, *contexts = rest
@@ -133,14 +157,20 @@ def _encode_event(event: tuple[Any, ...]) -> list[Any]:
     return [kind, {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in fields.items()}]
 
 
-def _decode_event(event: list[Any], policy: Policy) -> tuple[Any, ...]:
+def decode_event(event: list[Any], policy: Policy) -> tuple[Any, ...]:
     kind, *rest = event
     if kind == "ask":
         fields = {k: v for k, v in rest[0].items() if v is not None}
-        place = policy.field.stored_place(fields.pop("index", None), fields.pop("x", None), fields.pop("context", None))
-        named = {"x": place.x, **policy.field.describe(place)}
-        return "ask", Query(**fields, index=place.index, name=place.name, **named)
+        index, x, context = (fields.pop(name, None) for name in ("index", "x", "context"))
+        return "ask", decode_query(policy, index, x, context, fields)
     if kind == "observe":
         points, values, *contexts = rest
         return kind, np.asarray(points), values, *(np.asarray(each) for each in contexts)
     return tuple(event)  # of results, or of the policy's own: it says what it does not know
+
+
+def decode_query(policy: Policy, index: int | None, x: Any, context: Any, fields: dict[str, Any]) -> Query:
+    """A query from where it was and its other fields."""
+    place = policy.field.stored_place(index, x, context)
+    named = {"x": place.x, **policy.field.describe(place)}
+    return Query(**fields, index=place.index, name=place.name, **named)
