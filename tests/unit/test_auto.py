@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import math
 import warnings
 
 import numpy as np
@@ -912,3 +913,77 @@ def test_what_was_never_tried_qualifies_the_verdict():
     said = policy.summary()
     assert "worth it." in said or "2 of 4 options of kind" in said
     assert ("hardly worth it" in said) == ("2 of 4 options of kind" in said)
+
+
+# -- what several share ------------------------------------------------------------------------------------------------
+
+
+def taught(n=8, seed=0):
+    policy = ms.Auto(SHARED, seed=seed)
+    rng = np.random.default_rng(5)
+    X = np.concatenate([SHARED.draw(rng) for _ in range(n)])
+    policy.observe(X, np.sin(3 * X[:, 0]) + X[:, 1])
+    return policy
+
+
+SHARED = ms.Space({"a": ms.Float(0, 1), "n": ms.Int(1, 5)})
+
+
+def test_a_model_that_another_has_learnt_can_be_adopted():
+    one, other = taught(), taught(seed=7)
+    assert one.samples is None
+    one.renew()
+    samples = one.samples
+    assert samples["results"] == 8
+    assert json.loads(json.dumps(samples)) == samples
+    other.adopt(samples)
+    assert other.samples == samples
+    X = SHARED.draw(np.random.default_rng(1))
+    np.testing.assert_array_equal(one.posterior.at(X), other.posterior.at(X))
+    before = len(other._events)
+    other.renew()  # not due: as many results as it was learnt from
+    assert len(other._events) == before
+    other.observe([[0.5, 2.0], [0.6, 2.0]], [0.1, 0.2])
+    other.renew()
+    assert other.samples["results"] == 10
+    twin = ms.restore(other.state())
+    np.testing.assert_array_equal(twin.posterior.at(X), other.posterior.at(X))
+    assert twin.ask().params == other.ask().params
+
+
+def test_what_is_no_model_is_refused_and_changes_nothing():
+    policy = taught()
+    policy.renew()
+    good, state = policy.samples, policy.state()
+    bad = [
+        None, {}, [], {**good, "states": [[0.0]]}, {**good, "states": good["states"][:1]}, {**good, "results": -1},
+        {**good, "scaling": [1.0, 0.0, 0.0]}, {**good, "fitted": [[math.nan] * 3] * len(good["states"])},
+        {**good, "states": (1e9 * np.ones_like(good["states"])).tolist()}, {**good, "unexplained": "much"},
+    ]  # fmt: skip
+    for each in bad:
+        with pytest.raises(InvalidInput, match="expected what `samples`"):
+            policy.adopt(each)
+    assert policy.state() == state
+
+
+def test_many_results_are_told_by_features_and_the_model_stays_right():
+    """Beyond 250 results posteriors have at most 300 features: means stay near those of the exact ones."""
+    rng = np.random.default_rng(3)
+    space = ms.Space({name: ms.Float(0, 1) for name in "abc"})
+    X = rng.random((600, 3))
+    f = np.sin(4 * X[:, 0]) * X[:, 1] + 0.3 * X[:, 2]
+    policy = ms.Auto(space, seed=0)
+    policy.observe(X, f + 0.05 * rng.standard_normal(600))
+    policy.renew()
+    assert len(policy.posterior.posteriors) == 2
+    assert all(each.rank <= 300 for each in policy.posterior.posteriors)
+    probe = rng.random((300, 3))
+    truth = np.sin(4 * probe[:, 0]) * probe[:, 1] + 0.3 * probe[:, 2]
+    mean, std = policy.posterior.at(probe)
+    assert np.sqrt(np.mean((mean - truth) ** 2)) < 0.03
+    assert (np.abs(mean - truth) < 4 * std + 0.01).mean() > 0.97
+    best = X[f.argmax()]
+    assert abs(policy.posterior.at(best[None, :])[0][0] - f.max()) < 0.05
+    query = policy.ask()
+    assert np.sin(4 * query.x[0]) * query.x[1] + 0.3 * query.x[2] > 1.15  # of 1.3 at most
+    assert ms.restore(policy.state()).ask().params == policy.ask().params

@@ -944,3 +944,21 @@ def test_loading_needs_no_more_memory_than_the_policy_that_is_loaded(tmp_path):
     tracemalloc.stop()
     assert found.t == 1500
     assert peak < 1.1 * now
+
+
+def test_what_others_evaluate_and_what_others_have_learnt_is_written_too(tmp_path):
+    teacher = ms.Auto(SPACE, seed=2)
+    policy = ms.Auto(SPACE, seed=1)
+    policy.journal(tmp_path / "auto.journal")
+    for each in (teacher, policy):
+        for i in range(6):
+            point = {"rate": 10.0 ** -(i % 4), "depth": 1 + i, "kind": "a"}
+            each.tell(each.expect([point]), 0.1 * i)
+    teacher.renew()
+    policy.adopt(teacher.samples)
+    (begun,) = policy.expect([{"rate": 0.5, "depth": 2, "kind": "a"}])
+    twin = ms.load(tmp_path / "auto.journal")
+    assert [query.id for query in twin.pending] == [begun.id]
+    assert twin.samples == policy.samples == teacher.samples
+    assert json.dumps(twin.state()) == json.dumps(policy.state())
+    assert twin.ask().params == policy.ask().params

@@ -7,7 +7,7 @@ and a budget of rounds for caution, of order √t, that is spent whatever the mo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -161,21 +161,14 @@ class Auto(Policy):
 
     def renew(self) -> None:
         """Renew the model now if it is due, as the next `ask` would."""
-        with self._lock:
-            self._repair()
-            before = self._mark()
-            try:
-                self._prepare()
-            except BaseException:
-                self._undo(before)
-                raise
+        self._changed(self._prepare)
 
     @property
     def samples(self) -> dict[str, Any] | None:
         """The samples of its model as JSON, which an Auto on the same domain can `adopt`; None before the first."""
         with self._lock:
-            found = [event[1] for event in self._events if event[0] == "renew"]
-            return copied(found[-1]) if found else None
+            found = next((event[1] for event in reversed(self._events) if event[0] == "renew"), None)
+            return None if found is None else copied(found)
 
     def adopt(self, samples: dict[str, Any]) -> None:
         """Go on with the samples of another Auto on the same domain, learnt from results that are told here too.
@@ -183,11 +176,17 @@ class Auto(Policy):
         They are renewed when there are more by a seventh than they were learnt from.
         """
         checked = _checked(samples, len(self.columns) + 2)
+        self._changed(lambda: self._relive("renew", checked))
+
+    def _changed(self, change: Callable[[], None]) -> None:
+        """A change of the model as a call of its own: all of it or nothing."""
         with self._lock:
             self._repair()
             before = self._mark()
             try:
-                self._relive("renew", checked)
+                change()
+                if self._journal is not None:
+                    self._journal.append(self, before[0])
             except BaseException:
                 self._undo(before)
                 raise

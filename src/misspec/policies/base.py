@@ -271,10 +271,13 @@ class Policy(abc.ABC):
             before = self._mark(drawing=self.draws)
             self._batch = self._next_id
             try:
-                return [self._expected(offered, row) for row in range(len(offered.points))]
+                queries = [self._expected(offered, row) for row in range(len(offered.points))]
+                if self._journal is not None:
+                    self._journal.append(self, before[0])
             except BaseException:
                 self._undo(before)
                 raise
+            return queries
 
     def _expected(self, offered: Actions, row: int) -> Query:
         """A query of a given point, as if it had been chosen; what it needs in its details, a policy puts there."""
