@@ -59,19 +59,22 @@ def test_minimising_is_maximising_with_the_other_sign():
     for a, b in zip(up.trials, down.trials, strict=True):
         assert a.params == b.params
         assert a.value == -b.value
-    (up_believed, down_believed) = (study.trials[-1].user_attrs["misspec"] for study in (up, down))
-    assert up_believed["mean"] == pytest.approx(-down_believed["mean"])
-    assert up_believed["low"] == pytest.approx(-down_believed["high"])
+    (above, below) = (study.trials[-1].user_attrs for study in (up, down))
+    assert above["misspec:mean"] == pytest.approx(-below["misspec:mean"])
+    assert above["misspec:band"] == pytest.approx([-end for end in reversed(below["misspec:band"])])
 
 
 @pytest.mark.parametrize("policy", ours.POLICIES)
 def test_what_was_believed_is_in_the_trial(policy):
     study = played(12, policy, n_trials=40)
-    believed = study.trials[-1].user_attrs["misspec"]
-    assert believed["low"] <= believed["mean"] <= believed["high"] or policy == "balancing"
-    assert believed["noise"] > 0
-    assert believed["conflicts"] >= 0
-    assert {"auto": "rule", "balancing": "base", "phased": "episode"}.get(policy, "mean") in believed
+    believed = study.trials[-1].user_attrs
+    low, high = believed["misspec:band"]
+    assert low <= believed["misspec:mean"] <= high or policy == "balancing"
+    assert believed["misspec:noise"] > 0
+    assert believed["misspec:conflicts"] >= 0
+    assert {"auto": "misspec:rule", "balancing": "misspec:base", "phased": "misspec:episode"}.get(
+        policy, "misspec:mean"
+    ) in believed
     json.dumps(study.trials[-1].user_attrs)
 
 
@@ -165,7 +168,7 @@ def test_infinite_results_are_as_bad_as_the_worst():
     study.add_trial(create_trial(params=study.trials[0].params, distributions=SPACE, value=-math.inf))
     assert ours.History.of(study, ours.Axes(SPACE)).trials[-1].y == worst
     study.optimize(objective, n_trials=2)
-    assert math.isfinite(study.trials[-1].user_attrs["misspec"]["mean"])
+    assert math.isfinite(study.trials[-1].user_attrs["misspec:mean"])
 
 
 def test_parameters_that_are_fixed_stay_fixed():
@@ -259,7 +262,7 @@ def test_a_model_of_ones_own(policy, direction):
 
     study.optimize(smooth, n_trials=31)
     assert sign * study.best_value > 1.3
-    assert study.trials[-1].user_attrs["misspec"]["noise"] == 0.1
+    assert study.trials[-1].user_attrs["misspec:noise"] == 0.1
 
 
 def test_phased_goes_through_its_episodes_and_each_slot_once():
@@ -302,7 +305,7 @@ def test_balancing_is_the_policy_itself_played_in_a_study():
     for trial in study.trials[1:]:
         query = policy.ask()
         assert query.params["x"] == pytest.approx(trial.params["x"], abs=1e-6)
-        assert query.details["base"] == trial.user_attrs["misspec"]["base"]
+        assert query.details["base"] == trial.user_attrs["misspec:base"]
         policy.tell(query, smooth(trial.params["x"]))
 
 

@@ -3,7 +3,7 @@
 Everything that it knows is in the study's storage, so that any number of processes and machines can share a study:
 
     a trial's system attribute   misspec:asked   the query that it is, before its parameters are suggested one by one
-    a trial's user attribute     misspec         what was believed when it was chosen, for people and dashboards
+    its user attributes          misspec:mean …  what was believed when it was chosen, for people and dashboards
     the study's system attribute misspec:learnt  the samples of the model, for all that come later (`Auto.samples`)
 
 A point x of the space has Optuna's internal numbers as its coordinates: a category's is its position.
@@ -39,7 +39,7 @@ from misspec.model import Model
 from misspec.parameters import Choice, Float, Int, Parameter
 from misspec.policies import ECGPUCB, GPUCB, Auto, PhasedUncertaintySampling, Policy, Query, RegretBalancing, restore
 
-ASKED, BELIEVED, LEARNT = "misspec:asked", "misspec", "misspec:learnt"
+ASKED, BELIEVED, LEARNT = "misspec:asked", "misspec:{}", "misspec:learnt"
 AGAIN = "misspec:again"  # of a trial that failed for no fault of its point, which is evaluated again (`shared_study`)
 POLICIES = ("auto", "balancing", "ec", "phased", "gp_ucb")
 HORIZON = 1000  # of balancing, where n_trials is not known
@@ -47,6 +47,7 @@ WIDTH = 2.0  # of policies with a model that is learnt, whose widths guarantee n
 EPSILON = 0.1  # of EC-GP-UCB where it is not given: times the norm bound, or the spread of results
 UNSEEN = 8  # trials that others are choosing right now, at most, for which as many queries are skipped
 FIXED = 512  # points among which the best is taken where some parameters are fixed
+DIGITS = 6  # of what is shown to people
 LONGEST = 2000  # characters of an attribute: some databases have no room for more
 
 
@@ -133,7 +134,8 @@ class MisspecSampler(BaseSampler):
             chosen = self._chosen(study, axes, history, trial, fixed)
             params = axes.params(chosen.x)
             _put(study, trial, ASKED, {"params": axes.stored(chosen.x), "query": chosen.event})
-            study._storage.set_trial_user_attr(trial._trial_id, BELIEVED, chosen.believed)
+            for what, found in chosen.believed.items():
+                study._storage.set_trial_user_attr(trial._trial_id, BELIEVED.format(what), found)
             return params
 
     # -- choosing --------------------------------------------------------------------------------------------
@@ -543,8 +545,8 @@ def _believed(
         numbers = np.array([query.mean, band.lower[0], band.upper[0], noise])
         if scaling is not None:
             numbers[:3] = scaling.back(numbers[:3])
-        low, high = sorted(numbers[1:3].tolist())
-        found |= {"mean": float(numbers[0]), "low": low, "high": high, "noise": noise}
+        mean, *ends, sigma = (float(f"{number:.{DIGITS}g}") for number in numbers.tolist())
+        found |= {"mean": mean, "band": sorted(ends), "noise": sigma}
         if conflicts is not None:
             found["conflicts"] = int(conflicts)
     return found
