@@ -24,6 +24,7 @@ from misspec.errors import Array, InvalidInput, flag, nearest, number
 HOT = 1.0 / math.sqrt(2.0)
 EXACT = 2**53  # integers beyond are not floats
 DIGITS = 12  # after the point, up to which numbers on a grid are rounded to what people write
+COARSEST = 0.1  # of a step: rounding beyond which floats cannot hold a grid
 ROUNDING = 1e-6  # of a step: numbers this near to the grid are on it
 
 
@@ -109,9 +110,9 @@ class _Interval:
         if self.log:
             raise InvalidInput(f"{kind} has steps or a logarithmic scale, not both; leave step= or log= out")
         most = (self.high - self.low) / self.step
-        if most >= EXACT:
+        if most >= EXACT or self._rounding(0.0) > COARSEST:
             raise InvalidInput(
-                f"{kind} has more than 2^53 steps of {self.step!r}; take larger ones, or leave step= out"
+                f"{kind} has steps of {self.step!r}, too small for its size; take larger ones, or leave step= out"
             )
         return float(self._at(np.floor(np.array([most]) + ROUNDING))[0])
 
@@ -152,7 +153,12 @@ class _Interval:
         if self.step is None:
             return np.asarray(numbers <= 0.0) if self.log else np.zeros(len(numbers), dtype=bool)
         places = self._places(numbers)
-        return np.asarray((numbers <= 0.0) & self.log | (np.abs(places - np.rint(places)) > ROUNDING))
+        return np.asarray((numbers <= 0.0) & self.log | (np.abs(places - np.rint(places)) > self._rounding(numbers)))
+
+    def _rounding(self, numbers: Array | float) -> Array:
+        """Of a step: what floats of this size cannot tell apart is the same."""
+        size = np.maximum(np.abs(numbers), max(abs(self.low), abs(self.high)))
+        return np.maximum(ROUNDING, 8.0 * np.finfo(np.float64).eps * size / (self.step or 1.0))
 
     def settled(self, numbers: Array) -> Array:
         return numbers if self.step is None else self._at(np.rint(self._places(numbers)))

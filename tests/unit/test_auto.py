@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
 from misspec import learning
@@ -115,7 +116,7 @@ def test_the_slope_of_a_search_is_that_of_its_score(rule, pending):
     policy = ms.Auto(BOX)
     play(policy, 9, noise=0.3)
     policy.ask(3)
-    policy._expect()
+    policy._hallucinate()
     search = policy.posterior.search(rule, policy._own, 0, pending=pending)
     U = np.random.default_rng(1).random((20, 2))
 
@@ -963,7 +964,39 @@ def test_what_is_no_model_is_refused_and_changes_nothing():
     for each in bad:
         with pytest.raises(InvalidInput, match="expected what `samples`"):
             policy.adopt(each)
+    for each in ({**good, "results": 9}, {**good, "scaling": [-1.0, *good["scaling"][1:]]}):
+        with pytest.raises(InvalidInput, match="the other direction"):
+            policy.adopt(each)
     assert policy.state() == state
+
+
+def test_evaluations_of_others_count_towards_no_horizon():
+    policy = ms.Auto(SHARED, horizon=3)
+    begun = policy.expect([[0.1, 1.0], [0.2, 2.0], [0.3, 3.0]])
+    policy.tell(begun[0], 0.5)
+    policy.drop(begun[1])
+    assert policy.asked == 0
+    assert len(policy.ask(5)) == 3
+    with pytest.raises(HorizonReached):
+        policy.ask()
+    twin = ms.restore(policy.state())
+    assert twin.asked == policy.asked == 3
+    assert len(twin.pending) == 4
+    with pytest.raises(InvalidInput, match="got None"):
+        policy.expect(None)
+
+
+def test_others_have_contexts_too():
+    joint = ms.Joint(ms.Finite([[0.0], [0.5], [1.0]]), ms.Box([(0, 1)]))
+    for policy in (ms.Auto(joint), ms.RegretBalancing(joint, ms.Model(RBF(0.5), 1.0, 0.1), horizon=50)):
+        with pytest.raises(InvalidInput, match="got None"):
+            policy.expect(None, context=[0.3])
+        begun = policy.expect([0, 2], context=[[0.3], [0.4]])
+        assert [query.index for query in begun] == [0, 2]
+        assert [query.position for query in begun] == [None, None]
+        np.testing.assert_array_equal([query.context for query in begun], [[0.3], [0.4]])
+        policy.tell(begun, [0.1, 0.2])
+        assert policy.t == 2
 
 
 def test_many_results_are_told_by_features_and_the_model_stays_right():

@@ -139,7 +139,7 @@ def test_what_is_no_point_is_refused_and_changes_nothing(given, message):
         (lambda: ms.Int(0, 2**60), "at most 2\\^53"),
         (lambda: ms.Float(0, 1, step=0), "step of a Float must be a finite number > 0"),
         (lambda: ms.Float(0.1, 1, log=True, step=0.1), "not both"),
-        (lambda: ms.Float(0, 1, step=1e-17), "more than 2\\^53 steps"),
+        (lambda: ms.Float(0, 1, step=1e-17), "too small for its size"),
         (lambda: ms.Int(0, 9, step=0), "step of an Int"),
         (lambda: ms.Int(0, 9, step=1.5), "step of an Int"),
         (lambda: ms.Int(1, 9, log=True, step=2), "not both"),
@@ -179,6 +179,17 @@ def test_steps_are_a_grid_of_values_as_people_write_them():
         assert query.params["rate"] in rates
         policy.tell(query.params, query.params["rate"])
     assert ms.restore(policy.state()).ask().params == policy.ask().params
+
+
+@pytest.mark.parametrize(
+    "parameter", [ms.Float(0, 1e6, step=1e-5), ms.Float(-1e9, 1e9, step=0.01), ms.Float(1e12, 1e12 + 5, step=0.5)]
+)
+def test_fine_steps_far_from_zero_are_legal(parameter):
+    space = ms.Space({"x": parameter})
+    points = space._from_unit(np.random.default_rng(0).random((500, 1)))
+    assert space.contains(points).all()
+    assert space.contains(space.decode(space.encode(points))).all()
+    assert ms.Auto(space, seed=0).ask().params["x"] >= parameter.low
 
 
 def test_contains_and_points_outside():

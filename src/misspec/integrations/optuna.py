@@ -11,11 +11,14 @@ A point x of the space has Optuna's internal numbers as its coordinates: a categ
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import hashlib
 import json
+import logging
 import math
 import threading
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -38,7 +41,9 @@ from misspec.learning import Scaling
 from misspec.model import Model
 from misspec.parameters import Choice, Float, Int, Parameter
 from misspec.policies import ECGPUCB, GPUCB, Auto, PhasedUncertaintySampling, Policy, Query, RegretBalancing, restore
+from misspec.policies.auto import FIRST, GROWTH, models_of
 
+LOG = logging.getLogger("misspec")
 ASKED, BELIEVED, LEARNT = "misspec:asked", "misspec:{}", "misspec:learnt"
 AGAIN = "misspec:again"  # of a trial that failed for no fault of its point, which is evaluated again (`shared_study`)
 POLICIES = ("auto", "balancing", "ec", "phased", "gp_ucb")
@@ -89,11 +94,8 @@ class MisspecSampler(BaseSampler):
             said = {"constraints_func": "constraints are not supported: give such trials a bad value, or let them fail"}
             raise InvalidInput(said.get(refused[0], f"{refused[0]} is the study's; leave it out"))
         self._options = dict(options)
-        self._independent = TPESampler(seed=seed)
         self._lock = threading.RLock()
-        # what is in the storage too, read and learnt before: of the study and the space in use
-        self._last: tuple[tuple[Any, ...], Axes] | None = None
-        self._mirrors: dict[str, Mirror] = {}
+        self._kept: Kept | None = None  # what is in the storage too, read and learnt before
         self._check()
 
     def _check(self) -> None:
@@ -108,7 +110,6 @@ class MisspecSampler(BaseSampler):
 
     def reseed_rng(self) -> None:
         self._seed = _entropy()
-        self._independent.reseed_rng()
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:  # noqa: ARG002
         """What all completed trials have in common, except what has one value only or cannot be a parameter here."""
@@ -119,7 +120,10 @@ class MisspecSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         self._raise_error_if_multi_objective(study)
-        return self._independent.sample_independent(study, trial, param_name, param_distribution)
+        # whoever samples it: chance is a function of the seed, the trial and the parameter
+        seeds = np.random.SeedSequence([self._seed, trial.number, zlib.crc32(param_name.encode())])
+        sampler = TPESampler(seed=int(seeds.generate_state(1)[0]))
+        return sampler.sample_independent(study, trial, param_name, param_distribution)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -128,55 +132,54 @@ class MisspecSampler(BaseSampler):
         if not search_space:
             return {}
         with self._lock, _one_thread():
-            axes = self._axes_of(study, search_space)
-            history = History.of(study, axes, trial.number)
+            kept = self._read(study, search_space)
+            axes = kept.axes
+            history = History.of(study, axes, trial.number, self._policy)
             fixed = axes.fixed(trial.system_attrs.get("fixed_params", {}))
-            chosen = self._chosen(study, axes, history, trial, fixed)
+            if self._policy == "auto":
+                chosen = self._by_auto(study, kept, history, trial, fixed)
+            else:
+                chosen = self._by_theory(study, axes, history, trial, fixed)
             params = axes.params(chosen.x)
-            _put(study, trial, ASKED, {"params": axes.stored(chosen.x), "query": chosen.event})
+            asked = {"params": axes.stored(chosen.x), "query": chosen.event}
+            _put(study, trial, ASKED, {**asked, "policy": self._policy, "space": axes.digest})
             for what, found in chosen.believed.items():
                 study._storage.set_trial_user_attr(trial._trial_id, BELIEVED.format(what), found)
             return params
 
     # -- choosing --------------------------------------------------------------------------------------------
 
-    def _axes_of(self, study: Study, search_space: Mapping[str, BaseDistribution]) -> Axes:
-        """The last ones, where they are the same: they have the points of finished trials, which do not change."""
-        axes, owner = Axes(search_space), (id(study._storage), study._study_id)
-        if self._last is None or self._last[0] != (*owner, axes.digest):
-            self._last = (*owner, axes.digest), axes
-        return self._last[1]
+    def _read(self, study: Study, search_space: Mapping[str, BaseDistribution]) -> Kept:
+        """What was kept, where it is of the same study and space: points of finished trials do not change."""
+        axes, kept = Axes(search_space), self._kept
+        same = kept is not None and kept.storage is study._storage and kept.study == study._study_id
+        if kept is None or not same or kept.axes.digest != axes.digest:
+            kept = self._kept = Kept(study._storage, study._study_id, axes, None)
+        return kept
 
-    def _chosen(
-        self, study: Study, axes: Axes, history: History, trial: FrozenTrial, fixed: Mapping[int, float]
+    def _by_auto(
+        self, study: Study, kept: Kept, history: History, trial: FrozenTrial, fixed: Mapping[int, float]
     ) -> Chosen:
-        minimize = study.direction == StudyDirection.MINIMIZE
-        if self._policy == "auto":
-            key = f"{id(study._storage)} {study._study_id} {axes.digest} {minimize}"
-            mirror = self._mirrors.get(key)
-            if mirror is None or not mirror.follows(history):
-                mirror = Mirror(Auto(axes.space, minimize=minimize, seed=self._seed, **self._options))
-            self._mirrors = {}  # whatever fails from here on, it is made anew
-            mirror.learn(history, _learnt(study, axes))
-            chosen = mirror.choose(trial, history, fixed, self._seed)
-            if mirror.news is not None:
-                _teach(study, axes, mirror.news)
-            # of the study in use; one that has asked what others ask is of no further use
-            self._mirrors = {} if history.unseen else {key: mirror}
-            return chosen
-        return self._by_theory(study, axes, history, trial, fixed, minimize)
+        """By an Auto that has learnt the trials before, as long as these say the same; else by a new one."""
+        mirror, axes = kept.mirror, kept.axes
+        self._kept = kept._replace(mirror=None)  # whatever fails from here on, it is made anew
+        if mirror is None or not mirror.follows(history):
+            minimize = study.direction == StudyDirection.MINIMIZE
+            mirror = Mirror(Auto(axes.space, minimize=minimize, seed=self._seed, **self._options))
+        mirror.learn(history, _learnt(study, axes))
+        chosen = mirror.choose(trial, history, fixed, self._seed)
+        if mirror.news is not None:
+            _teach(study, axes, mirror.news)
+        if not history.unseen:  # one that has asked what others ask is of no further use
+            self._kept = kept._replace(mirror=mirror)
+        return chosen
 
     def _by_theory(
-        self,
-        study: Study,
-        axes: Axes,
-        history: History,
-        trial: FrozenTrial,
-        fixed: Mapping[int, float],
-        minimize: bool,
+        self, study: Study, axes: Axes, history: History, trial: FrozenTrial, fixed: Mapping[int, float]
     ) -> Chosen:
         """By a policy with a model: the given one, or one that is learnt; made anew from the trials."""
         rng = np.random.default_rng([self._seed, trial.number])
+        minimize = study.direction == StudyDirection.MINIMIZE
         sign = -1.0 if minimize else 1.0
         model, scaling = self._model, Scaling(sign)
         learnt: dict[str, Any] | None = None
@@ -188,7 +191,7 @@ class MisspecSampler(BaseSampler):
         policy = self._made(axes.space, model, learnt, minimize=minimize)
         replayed = _replayed(policy, history, scaling)
         replayed._rng = rng
-        x, query = _asked(replayed, fixed, history.unseen if _plain(replayed) else 0)
+        x, query = _asked(replayed, fixed, 0 if replayed.keeps_rounds else history.unseen)
         if query is None:  # an episode whose results others are waiting for, or the end of the horizon
             return Chosen(x, None, {"rule": "while others are awaited"})
         conflicts = self._conflicts(study, axes, replayed)
@@ -228,7 +231,7 @@ class MisspecSampler(BaseSampler):
     def _conflicts(self, study: Study, axes: Axes, policy: Policy) -> int:
         """How many points contradict the model; looked for when results have grown by a seventh."""
         found = _get(_attributes(study), f"{LEARNT}:conflicts:{axes.digest}") or {"results": 0, "count": 0}
-        if policy.t < max(5, 8 * int(found["results"]) / 7):
+        if policy.t < max(FIRST, (1.0 + GROWTH) * int(found["results"])):
             return int(found["count"])
         found = {"results": policy.t, "count": len(policy.conflicts)}
         _put(study, None, f"{LEARNT}:conflicts:{axes.digest}", found)
@@ -237,10 +240,19 @@ class MisspecSampler(BaseSampler):
     # -- copies ----------------------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_last", "_mirrors")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_kept")}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
-        self.__dict__.update(kept, _lock=threading.RLock(), _last=None, _mirrors={})
+        self.__dict__.update(kept, _lock=threading.RLock(), _kept=None)
+
+
+class Kept(NamedTuple):
+    """Of the study and the space in use: the points of its trials, and an Auto that has learnt them."""
+
+    storage: Any
+    study: int
+    axes: Axes
+    mirror: Mirror | None
 
 
 class Chosen(NamedTuple):
@@ -339,15 +351,20 @@ class History(NamedTuple):
     unseen: int
 
     @classmethod
-    def of(cls, study: Study, axes: Axes, number: int | None = None) -> History:
+    def of(cls, study: Study, axes: Axes, number: int | None = None, policy: str = "auto") -> History:
+        """policy: whose queries are its own; those of another policy, in another space, or at another point than was
+        evaluated in the end, are results like any other."""
         every = study.get_trials(deepcopy=False)
         refuse_constraints(every)
         minimize = study.direction == StudyDirection.MINIMIZE
         complete = [t.value for t in every if t.state == TrialState.COMPLETE and t.value is not None]
         finite = [value for value in complete if math.isfinite(value)] or [0.0]
-        worst_pruned = float(np.median(finite))
+        least, most = min(finite), max(finite)
         found, unseen = [], 0
+        so_far: list[float] = []  # results of trials before
         for trial in every:
+            if trial.state == TrialState.COMPLETE and trial.value is not None and math.isfinite(trial.value):
+                bisect.insort(so_far, trial.value)
             if trial.number == number or trial.state == TrialState.WAITING:
                 continue
             if trial.state == TrialState.FAIL and AGAIN in trial.system_attrs:
@@ -355,17 +372,29 @@ class History(NamedTuple):
             running = trial.state == TrialState.RUNNING
             x, asked = axes.read(trial)
             if x is None:
-                unseen += bool(running and not asked and not trial.params and (number is None or trial.number < number))
+                choosing = running and not asked and not trial.params and number is not None
+                unseen += bool(choosing and 0 < number - trial.number <= UNSEEN)  # type: ignore[operator]  # not None
                 continue
             y = None
             if trial.state == TrialState.COMPLETE and trial.value is not None:
-                y = float(np.clip(trial.value, min(finite), max(finite)))  # infinities are no numbers to learn from
+                y = min(max(trial.value, least), most)  # infinities are no numbers to learn from
             elif trial.state == TrialState.PRUNED and trial.intermediate_values:
                 last = trial.intermediate_values[max(trial.intermediate_values)]
-                if math.isfinite(last):
-                    y = max(last, worst_pruned) if minimize else min(last, worst_pruned)
-            found.append(Known(trial.number, x, y, not running and y is None, asked.get("query")))
+                if math.isfinite(last):  # no better than the median of those before it, which does not change later
+                    middle = so_far[len(so_far) // 2] if so_far else last
+                    y = max(last, middle) if minimize else min(last, middle)
+            own = asked.get("policy") == policy and asked.get("space") == axes.digest
+            event = asked.get("query") if own and _at(asked.get("query"), x) else None
+            found.append(Known(trial.number, x, y, not running and y is None, event))
         return cls(found, min(unseen, UNSEEN))
+
+
+def _at(event: Any, x: Array) -> bool:
+    """Whether a query of ours asked for this point."""
+    try:
+        return bool(np.array_equal(np.array(event[1]["x"], dtype=np.float64), x))
+    except (TypeError, ValueError, KeyError, IndexError):
+        return False
 
 
 def _data(trials: Sequence[Known]) -> tuple[Array, Array]:
@@ -464,36 +493,37 @@ def _asked(policy: Policy, fixed: Mapping[int, float], unseen: int) -> tuple[Arr
 
 def _replayed(policy: Policy, history: History, scaling: Scaling) -> Policy:
     """A fresh policy after what the trials say. Queries of its own are told as such, others are data from elsewhere."""
-    own = [each for each in history.trials if each.event is not None]
-    if policy.takes_data:
-        told = [each for each in history.trials if each.y is not None and (each.event is None or _plain(policy))]
-        if told:
-            X, y = _data(told)
-            policy.observe(X, scaling.to(y))
-    if _plain(policy):
-        for each in history.trials:
+    own = [each for each in history.trials if each.event is not None and policy.keeps_rounds]
+    ours = {each.number for each in own}
+    others = [each for each in history.trials if each.number not in ours]
+    _observe(policy, others, scaling)
+    if own:
+        state = policy.state()
+        for id_, each in enumerate(_episodes(own) if policy.waits else own):
+            assert each.event is not None
+            state["events"].append(["ask", {**each.event[1], "id": id_}])
+            if each.y is not None:
+                state["events"].append(["tell", id_, float(scaling.to(each.y))])
+            elif each.failed:
+                state["events"].append(["drop", id_])
+        try:
+            policy = restore(state, kernel=policy.model.kernel)
+        except (StorageError, InvalidInput) as error:  # attributes that somebody has edited
+            LOG.warning("rounds of this study cannot be replayed, and count as data from elsewhere: %s", error)
+            _observe(policy, own, scaling)
+    if policy.takes_actions:
+        for each in others:
             if each.y is None and not each.failed:
                 policy.expect(each.x[None, :])
-        return policy
-    rounds = _episodes(own) if isinstance(policy, PhasedUncertaintySampling) else own
-    state = policy.state()
-    for each in rounds:
-        id_ = sum(event[0] == "ask" for event in state["events"])
-        assert each.event is not None
-        state["events"].append(["ask", {**each.event[1], "id": id_}])
-        if each.y is not None:
-            state["events"].append(["tell", id_, float(scaling.to(each.y))])
-        elif each.failed:
-            state["events"].append(["drop", id_])
-    try:
-        return restore(state, kernel=policy.model.kernel)
-    except StorageError:  # attributes that somebody has edited, or of a study that had another policy before
-        return policy
+    return policy
 
 
-def _plain(policy: Policy) -> bool:
-    """Whether a policy takes its own results as it takes data from elsewhere: no rounds, no episodes."""
-    return not isinstance(policy, PhasedUncertaintySampling | RegretBalancing)
+def _observe(policy: Policy, trials: Sequence[Known], scaling: Scaling) -> None:
+    """Results as data from elsewhere, if the policy takes any."""
+    told = [each for each in trials if each.y is not None]
+    if told and policy.takes_data:
+        X, y = _data(told)
+        policy.observe(X, scaling.to(y))
 
 
 def _episodes(own: Sequence[Known]) -> list[Known]:
@@ -520,16 +550,14 @@ def _episodes(own: Sequence[Known]) -> list[Known]:
 
 def _event(query: Query) -> list[Any]:
     """A query as it stands among the events of a policy's state."""
-    fields = {"mean": query.mean, "std": query.std, "multiplier": query.multiplier, "enlargement": query.enlargement}
-    kept = {name: value for name, value in {**fields, "upper": query.upper}.items() if math.isfinite(value)}
-    return ["ask", {"x": query.x.tolist(), "details": dict(query.details), **kept}]
+    numbers = {name: getattr(query, name) for name in ("mean", "std", "multiplier", "enlargement", "upper")}
+    known = {name: value for name, value in numbers.items() if math.isfinite(value)}
+    return ["ask", {"x": query.x.tolist(), "details": dict(query.details), **known}]
 
 
 def _model_of(learnt: Mapping[str, Any], space: Space) -> tuple[Model, Scaling]:
     """Of the samples the one with the median noise, and the units that it is in."""
-    policy = Auto(space)
-    policy.adopt(dict(learnt))
-    models = sorted((each.model for each in policy.posterior.posteriors), key=lambda model: model.noise)
+    models = sorted(models_of(dict(learnt), space), key=lambda model: model.noise)
     return models[len(models) // 2], Scaling(*learnt["scaling"])
 
 
@@ -645,10 +673,13 @@ def _parameter(distribution: BaseDistribution) -> Parameter | None:
         if isinstance(distribution, IntDistribution):
             return Int(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
         if isinstance(distribution, CategoricalDistribution):
+            choices = distribution.choices
+            if any(distribution.to_internal_repr(option) != i for i, option in enumerate(choices)):
+                return None  # two that Optuna takes for one
             try:
-                return Choice(distribution.choices)
-            except InvalidInput:  # two that are equal, or objects: by their positions
-                return Choice(tuple(f"{i}: {option!r}" for i, option in enumerate(distribution.choices)))
+                return Choice(choices)
+            except InvalidInput:  # objects: by their positions
+                return Choice(tuple(f"{i}: {option!r}" for i, option in enumerate(choices)))
     except InvalidInput:
         pass
     return None

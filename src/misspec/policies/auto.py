@@ -7,7 +7,7 @@ and a budget of rounds for caution, of order √t, that is spent whatever the mo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from misspec import learning
 from misspec.domains import Domain, coordinates
 from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, whole
-from misspec.learning import Data, Fitted, Hyperposterior, Scaling
+from misspec.learning import LARGEST, Data, Fitted, Hyperposterior, Scaling
 from misspec.model import Model
 from misspec.policies import learnt
 from misspec.policies.answers import Band, Choice, Conflict, Recommendation, copied
@@ -46,6 +46,7 @@ NEXT = 0.05  # distance to a point that failed twice or pends, in units of the d
 BAND = 2.0  # multiplier of reported bands
 DELTA = 0.1  # of own bands
 LARGEST_STATE = 700.0  # logarithm of the largest float, about
+UNKNOWN = 4.0  # spreads of the results within which one lies of which nothing is known
 KNOWN, PROMISING = 30, 100  # points among which further results are imagined
 
 
@@ -75,8 +76,7 @@ class Auto(Policy):
         minimize: bool = False,
         seed: int = 0,
     ) -> None:
-        columns = getattr(domain, "columns", None) or coordinates(getattr(domain, "dimension", 1))
-        self.columns = [(each.start, each.stop) for each in columns]
+        self.columns = _columns(domain)
         super().__init__(domain, _before_data(self.columns), seed=seed, grounded=True)
         if isinstance(horizon, Model):
             raise InvalidInput("ms.Auto learns its model and takes none; ms.Auto(domain) is all")
@@ -94,6 +94,7 @@ class Auto(Policy):
         self._failing: list[Array] = []  # points of those that were dropped again
         self._told: list[Place] = []  # where results were told, in that order
         self._renewal: tuple[int, dict[str, Any]] | None = None  # the next one, made by a reader, and after which event
+        self._twin: tuple[int, Auto] | None = None  # with a newer model, for readers, and after which event
         self._scaling = Scaling(-1.0 if minimize else 1.0)
         # which stands for a model before there is one, however many results come at once
         self._mixture = Mixture([self._evidence.posterior(self.model, budget=FEATURES)], self._scaling)
@@ -146,8 +147,7 @@ class Auto(Policy):
         self._states = np.array(renewal["states"])
         self._scaling = Scaling(*renewal["scaling"])
         self._unexplained = float(renewal["unexplained"])
-        pairs = zip(self._states, renewal["fitted"], strict=True)
-        models = [learning.model_of(theta, Fitted(*each), self.columns, self._reach) for theta, each in pairs]
+        models = models_of(renewal, self.domain)
         self.model = max(models, key=lambda model: model.noise)  # own bands rest on the largest noise that is likely
         self._evidence = Evidence(self.field, self.model, DELTA)
         budget = None if self.t <= EXACT or 0 < self.field.size <= LISTED else FEATURES
@@ -161,7 +161,17 @@ class Auto(Policy):
 
     def renew(self) -> None:
         """Renew the model now if it is due, as the next `ask` would."""
-        self._changed(self._prepare)
+        with self._lock:
+            self._repair()
+            self._changed(self._prepare)
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            twin, self._twin = self._twin, None  # a copy makes its own
+            try:
+                return super().__getstate__()
+            finally:
+                self._twin = twin
 
     @property
     def samples(self) -> dict[str, Any] | None:
@@ -176,20 +186,14 @@ class Auto(Policy):
         They are renewed when there are more by a seventh than they were learnt from.
         """
         checked = _checked(samples, len(self.columns) + 2)
-        self._changed(lambda: self._relive("renew", checked))
-
-    def _changed(self, change: Callable[[], None]) -> None:
-        """A change of the model as a call of its own: all of it or nothing."""
         with self._lock:
             self._repair()
-            before = self._mark()
-            try:
-                change()
-                if self._journal is not None:
-                    self._journal.append(self, before[0])
-            except BaseException:
-                self._undo(before)
-                raise
+            if checked["scaling"][0] != self._scaling.sign or checked["results"] > self.t:
+                raise InvalidInput(
+                    f"these samples were learnt from {checked['results']} results, of which {self.t} are told here, or "
+                    "for the other direction (minimize=…); observe the results first"
+                )
+            self._changed(lambda: self._relive("renew", checked))
 
     def _feed(self, *, exact: bool) -> None:
         """All results so far to new posteriors; where these have room for some, the best ones come first."""
@@ -364,8 +368,9 @@ class Auto(Policy):
 
     @property
     def posterior(self) -> Any:
-        """What choices are made by, in your units; `posteriors` and `model` are in the model's own."""
-        return self._mixture
+        """What is believed, in your units; `posteriors` and `model` are in the model's own."""
+        with self._lock:
+            return learnt.informed(self)._mixture
 
     @property
     def caveats(self) -> list[str]:
@@ -390,15 +395,35 @@ class Auto(Policy):
             return told
 
     def _band(self, actions: Actions) -> Band:
+        if self._states is None and self.t:
+            return self._before_model(actions)
         M, S = self._mixture.look(self.field, self._own, actions, pending=False)
         mean, std = moments(M, S)
         ends = [self._scaling.back(mean + sign * BAND * std) for sign in (-1.0, 1.0)]
         return Band(np.minimum(*ends), np.maximum(*ends))
 
+    def _before_model(self, actions: Actions) -> Band:
+        """Before there is a model: a few results say something of their own points, and nothing of others."""
+        y = self.observations.y
+        size = float(np.abs(y).max()) or 1.0  # whose sums may be no float
+        results: dict[Any, list[float]] = {}
+        for place, each in zip(self._told, (y / size).tolist(), strict=True):
+            results.setdefault(place.key, []).append(each)
+        spread = float(np.ptp(y / size)) or 0.5
+        known = [results.get(key) for key in self.field.keys(actions)]
+        middle = np.array([float(np.mean(y / size if each is None else each)) for each in known])
+        reach = np.array([UNKNOWN * spread if each is None else spread for each in known])
+        return Band(*(np.clip(middle + sign * reach, -LARGEST / size, LARGEST / size) * size for sign in (-1.0, 1.0)))
+
     def _mean(self, place: Place) -> float:
+        if self._states is None and self.t:
+            low, high = self._before_model(self.field.only(place))
+            return float(0.5 * low[0] + 0.5 * high[0])
         return float(self._mixture.at(place.x[None, :])[0][0])
 
     def _contenders(self, within: Context | None = None) -> Actions:
+        if self._states is None and self.t and within is None and not self.field.size:
+            return self._working(self._parse(np.unique(self.observations.x, axis=0)))
         if self.field.size:
             return self._working(self.field.spread())
         mixture, own, turn = self._mixture, self._own, self._next_id
@@ -532,6 +557,20 @@ def _checked(samples: Any, width: int) -> dict[str, Any]:
     if not right:
         raise InvalidInput(f"expected what `samples` of an Auto on the same domain has, got {str(samples)[:200]}")
     return copied(samples)
+
+
+def models_of(samples: dict[str, Any], domain: Domain) -> list[Model]:
+    """The models that samples of hyperparameters stand for, in the units of their scaling."""
+    columns = _columns(domain)
+    reach = _reach(domain, columns)
+    pairs = zip(np.array(samples["states"]), samples["fitted"], strict=True)
+    return [learning.model_of(theta, Fitted(*each), columns, reach) for theta, each in pairs]
+
+
+def _columns(domain: Any) -> list[tuple[int, int]]:
+    """Which columns of the encoding belong to which parameter."""
+    columns = getattr(domain, "columns", None) or coordinates(getattr(domain, "dimension", 1))
+    return [(each.start, each.stop) for each in columns]
 
 
 def _due(budget: Array) -> bool:

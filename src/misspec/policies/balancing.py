@@ -28,7 +28,7 @@ from misspec.policies.caution import Caution
 from misspec.policies.ec_gp_ucb import Decision, decide, keeps_weights
 from misspec.policies.enlarged import Enlarged
 from misspec.policies.field import RESOLUTION
-from misspec.policies.points import Actions, Context, Round, position_in
+from misspec.policies.points import Actions, Context, Place, Round, position_in
 from misspec.posterior import Posterior
 
 VARIES = "varies"  # what is kept of an action set once two different ones were seen
@@ -65,6 +65,7 @@ class RegretBalancing(Policy):
     """
 
     draws = False
+    keeps_rounds = True
 
     def __init__(
         self,
@@ -163,9 +164,9 @@ class RegretBalancing(Policy):
         place = self.field.place(decided.offer, decided.row)
         return Choice(place, position_in(actions, decided.row), {**decided.story, "details": details})
 
-    def _expected(self, offered: Actions, row: int) -> Query:
+    def _expected(self, place: Place) -> Query:
         """Somebody has to be charged for it: the base whose turn it is plays what there is."""
-        return self._ask_one(offered.part(np.array([row])))
+        return self._ask_one(dataclasses.replace(self.field.only(place), given=False))
 
     def _remember(self, asked: Asked) -> None:
         if asked.details["offer"] not in self._offers:  # 4   D_t was received

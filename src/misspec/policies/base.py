@@ -18,7 +18,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self, overload
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,6 +55,10 @@ OFTEN, GROWTH = (
 )  # results up to which that is done whenever they are asked for, and by how much they grow then
 
 
+OTHERS = "others"  # in the details of a query that somebody else asked
+Changed = TypeVar("Changed")
+
+
 class Asked(NamedTuple):
     """What a policy keeps of a query: nothing is read back from the query itself."""
 
@@ -74,6 +78,7 @@ class Policy(abc.ABC):
     takes_actions      whether ask(actions=…) works, takes_points whether these may be points never seen before
     takes_data         whether it takes data from elsewhere
     waits              whether it learns nothing from results before all that were asked earlier are in
+    keeps_rounds       whether a result of its own query is more to it than the same from elsewhere: a round, an episode
     limit              evaluations after which it ends, None for no end
     minimize           whether smaller is better
     draws              whether choosing may draw from self._rng
@@ -85,6 +90,7 @@ class Policy(abc.ABC):
     takes_points: bool = True
     takes_data: bool = True
     waits: bool = False
+    keeps_rounds: bool = False
     limit: int | None = None
     minimize: bool = False
     draws: bool = True
@@ -127,7 +133,8 @@ class Policy(abc.ABC):
             raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
         self.domain, self.model = domain, model
         self.t = 0  # told observations
-        self._answered = 0  # of these, those that were asked for here
+        self._answered = 0  # of these, those that were queries
+        self._of_others = 0  # queries, told ones included, that others asked
         self._rng = np.random.default_rng(whole("seed", seed))
         self._asked: OrderedDict[int, Asked] = OrderedDict()  # pending, in the order asked
         self._unexpected: dict[int, Asked] = {}  # of these, those that no posterior counts as pending yet
@@ -247,44 +254,34 @@ class Policy(abc.ABC):
             offered = self._round(actions, context)
             available = self._available()
             count = 1 if n is None else n if available is None else min(n, available)
-            before = self._mark(drawing=self.draws)
             self._batch = self._next_id
-            try:
-                batch = [self._ask_one(offered) for _ in range(count)]
-                if self._journal is not None:
-                    self._journal.append(self, before[0])
-            except BaseException:
-                self._undo(before)
-                raise
+            batch = self._changed(lambda: [self._ask_one(offered) for _ in range(count)], drawing=self.draws)
             return batch[0] if n is None else batch
 
     def expect(self, points_or_indices: ArrayLike, *, context: Any = None) -> list[Query]:
         """Evaluations that somebody else has begun: they pend here too, until they are told or dropped.
 
-        Points as for `observe`. A failed call changes nothing.
+        Points and contexts as for `observe`; they count towards no horizon. A failed call changes nothing.
         """
         with self._lock:
             self._repair()
-            offered = self._round(points_or_indices, context)
-            if not isinstance(offered, Actions):
-                raise InvalidInput("expect takes points or indices, got none")
-            before = self._mark(drawing=self.draws)
+            if not self.takes_actions:
+                raise InvalidInput(f"{type(self).__name__} evaluates what it has asked for, and nothing else")
+            if points_or_indices is None:
+                raise InvalidInput("expect takes points or indices, got None")
+            given = self._given(points_or_indices, context).offered()
             self._batch = self._next_id
-            try:
-                queries = [self._expected(offered, row) for row in range(len(offered.points))]
-                if self._journal is not None:
-                    self._journal.append(self, before[0])
-            except BaseException:
-                self._undo(before)
-                raise
-            return queries
+            return self._changed(
+                lambda: [self._expected(self.field.place(given, row)) for row in range(len(given.points))],
+                drawing=self.draws,
+            )
 
-    def _expected(self, offered: Actions, row: int) -> Query:
+    def _expected(self, place: Place) -> Query:
         """A query of a given point, as if it had been chosen; what it needs in its details, a policy puts there."""
-        self._expect()  # as before every query, so that a restored policy goes the same way
-        place = self.field.place(offered, row)
+        self._hallucinate()  # as before every query, so that a restored policy goes the same way
         known = self.field.describe(place)
-        query = Query(self._next_id, known.pop("x", place.x), place.index, None, place.name, **known)
+        x = known.pop("x", place.x)
+        query = Query(self._next_id, x, place.index, None, place.name, details={OTHERS: True}, **known)
         self._register(query, place)
         return query
 
@@ -304,7 +301,7 @@ class Policy(abc.ABC):
     def _ask_one(self, actions: Round) -> Query:
         self._prepare()
         if self._unexpected:
-            self._expect()
+            self._hallucinate()
         place, position, story = self._choose(actions)
         known = self.field.describe(place)
         x = known.pop("x", place.x)  # of a point with a context, the part that is chosen
@@ -312,7 +309,7 @@ class Policy(abc.ABC):
         self._register(query, place)
         return query
 
-    def _expect(self) -> None:
+    def _hallucinate(self) -> None:
         """Hallucinate what is pending."""
         for id_ in list(self._unexpected):
             asked = self._unexpected.pop(id_)
@@ -321,6 +318,7 @@ class Policy(abc.ABC):
     def _register(self, query: Query, place: Place) -> None:
         asked = Asked(query, place, copied(query.details), len(self._events))
         self._asked[query.id] = self._unexpected[query.id] = asked
+        self._of_others += OTHERS in asked.details
         self._next_id = query.id + 1
         self._evidence.ask(query.id, place)
         self._remember(asked)
@@ -340,21 +338,21 @@ class Policy(abc.ABC):
         with self._lock:
             self._repair()
             known = self._pending_ones(batch, "told")
-            before = self._mark()
-            try:
-                for asked, value in zip(known, values, strict=True):
-                    self.t += 1
-                    self._answered += 1
-                    self._learn(asked, value)
-                    self._latest = max(self._latest, asked.turn)
-                    del self._asked[asked.query.id]
-                    self._unexpected.pop(asked.query.id, None)
-                    self._events.append(("tell", asked.query.id, value))
-                if self._journal is not None:
-                    self._journal.append(self, before[0])
-            except BaseException:
-                self._undo(before)
-                raise
+            self._changed(lambda: self._tell(known, values))
+
+    def _tell(self, known: list[Asked], values: list[float]) -> None:
+        for asked, value in zip(known, values, strict=True):
+            self.t += 1
+            self._answered += 1
+            self._learn(asked, value)
+            self._latest = max(self._latest, asked.turn)
+            self._settle(asked)
+            self._events.append(("tell", asked.query.id, value))
+
+    def _settle(self, asked: Asked) -> None:
+        """A query that pends no longer."""
+        del self._asked[asked.query.id]
+        self._unexpected.pop(asked.query.id, None)
 
     def drop(self, query: Any) -> None:
         """A failed evaluation, or several: forget that it was asked. Known as for `tell`.
@@ -365,18 +363,15 @@ class Policy(abc.ABC):
         with self._lock:
             self._repair()
             known = self._pending_ones(batch, "dropped")
-            before = self._mark()
-            try:
-                for asked in known:
-                    self._forget(asked)
-                    del self._asked[asked.query.id]
-                    self._unexpected.pop(asked.query.id, None)
-                    self._events.append(("drop", asked.query.id))
-                if self._journal is not None:
-                    self._journal.append(self, before[0])
-            except BaseException:
-                self._undo(before)
-                raise
+            self._changed(lambda: self._drop(known))
+
+    def _drop(self, known: list[Asked]) -> None:
+        for asked in known:
+            self._forget(asked)
+            self._settle(asked)
+            if OTHERS in asked.details:
+                self._of_others -= 1
+            self._events.append(("drop", asked.query.id))
 
     def observe(self, points_or_indices: ArrayLike, y: ArrayLike, *, context: Any = None) -> None:
         """Data from elsewhere (a warm start): indices, points, or points by name, as for `ask(actions=…)`.
@@ -391,26 +386,24 @@ class Policy(abc.ABC):
                 )
             if isinstance(points_or_indices, np.ndarray | list) and not len(points_or_indices) and not np.size(y):
                 return  # a table, or a file of results, that has none yet
-            parsed = (
-                self._parse(points_or_indices)
-                if context is None
-                else self.field.pair(points_or_indices, context, self.model)
-            )
-            given = self._admit(parsed)
+            given = self._given(points_or_indices, context)
             values = vector("observations", y, length=len(given.points)).tolist()
             places = [self.field.place(given, row) for row in range(len(values))]
-            before = self._mark()
-            try:
-                self._observe(given, places, values)
-                self._latest = len(self._events)
-                self.t += len(values)
-                points, *contexts = self.field.stored(given)
-                self._events.append(("observe", points, values, *contexts))
-                if self._journal is not None:
-                    self._journal.append(self, before[0])
-            except BaseException:
-                self._undo(before)
-                raise
+            self._changed(lambda: self._take_in(given, places, values))
+
+    def _take_in(self, given: Actions, places: list[Place], values: list[float]) -> None:
+        self._observe(given, places, values)
+        self._latest = len(self._events)
+        self.t += len(values)
+        points, *contexts = self.field.stored(given)
+        self._events.append(("observe", points, values, *contexts))
+
+    def _given(self, points_or_indices: Any, context: Any) -> Actions:
+        """What was handed in, each point with its context."""
+        alone = context is None
+        return self._admit(
+            self._parse(points_or_indices) if alone else self.field.pair(points_or_indices, context, self.model)
+        )
 
     def _parse(self, given: ArrayLike) -> Actions:
         return self.field.parse(given, self.model)
@@ -454,6 +447,18 @@ class Policy(abc.ABC):
         return waiting[found[0]]
 
     # -- all or nothing --------------------------------------------------------------------------------------
+
+    def _changed(self, change: Callable[[], Changed], *, drawing: bool = False) -> Changed:
+        """All of a change or nothing of it; in the journal, if there is one, before the call returns."""
+        before = self._mark(drawing=drawing)
+        try:
+            found = change()
+            if self._journal is not None:
+                self._journal.append(self, before[0])
+        except BaseException:
+            self._undo(before)
+            raise
+        return found
 
     def _mark(self, *, drawing: bool = False) -> tuple[Any, ...]:
         random = self._rng.bit_generator.state if drawing else None  # only asking draws
@@ -519,7 +524,7 @@ class Policy(abc.ABC):
         for kind, *rest in events:
             if kind == "ask":
                 query = rest[0]
-                self._expect()
+                self._hallucinate()
                 self._register(query, self.field.stored_place(query.index, query.x, query.context))
             elif kind == "observe":
                 points, values, *contexts = rest
@@ -736,8 +741,8 @@ class Policy(abc.ABC):
 
     @property
     def asked(self) -> int:
-        """Queries that were asked and not dropped."""
-        return self._answered + len(self._asked)
+        """Queries that were asked here and not dropped."""
+        return self._answered + len(self._asked) - self._of_others
 
     @property
     def observations(self) -> Observations:

@@ -55,7 +55,7 @@ class PhasedUncertaintySampling(Policy):
     """
 
     takes_actions = takes_points = takes_data = False  # it eliminates from a fixed set, and forgets all data
-    waits = True
+    waits = keeps_rounds = True
     draws = False
 
     def __init__(
@@ -152,7 +152,7 @@ class PhasedUncertaintySampling(Policy):
         self._evidence.own.drop(asked.place.key, asked.query.id)
         self._again = sorted([*self._again, asked.details["slot"]])
 
-    def _expect(self) -> None:
+    def _hallucinate(self) -> None:
         """The design counts what is pending."""
 
     @property
