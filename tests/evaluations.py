@@ -58,13 +58,14 @@ class Deadly:
 
 
 class Forking:
-    """Leaves a child behind and kills its process, the first time; the child's id is the name of a file."""
+    """Leaves a child behind and kills its process, the first time above `above`; the child's id is the name of a
+    file."""
 
-    def __init__(self, folder):
-        self.folder = str(folder)
+    def __init__(self, folder, above=0.0):
+        self.folder, self.above = str(folder), above
 
     def __call__(self, x):
-        if not any(pathlib.Path(self.folder).iterdir()):
+        if float(x[0]) > self.above and not any(pathlib.Path(self.folder).iterdir()):
             child = os.fork()
             if child == 0:
                 time.sleep(60)

@@ -7,8 +7,9 @@ The first line names the format and its version. Every record is a line
 with the length of the payload in bytes, and as checksum the CRC-32 of all payloads up to this one, in eight hexadecimal
 digits: no record can be changed, left out or moved unseen. A payload has no line feed in it (JSON has none).
 
-A write that is cut short leaves part of one line at the end, which readers leave out and say so. Damage before the end
-is never left out. One writer at a time holds a lock that the system releases with its process.
+A write that is cut short leaves part of one line at the end, which readers leave out and say so; damage to the last
+line cannot be told from it. Damage before that is never left out. One writer at a time holds a lock that the system
+releases with its process.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Reader:
     """The payloads of a file, in order, none of them kept.
 
     mark, records   up to where it was read, and how many there were
-    torn            bytes after the last whole record, known at the end: what a write that was cut short has left
+    torn            bytes after the last whole record, known at the end: a record that is damaged or was cut short
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -17,11 +17,11 @@ from misspec.contexts import Open
 from misspec.domains import Finite
 from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, whole
 from misspec.policies import Policy, Query, Recommendation
+from misspec.policies.answers import NUMBERS
 from misspec.problems import Problem
-from misspec.workers import Evaluator, Here, Outcome, Processes, Threads, as_number
+from misspec.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, as_number
 
 Progress = Callable[[int, int], None]
-_NUMBERS = ("mean", "std", "multiplier", "enlargement", "upper")  # what a query knows of its choice
 STREAMS = (101, 102)  # of noise and action sets: not those that problems of the same seed are drawn from
 JUDGED = (103, 20)  # stream and number of the action sets on which recommendations are judged where these vary
 FAILURES = 10  # of a user's function in a row, after which on_error="drop" gives up
@@ -309,17 +309,35 @@ class _Drive:
             while len(self.y) < self.T:
                 more = self._fill()
                 self._hear(self.evaluator.collect(wait=not more))
-        except BaseException:
-            self._stop()
+        except BaseException as error:
+            self._end(error)
             raise
-        finally:
-            self.evaluator.close()
-            if self.saver is not None:
-                self.saver.save()
+        self._end(None)
         listed = [q.index for q in self.told if q.index is not None]
         index = np.array(listed, dtype=np.intp) if len(listed) == len(self.told) else None
         x = np.array([q.x for q in self.told])
         return Evaluations(index, x, np.array(self.y), self.policy.recommend())
+
+    def _end(self, error: BaseException | None) -> None:
+        """Whatever becomes of one of the last steps, the others are taken, and the error that ended the run stays the
+        one to be raised. A run that is through is not spoilt by workers that cannot be closed."""
+        steps: list[tuple[str, Callable[[], None]]] = [("closing the workers", self.evaluator.close)]
+        if self.saver is not None:
+            steps.insert(0, ("saving the policy", self.saver.save))
+        if error is not None:
+            steps.insert(0, ("hearing what had come back", self._stop))
+        first = error
+        for what, step in steps:
+            try:
+                step()
+            except BaseException as another:  # a second Ctrl-C among them
+                LOG.warning("%s failed at the end of a run: %s: %s", what, type(another).__name__, another)
+                if first is not None:
+                    first.add_note(f"{what} failed too: {type(another).__name__}: {another}")
+                elif step != self.evaluator.close or not isinstance(another, Exception):
+                    first = another
+        if error is None and first is not None:
+            raise first
 
     def _one_thread(self) -> Any:
         """For the policy; the function may use as many as it likes."""
@@ -399,15 +417,23 @@ class _Drive:
         return None
 
     def _stop(self) -> None:
-        """What has come back meanwhile is told; what was cut short stays pending, for another run to go on with."""
+        """What has come back meanwhile is told, or dropped if it has failed, as in `_hear`; what was cut short stays
+        pending, for another run to go on with."""
         if not self.resumable:
             self.policy.drop([query for query in self.policy.pending if query.id in self.running])
             return
-        with contextlib.suppress(Exception):  # the error that stopped the run is the one to be raised
-            pending = {query.id for query in self.policy.pending}
-            for id_, outcome in [*self.back, *self.evaluator.collect(wait=False)]:
-                if id_ in pending and id_ in self.running:
-                    self._tell(self.running.pop(id_), outcome)
+        pending = {query.id for query in self.policy.pending}
+        sources: list[Callable[[], list[Outcome]]] = [
+            lambda: list(self.back),
+            lambda: self.evaluator.collect(wait=False),
+        ]
+        for arrived in sources:
+            with contextlib.suppress(Exception):  # the error that stopped the run is the one to be raised
+                for id_, outcome in arrived():
+                    if id_ in pending and id_ in self.running:
+                        query = self.running.pop(id_)
+                        if isinstance(self._tell(query, outcome), Exception):
+                            self.policy.drop(query)
 
 
 class _Saver:
@@ -507,7 +533,7 @@ def _trace(
     def detail(name: str) -> NDArray[np.intp] | None:
         return np.array([q.details[name] for q in asked]) if name in asked[0].details else None
 
-    numbers = {name: np.array([getattr(q, name) for q in asked]) for name in _NUMBERS}
+    numbers = {name: np.array([getattr(q, name) for q in asked]) for name in NUMBERS}
     return Trace(
         policy=type(policy).__name__,
         problem=problem.name,

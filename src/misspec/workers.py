@@ -28,7 +28,7 @@ Job = tuple[int, Any]  # the id of a query, and what the function is called with
 Outcome = tuple[int, Any]  # the id, and what the function returned, or the exception that kept it from doing so
 TRIES = 3  # evaluations of one point that may end their worker before that counts as a failure of the function
 GOODBYE = 5.0  # seconds for processes to end
-LOOK = 1.0  # seconds to wait before looking at whether they live, or whether there was a Ctrl-C
+WAIT = 1.0  # seconds for results, before it is seen whether processes live, or whether there was a Ctrl-C
 UNBORN = (
     "worker processes end before they have done anything (a script without `if __name__ == '__main__':`?); call "
     "optimize below such a line, or without processes=True"
@@ -149,7 +149,7 @@ class Threads:
         found: list[Outcome] = []
         with contextlib.suppress(queue.Empty):
             # not for ever: a Ctrl-C just before a thread blocks does not wake it
-            found += [self._done.get(timeout=LOOK)] if wait and self._running else []
+            found += [self._done.get(timeout=WAIT)] if wait and self._running else []
             while True:
                 found.append(self._done.get_nowait())
         self._running -= len(found)
@@ -210,13 +210,13 @@ class Processes:
     def collect(self, *, wait: bool) -> list[Outcome]:
         found: list[Outcome] = []
         while self._busy and not found:
-            ready = multiprocessing.connection.wait(list(self._busy), timeout=LOOK if wait else 0)
+            ready = set(multiprocessing.connection.wait(list(self._busy), timeout=WAIT if wait else 0))
             # a child that a dead worker has forked may keep its pipe open
-            dead = [each.connection for each in self._busy.values() if not ready and not each.process.is_alive()]
-            for connection in ready or dead:
+            ready |= {each.connection for each in self._busy.values() if not each.process.is_alive()}
+            for connection in [each for each in self._busy if each in ready]:
                 process = self._busy.pop(connection)
                 try:
-                    found += self._died(process) if connection in dead else self._hear(process)
+                    found += self._hear(process)
                 except BaseException:
                     process.end()
                     raise
@@ -226,8 +226,11 @@ class Processes:
         return found
 
     def _hear(self, process: _Process) -> list[Outcome]:
+        """What it has sent, if only just before its end."""
         id_ = process.job[0]
         try:
+            if not process.connection.poll():
+                return self._died(process)
             kind, answer = process.connection.recv()
         except (EOFError, OSError):
             return self._died(process)
@@ -288,6 +291,8 @@ class _Process:
 
     def give(self, job: Job) -> bool:
         """Whether it could be given a point."""
+        if self.ready and not self.process.is_alive():
+            return False
         self.job = job
         try:
             self.connection.send(job)

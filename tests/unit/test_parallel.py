@@ -204,6 +204,95 @@ def test_a_stop_while_results_are_told_loses_none_that_came_back():
     assert policy.pending == []
 
 
+def test_a_stop_drops_what_has_failed_meanwhile():
+    """Whether it came back before the stop or with it; what was merely stopped stays pending."""
+
+    class Late(Scripted):
+        def collect(self, *, wait):
+            a, b, c, d = self.running
+            if not wait:
+                raise OSError("scheduler gone")
+            return [(a, 0.5), (b, RuntimeError("broken machine")), (c, KeyboardInterrupt()), (d, "high")]
+
+    policy = MAKE["gp"]()
+    tell, calls = policy.tell, []
+
+    def interrupted(query, y):
+        calls.append(query.id)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        tell(query, y)
+
+    policy.tell = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        drive(policy, lambda: Late(), 20)
+    assert told(policy) == [0]
+    assert [query.id for query in policy.pending] == [2]
+
+    class Later(Scripted):
+        def collect(self, *, wait):
+            if wait:
+                raise KeyboardInterrupt
+            return [(id_, RuntimeError("broken machine") if id_ % 2 else 0.5) for id_ in self.running][:3]
+
+    policy = MAKE["gp"]()
+    with pytest.raises(KeyboardInterrupt):
+        drive(policy, lambda: Later(), 20)
+    assert sorted(told(policy)) == [0, 2]
+    assert [query.id for query in policy.pending] == [3]
+
+
+@pytest.mark.parametrize("second", [OSError("scheduler gone"), KeyboardInterrupt()])
+@pytest.mark.parametrize("where", ["collect", "save", "close"])
+def test_a_second_failure_at_the_end_hides_no_error_and_loses_nothing(tmp_path, monkeypatch, caplog, where, second):
+    class Failing(Scripted):
+        def collect(self, *, wait):
+            if where == "collect" and not wait:
+                raise second
+            return super().collect(wait=wait)
+
+        def close(self):
+            super().close()
+            if where == "close":
+                raise second
+
+    def function(x):
+        if len(crew.handed) == 7:
+            raise ValueError("the user's error")
+        return evaluations.smooth(x)
+
+    policy, file, crew = MAKE["gp"](), tmp_path / "policy", Failing(function, places=1)
+    if where == "save":
+        save = policy.save
+        monkeypatch.setattr(policy, "save", lambda path: fail() if crew.most and len(crew.handed) == 7 else save(path))
+
+    def fail():
+        raise second
+
+    with pytest.raises(ValueError, match="the user's error") as caught:
+        drive(policy, lambda: crew, 20, save=file)
+    assert crew.closed == 1
+    assert policy.t == 6
+    assert where == "save" or ms.load(file).t == 6
+    noted = "".join(getattr(caught.value, "__notes__", []))
+    assert (type(second).__name__ in noted) == (type(second).__name__ in caplog.text)
+    assert type(second).__name__ in noted or (where == "collect" and isinstance(second, Exception))
+
+
+def test_a_run_that_is_through_is_not_spoilt_by_its_workers(tmp_path, caplog):
+    class Failing(Scripted):
+        def close(self):
+            raise second
+
+    second = OSError("scheduler gone")
+    assert len(drive(MAKE["gp"](), lambda: Failing(), 5, save=tmp_path / "policy")) == 5
+    assert "scheduler gone" in caplog.text
+    second = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        drive(MAKE["gp"](), lambda: Failing(), 6, save=tmp_path / "policy")
+    assert ms.load(tmp_path / "policy").t == 6
+
+
 def test_blas_is_limited_for_the_policy_only_where_no_function_runs_beside_it():
     import threadpoolctl
 
@@ -557,6 +646,46 @@ def test_a_dead_process_is_noticed_though_a_child_of_it_keeps_its_pipe_open(tmp_
         crew.close()
         (child,) = [int(each.name) for each in tmp_path.iterdir()]
         os.kill(child, signal.SIGKILL)
+
+
+def test_results_of_others_do_not_hide_a_dead_process(tmp_path):
+    """Whose pipe a child of it keeps open: they come without a pause."""
+    crew = workers.Processes(evaluations.Forking(tmp_path, above=0.5), 2)
+    try:
+        crew.submit([(0, [0.8]), (1, [0.3])])
+        count, found, end = 1, [], time.monotonic() + PATIENCE / 3
+        while 0 not in found and time.monotonic() < end:
+            found = [id_ for id_, _ in crew.collect(wait=True)]
+            count += 1
+            crew.submit([(count, [0.3])])
+        assert 0 in found
+    finally:
+        crew.close()
+        for each in tmp_path.iterdir():
+            os.kill(int(each.name), signal.SIGKILL)
+
+
+def test_a_result_that_was_sent_just_before_the_end_is_used(monkeypatch):
+    crew = workers.Processes(evaluations.smooth, 1)
+    try:
+        crew.submit([(0, [0.3])])
+        (process,) = crew._busy.values()
+        assert process.connection.poll(PATIENCE)
+        assert process.connection.recv()[0] == "ready"
+        process.ready = True
+        assert process.connection.poll(PATIENCE)  # the result
+        os.kill(process.process.pid, signal.SIGKILL)
+        process.process.join()
+        module, first = workers.multiprocessing.connection, [[]]
+        wait = module.wait  # the result comes just after this
+        monkeypatch.setattr(module, "wait", lambda *args, **how: first.pop() if first else wait(*args, **how))
+        assert crew.collect(wait=False) == [(0, 1.0)]
+        assert not first
+        crew.submit([(1, [0.3])])
+        assert crew.collect(wait=True) == [(1, 1.0)]
+        assert not crew._deaths  # nothing is held against the second
+    finally:
+        crew.close()
 
 
 def test_processes_hand_back_what_went_wrong_and_live_on():

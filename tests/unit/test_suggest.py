@@ -20,6 +20,7 @@ from misspec import storage
 from misspec.cli import app
 from misspec.errors import InvalidInput, StorageError
 from misspec.integrations import sheets
+from misspec.integrations.menu import settable
 from misspec.integrations.suggest import suggest
 
 SOLVENTS = ["DMSO", "toluene", "water, salted"]
@@ -220,7 +221,7 @@ def test_before_there_is_a_model_what_failed_comes_last():
     lab((3, "failed"), (4, "failed"), (4, "failed"), *((i, "") for i in range(5, 23)), (0, 1.5), (1, 2.5))
     found = suggested(batch=10)
     assert indices(found) == [2, 23, 3] or indices(found) == [23, 2, 3]
-    assert "nothing is left to try" in found.notes[0]
+    assert found.notes == ["Nothing is left to try but what failed twice, or is like it."]
 
 
 def test_repeats_are_several_lines():
@@ -650,6 +651,74 @@ def test_a_small_space_is_used_up():
     rows = lines_of("results.csv")
     Path("results.csv").write_text(text([rows[0], *([*row[:-1], i] for i, row in enumerate(rows[1:]))]))
     assert spaces(noise=1e-6).rows == []
+
+
+LINE = "x = { low = 0.0, high = 1.0 }\n"
+
+
+def line_of(*entries):
+    Path("results.csv").write_text(text([["x", "yield"], *entries]))
+
+
+def values_of(found, name="x"):
+    return [row.values[name] for row in found.rows]
+
+
+def test_where_numbers_vary_by_degrees_something_is_always_left():
+    """Though the best lies in a corner that has a result, and what is asked for next to it is rounded to it."""
+    Path("space.toml").write_text(LINE)
+    for _ in range(6):
+        found = spaces(3)
+        assert found.notes == []
+        assert len(set(values_of(found))) == 3
+        found.append()
+        Path("results.csv").write_text(
+            text([row if row[-1] else [row[0], -float(row[0])] for row in lines_of("results.csv")])
+        )
+    assert len(lines_of("results.csv")) == 1 + 18
+    xs = [0.637, 0.028, 0.338, 0.935, 0.124, 0.486, 0.0, 0.05, 0.101, 0.0, 0.05, 0.1]
+    line_of(*([x, -x] for x in xs))
+    found = spaces(3, noise=1e-6)
+    assert len(set(values_of(found)) - set(xs)) == 3
+    assert [row.values for row in spaces(3, noise=1e-6).rows] == [row.values for row in found.rows]
+    # nor is what is being run, or failed twice, all that there is
+    for y in ([""], ["failed", "failed"]):
+        line_of(*([x, -x] for x in xs[1:6]), *([0.0, each] for each in y))
+        found = spaces(3, noise=1e-6)
+        assert found.notes == []
+        assert len(set(values_of(found)) - set(xs[:7])) == 3
+
+
+@pytest.mark.parametrize("done", [0, 3, 6])
+def test_where_all_that_can_be_set_is_taken_there_are_finer_numbers(monkeypatch, done):
+    """Here 0 and 1 alone; with results, without a model, and before there are any."""
+    monkeypatch.setattr("misspec.integrations.menu.DIGITS", 1)
+    Path("space.toml").write_text(LINE)
+    line_of([0, ""], [1, ""], *([i / 5, i * 0.1] for i in range(done)))
+    found = spaces(4, noise=1e-6)
+    assert found.notes == []
+    assert len(set(values_of(found)) - {0.0, 1.0}) == 4
+    assert not set(values_of(found)) & {i / 5 for i in range(done)}
+    line_of(*([x, y] for x in (0, 1) for y in ("failed", "failed")), [0.5, 1.0])
+    assert len(set(values_of(spaces(4))) - {0.0, 0.5, 1.0}) == 4
+
+
+def test_what_failed_twice_is_not_said_to_have_a_result():
+    Path("candidates.csv").write_text(text([HEADER, *ROWS[:7]]))
+    lab(*told(*range(6)), (6, "failed"), (6, "failed"))
+    found = suggested(noise=1e-6)
+    assert found.rows == []
+    assert found.notes == ["Nothing is left to try but what failed twice, or is like it."]
+
+
+@pytest.mark.parametrize(("low", "high", "log"), [(1.0, 1.00001, True), (1e-300, 1e300, True), (-1e-3, 1e-3, False)])
+def test_numbers_of_every_range_can_be_told_apart(low, high, log):
+    p = ms.Float(low, high, log=log)
+    xs = [settable(p, float(x)) for x in p.from_unit(np.linspace(0.0, 1.0, 201))]
+    assert len(set(xs)) == 201
+    assert min(xs) >= low
+    assert max(xs) <= high
+    assert np.signbit(settable(ms.Float(-1.0, 1.0), -1e-9)) == 0
 
 
 # -- the command line --------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -21,6 +22,9 @@ from misspec.policies.field import WHOLE
 
 FAILED = "failed"
 DIGITS = 4  # of a suggested number, as a share of its range: what people can set
+FINER = 4  # more digits at a time, up to MOST_DIGITS, where all that people can set is taken
+MOST_DIGITS = 16
+DRAWN = 100  # points of a space at a time
 LISTED = 8  # options that an error lists
 
 Key = int | tuple[float, ...]  # an experiment: a row of the table, or the coordinates in a space
@@ -84,6 +88,9 @@ class Menu(Protocol):
 
     def others(self, keys: Iterable[Key]) -> list[Key] | None:
         """All experiments but these; None where they are too many to list."""
+
+    def drawn(self, free: Callable[[Key], bool], rng: np.random.Generator) -> list[Key]:
+        """Experiments that are free: all of them, or some by chance where they are too many to list."""
 
     def called(self, key: Key) -> str:
         """What people call it; "" where its values say all."""
@@ -192,6 +199,9 @@ class OfTable:
         gone = set(keys)
         return [index for index in range(len(self.domain)) if index not in gone]
 
+    def drawn(self, free: Callable[[Key], bool], rng: np.random.Generator) -> list[Key]:  # noqa: ARG002  # all of them
+        return [index for index in range(len(self.domain)) if free(index)]
+
     def called(self, key: Key) -> str:
         assert isinstance(key, int)
         return f"data row {self._rows[key] + 1}" if self.names is None else self.names[key]
@@ -227,7 +237,10 @@ class OfSpace:
         return tuple(_numbers(self.parameters, cells, line, self.path).tolist())
 
     def key(self, query: Query) -> Key:
-        return tuple(settable(p, x) for p, x in zip(self.parameters.values(), query.x.tolist(), strict=True))
+        return self._rounded(query.x, DIGITS)
+
+    def _rounded(self, x: Array, digits: int) -> Key:
+        return tuple(settable(p, each, digits) for p, each in zip(self.parameters.values(), x.tolist(), strict=True))
 
     def actions(self, keys: Sequence[Key]) -> Any:
         return np.array(keys, dtype=np.float64)
@@ -241,6 +254,14 @@ class OfSpace:
         gone = set(keys)
         return [x for x in map(tuple, self.domain.members().points.tolist()) if x not in gone]
 
+    def drawn(self, free: Callable[[Key], bool], rng: np.random.Generator) -> list[Key]:
+        for digits in range(DIGITS, MOST_DIGITS + 1, FINER):
+            keys = [self._rounded(self.domain.draw(rng)[0], digits) for _ in range(DRAWN)]
+            found = [key for key in dict.fromkeys(keys) if free(key)]
+            if found:
+                return found
+        return []
+
     def called(self, key: Key) -> str:  # noqa: ARG002  # points have no names
         return ""
 
@@ -252,12 +273,15 @@ class OfSpace:
         return [name for (name, p), x in numbers if not p.inside(np.array([x]))[0]]
 
 
-def settable(p: Any, x: float) -> float:
+def settable(p: Any, x: float, digits: int = DIGITS) -> float:
     """A number as people can set it: rounded to a few digits of its range, within its bounds."""
     if not isinstance(p, Float) or p.step is not None or p.low == p.high:
         return x
-    digits = DIGITS - 1 - math.floor(math.log10(p.high - p.low))
-    found = float(f"{x:.{DIGITS}g}") if p.log else round(x, digits)
+    if p.log:  # digits of the number itself, and more where its range is narrow
+        narrow = math.floor(math.log10(max(math.log(p.high) - math.log(p.low), sys.float_info.epsilon)))
+        found = float(f"{x:.{digits - min(narrow, 0)}g}")
+    else:
+        found = round(x, digits - 1 - math.floor(math.log10(p.high - p.low))) + 0.0
     return min(max(found, p.low), p.high)
 
 

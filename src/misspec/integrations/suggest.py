@@ -27,6 +27,7 @@ from misspec.parameters import Choice
 from misspec.policies.answers import Query
 from misspec.policies.auto import FIRST, NEGLIGIBLE, Auto
 
+TRIES = 20  # queries of one call that may come to what was tried before, once rounded, until points are drawn
 SHOWN = 4  # results of a repeat that are listed
 LIKELY, EVEN, HARDLY = 0.6, 0.4, 0.02  # chances to beat the best result, in words
 
@@ -204,7 +205,7 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
     queries, why = _asked(policy, menu, batch, set(seen), running, Counter(failed))
     best = None if not told else (min if policy.minimize else max)(y for _, y in told)
     story = _Story(policy, menu, seen, running, best)
-    rows = [story.of(query, bool(running) or i > 0) for i, query in enumerate(queries)]
+    rows = [story.of(query, key, bool(running) or i > 0) for i, (query, key) in enumerate(queries)]
     notes = [*notes, *why]
     summary = policy.summary().splitlines()
     return Suggestion(rows, target, len(told), len(running), len(failed), best, notes, summary, menu, file)
@@ -212,33 +213,58 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
 
 def _asked(
     policy: Auto, menu: Menu, batch: int, seen: set[Key], running: Sequence[Key], failures: Counter[Key]
-) -> tuple[list[Query], list[str]]:
-    """At most `batch` queries, none of which is asked already, and why there are not more."""
-    queries: list[Query] = []
+) -> tuple[list[tuple[Query, Key]], list[str]]:
+    """At most `batch` queries and the experiments that they come to, no two the same, and why there are not more.
+
+    Numbers that vary by degrees are rounded, so that a query can come to an experiment that was tried or is being run.
+    Such a query is left pending, and others are chosen around it: in such a space there is always something left.
+    """
+    asked: list[tuple[Query, Key]] = []
     taken = set(running)
-    waits = ", is being run" if running else ""
-    tried = (
-        f"Every {'point of the space' if menu.size is None else 'candidate'} has a result{waits} or is suggested here"
-    )
-    while len(queries) < batch:
+    spare = TRIES
+    rng = np.random.default_rng([policy.seed, policy.t, policy.asked])
+
+    def free(key: Key) -> bool:
+        """Whether it is worth doing."""
+        if key in seen:
+            return key not in taken and policy.t >= FIRST and not _exact(policy)
+        return key not in taken and failures[key] <= (policy.t >= FIRST)
+
+    while len(asked) < batch:
+        new = None
         if policy.t < FIRST:
             # before there is a model points are drawn: from what is new, else from what failed once
             new = menu.others({*taken, *seen, *failures})
             if new == []:
                 new = [key for key in failures if failures[key] == 1 and key not in seen | taken]
             if new == []:
-                return queries, [f"{tried}: nothing is left to try."]
-            query = policy.ask() if new is None else policy.ask(actions=menu.actions(new))
-        else:
-            query = policy.ask()
+                return asked, [_nothing_left(menu, taken | seen, running)]
+        query = policy.ask() if new is None else policy.ask(actions=menu.actions(new))
         key = menu.key(query)
-        if failures[key] > 1 and key not in seen:
-            return queries, ["Nothing is left to try but what failed twice, or is like it."]
-        if key in taken or (key in seen and _exact(policy)):
-            return queries, [f"{tried}: nothing is left to try."]
+        if new is None and not free(key):
+            if menu.others(()) is not None:  # all were compared, and none is better
+                return asked, [_nothing_left(menu, taken | seen, running)]
+            spare -= 1
+            if spare >= 0:
+                continue
+            drawn = menu.drawn(free, rng)
+            if not drawn:
+                return asked, ["Nothing else was found to try."]
+            query = policy.ask(actions=menu.actions(drawn))
+            assert query.position is not None  # as always where actions are handed in
+            key = drawn[query.position]
         taken.add(key)
-        queries.append(query)
-    return queries, []
+        asked.append((query, key))
+    return asked, []
+
+
+def _nothing_left(menu: Menu, done: set[Key], running: Sequence[Key]) -> str:
+    """Of experiments that can be listed: why none of them is suggested."""
+    if menu.others(done):
+        return "Nothing is left to try but what failed twice, or is like it."
+    what = "point of the space" if menu.size is None else "candidate"
+    waits = ", is being run" if running else ""
+    return f"Every {what} has a result{waits} or is suggested here: nothing is left to try."
 
 
 def _exact(policy: Auto) -> bool:
@@ -255,9 +281,9 @@ class _Story(NamedTuple):
     running: Sequence[Key]
     best: float | None
 
-    def of(self, query: Query, others: bool) -> Proposal:
-        """others: whether it is one of several."""
-        key, rule = self.menu.key(query), str(query.details["rule"])
+    def of(self, query: Query, key: Key, others: bool) -> Proposal:
+        """key: the experiment that it comes to; others: whether it is one of several."""
+        rule = str(query.details["rule"])
         mean = std = math.nan
         if rule != "first":
             mean, std = (float(each[0]) for each in self.policy.posterior.at(self.menu.point(key)[None, :]))

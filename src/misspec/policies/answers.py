@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from misspec.errors import Array
 from misspec.policies.points import Place
 
+NUMBERS = ("mean", "std", "multiplier", "enlargement", "upper")  # of a query: what its choice was made by
+
 
 class Band(NamedTuple):
     """Lower and upper ends for f*."""
