@@ -410,7 +410,7 @@ class Shared:
                 return not _lives(owner)
         elif any(_here(each) and _lives(each) for each in claims):
             return False  # it takes back its claim soon, or names itself
-        # It is of another machine, or only the dead have claimed it: another program may have it and go on with it soon.
+        # It is of another machine; or only the dead have claimed it, but another program may have it and go on soon.
         now, mark = time.monotonic(), json.dumps([owner, trial.system_attrs.get(BEAT), claims])
         before, since = self._seen.get(trial.number, (None, now))
         if before != mark:
