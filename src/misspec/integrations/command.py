@@ -33,11 +33,12 @@ from misspec.policies import Auto
 STORAGE = "sqlite:///misspec.db"
 EVALUATIONS = 50
 HOPELESS = 5  # failures, without a single result, after which it is the command that is wrong
-LOOK = 0.5  # seconds between looks at what others do
+POLL = 0.5  # seconds between looks at what others do
 LINES, LENGTH = 20, 4000  # of stderr that are kept of a failure
 
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?|[-+]?(?:nan|inf|infinity)", re.IGNORECASE)
-SEPARATORS = re.compile(r"[\s=:,;|%\"'(){}\[\]<>]+")
+SEPARATORS = re.compile(r"(?:[\s=:;|%\"(){}\[\]<>]|(?<!\d)[,']|[,'](?!\d))+")
+GROUPS = re.compile(r"[,']")  # between digits: of thousands, or before decimals, or of a list; nobody knows
 COLOURS = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
@@ -162,8 +163,14 @@ def result_of(out: str, key: str | None) -> float:
 def _last_number(text: str) -> float:
     for line in reversed(text.splitlines()):
         for word in reversed(SEPARATORS.split(line)):
-            if NUMBER.fullmatch(word.removesuffix(".")):
-                return float(word.removesuffix("."))
+            word = word.removesuffix(".")
+            if NUMBER.fullmatch(word):
+                return float(word)
+            if any(NUMBER.fullmatch(part) for part in GROUPS.split(word)):
+                raise Failure(
+                    f"it printed {word!r}, which may be one number or several; print the result with a decimal point "
+                    "and no other marks, such as 1234.5, or as JSON and say --json KEY"
+                )
     raise Failure("it printed no number" if text.strip() else "it printed nothing")
 
 
@@ -281,8 +288,9 @@ def go(
     running: dict[int, _Evaluation] = {}
 
     def lost(trial: int) -> None:
-        if trial in running:
-            running[trial].stop.set()
+        evaluation = running.get(trial)  # it may end at any moment
+        if evaluation is not None:
+            evaluation.stop.set()
 
     with _quietly(), storage_errors(storage), _heeding():
         shared = Shared(
@@ -339,7 +347,7 @@ def _fill(
             if now.done >= now.of:
                 return
             with contextlib.suppress(queue.Empty):
-                evaluation = ended.get(timeout=LOOK)
+                evaluation = ended.get(timeout=POLL)
                 result = _tell(shared, evaluation)
                 del running[evaluation.number]
                 if result is not None:

@@ -6,6 +6,11 @@ process counts up in the trial stood still for a while, by the looker's own cloc
 is evaluated again by a new one that says whose place it takes. Trials that name no process belong to other programs and
 are left alone.
 
+A trial that someone enqueued is whose who makes it run. Whoever tries says so in the trial before, under a key of its
+own, and takes that back if another was quicker; who succeeds names itself after. So one that runs and names nobody was
+taken by one of those who tried, or by another program. It counts as ours while there is such a claim, and is taken for
+dead once all who tried are and nothing has happened to it for a while.
+
 Exactly n results: a trial is needed if the results there are and the trials under way before it, by number, are fewer
 than n. Of more than n that finish, the last by number would have seen all others under way or finished.
 """
@@ -37,6 +42,7 @@ from misspec.integrations import processes
 from misspec.integrations.optuna import AGAIN
 
 OWNER = "misspec:owner"  # of a trial: run, place, pid, start
+CLAIM = "misspec:claim:"  # and a run, of an enqueued trial: its owner to be, the trial, and how many parameters it had
 BEAT = "misspec:beat"  # of a trial: counts up while its process lives
 PROCESS = "misspec:process"  # of a trial: pid and start of the command
 # AGAIN, of a failed trial: its point is to be evaluated again; how often processes died over it
@@ -324,23 +330,22 @@ class Shared:
         return list(self._mine)
 
     def _waiting(self, trials: Sequence[FrozenTrial]) -> int | None:
-        """The first trial that someone enqueued. It names this process before it runs, and again once it is ours:
-        someone else may have named theirs in between and come second."""
+        """The first trial that someone enqueued. Only who makes it run names itself its owner."""
+        owner, key = self._owner(), CLAIM + self._run
         for trial in trials:
             if trial.state != TrialState.WAITING:
                 continue
+            trial_id, claim = trial._trial_id, {"trial": trial.number, "params": len(trial.params), **owner}
             try:
-                self._own(trial._trial_id)
-                if self.storage.set_trial_state_values(trial._trial_id, TrialState.RUNNING):
-                    self._mine[trial.number] = trial._trial_id
-                    self._own(trial._trial_id)
+                self.storage.set_trial_system_attr(trial_id, key, claim)
+                if self.storage.set_trial_state_values(trial_id, TrialState.RUNNING):
+                    self._mine[trial.number] = trial_id
+                    self.storage.set_trial_system_attr(trial_id, OWNER, owner)
                     return trial.number
+                self.storage.set_trial_system_attr(trial_id, key, None)
             except UpdateFinishedTrialError:
                 self._mine.pop(trial.number, None)
         return None
-
-    def _own(self, trial_id: int) -> None:
-        self.storage.set_trial_system_attr(trial_id, OWNER, self._owner())
 
     def _make(self, trials: Sequence[FrozenTrial]) -> int:
         """A new trial: for a point that is to be evaluated again, or for one that the sampler chooses."""
@@ -387,8 +392,8 @@ class Shared:
         found = []
         for trial in self.trials():
             if _under_way(trial) and trial.number not in self._mine and self._gone(trial):
-                owner, command = trial.system_attrs[OWNER], trial.system_attrs.get(PROCESS)
-                if _here(owner) and _named(command):
+                owner, command = trial.system_attrs.get(OWNER), trial.system_attrs.get(PROCESS)
+                if owner is not None and _here(owner) and _named(command):
                     processes.end_group(command["pid"], command["start"])
                 deaths = _deaths(trial.system_attrs.get(RETRY)) + (command is not None)
                 reason, again = GONE, deaths < MOST_DEATHS
@@ -399,11 +404,14 @@ class Shared:
         return found
 
     def _gone(self, trial: FrozenTrial) -> bool:
-        owner = trial.system_attrs[OWNER]
-        if _here(owner) and owner.get("run") != self._run:
-            over = owner["pid"] == os.getpid() and owner.get("run") not in _RUNS
-            return over or not processes.alive(owner["pid"], owner["start"])
-        now, mark = time.monotonic(), json.dumps([owner, trial.system_attrs.get(BEAT)])
+        owner, claims = trial.system_attrs.get(OWNER), _claims(trial)
+        if owner is not None:
+            if _here(owner) and owner.get("run") != self._run:
+                return not _lives(owner)
+        elif any(_here(each) and _lives(each) for each in claims):
+            return False  # it takes back its claim soon, or names itself
+        # It is of another machine; or only the dead have claimed it, but another program may have it and go on soon.
+        now, mark = time.monotonic(), json.dumps([owner, trial.system_attrs.get(BEAT), claims])
         before, since = self._seen.get(trial.number, (None, now))
         if before != mark:
             self._seen[trial.number] = (mark, now)
@@ -414,14 +422,18 @@ class Shared:
         count = 0
         while not self._closed.wait(every):
             count += 1
-            for number, trial_id in list(self._mine.items()):
-                try:
-                    self.storage.set_trial_system_attr(trial_id, BEAT, count)
-                except UpdateFinishedTrialError:
-                    if number in self._mine:
-                        self._lost(number)
-                except Exception:  # the storage may be back at the next beat; if not, telling will fail
-                    continue
+            for number, trial_id in tuple(self._mine.items()):
+                # Whatever fails here may be well again at the next beat (and if the storage stays away, telling will
+                # fail): were there no more beats, other machines would take all trials away.
+                with contextlib.suppress(Exception):
+                    self._beat(number, trial_id, count)
+
+    def _beat(self, number: int, trial_id: int, count: int) -> None:
+        try:
+            self.storage.set_trial_system_attr(trial_id, BEAT, count)
+        except UpdateFinishedTrialError:
+            if number in self._mine:
+                self._lost(number)
 
 
 def _study(
@@ -477,7 +489,24 @@ def _difference(kept: Any, now: list[Any]) -> str:
 
 def _under_way(trial: FrozenTrial) -> bool:
     """Whether a process of ours evaluates it, or did until it died."""
-    return trial.state == TrialState.RUNNING and isinstance(trial.system_attrs.get(OWNER), dict)
+    if trial.state != TrialState.RUNNING:
+        return False
+    owner = trial.system_attrs.get(OWNER)
+    return bool(_claims(trial)) if owner is None else isinstance(owner, dict)
+
+
+def _claims(trial: FrozenTrial) -> list[dict[str, Any]]:
+    """Of those who may have taken a trial that names no owner. They would name themselves before they choose
+    parameters: if it got some, another program has it. A copy of a trial, as Optuna makes some, copies no claim."""
+    mark = trial.number, len(trial.params)
+    found = (value for key, value in sorted(trial.system_attrs.items()) if key.startswith(CLAIM))
+    return [each for each in found if isinstance(each, dict) and (each.get("trial"), each.get("params")) == mark]
+
+
+def _lives(process: Mapping[str, Any]) -> bool:
+    """Whether a run of this place goes on."""
+    over = process["pid"] == os.getpid() and process.get("run") not in _RUNS
+    return not over and processes.alive(process["pid"], process["start"])
 
 
 def _named(process: Any) -> TypeGuard[Mapping[str, Any]]:
