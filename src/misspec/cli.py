@@ -315,7 +315,7 @@ def optimize(
     policy: Annotated[str, typer.Option(help="auto, balancing, ec, phased or gp_ucb.")] = "auto",
     seed: Annotated[int | None, typer.Option(help="Of random choices.")] = None,
     into: Annotated[
-        Path | None, typer.Option(help="Folder for the page; by default FILE-results beside the file.")
+        Path | None, typer.Option(help="Folder for the page; by default NAME-results beside the file.")
     ] = None,
 ) -> None:
     """Find the parameters with which a command prints the best number. The same line goes on after any interruption,
@@ -359,7 +359,8 @@ def optimize(
             _fail(f"stopped{done} in {shown(storage)}; go on with: {line}", INTERRUPTED)
     console.print(f"{found.t} results in {shown(storage)}, study {study}", soft_wrap=True)
     console.print(found.summary(), soft_wrap=True)
-    folder = into if into is not None else space.with_name(f"{space.stem}-results")
+    called = "".join(each if each.isalnum() or each in "._- " else "_" for each in study)  # a name of a folder
+    folder = into if into is not None else space.with_name(f"{called}-results")
     try:
         with console.status("drawing"):
             page = misspec.report(found, folder, title=study)

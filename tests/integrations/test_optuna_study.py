@@ -290,6 +290,7 @@ def test_constraints_are_refused_in_one_sentence():
         (lambda: MisspecSampler(n_trials=0), "n_trials must be a whole number"),
         (lambda: MisspecSampler(seed=1.5), "seed must be a whole number"),
         (lambda: MisspecSampler("gp_ucb", epsilon=0.1), "does not take these options"),
+        (lambda: MisspecSampler(nonsense=1), "'auto' does not take these options"),
         (lambda: MisspecSampler("ec", epsilon=-1.0), "epsilon must be"),
         (lambda: MisspecSampler(minimize=True), "minimize is the study's"),
         (lambda: policy_of(optuna.create_study()), "no completed trial yet"),
@@ -429,7 +430,13 @@ def test_the_policy_of_a_study():
     assert policy.t == 20
     assert "Use" in policy.summary()
     assert set(policy.recommend().params) == set(SPACE)
-    assert policy_of(study).t == 20
+    study.add_trial(
+        create_trial(
+            state=TrialState.PRUNED, params=study.best_params, distributions=SPACE, intermediate_values={0: 0.0}
+        )
+    )
+    assert policy_of(study).t == 20  # what was pruned is no evaluation
+    assert (policy_of(study).observations.ids >= 0).all()
 
 
 def test_thousands_of_trials_cost_no_more_than_hundreds():

@@ -1020,3 +1020,32 @@ def test_many_results_are_told_by_features_and_the_model_stays_right():
     query = policy.ask()
     assert np.sin(4 * query.x[0]) * query.x[1] + 0.3 * query.x[2] > 1.15  # of 1.3 at most
     assert ms.restore(policy.state()).ask().params == policy.ask().params
+
+
+def test_before_there_is_a_model_the_best_result_is_recommended():
+    policy = ms.Auto(ms.Finite(np.linspace(0, 1, 11)[:, None]), minimize=True)
+    policy.observe([0, 3, 3, 10], [10.0, 90.0, -60.0, 20.0])  # 15 on average at 3
+    found = policy.recommend()
+    assert found.index == 0
+    assert found.lower < found.mean < found.upper
+    assert found.mean == pytest.approx(10.0)
+    box = ms.Auto(ms.Box([(0, 1)]), seed=0)
+    for y in (937.1, 1090.0, 914.0):
+        query = box.ask()
+        box.tell(query, y)
+    told = box.observations
+    assert box.recommend().x == told.x[1]
+    assert box.recommend().mean == pytest.approx(1090.0)
+    assert box.recommend(actions=told.x[[0, 2]]).position == 0
+
+
+def test_the_posterior_that_is_read_knows_all_results():
+    X = np.linspace(0, 1, 30)[:, None]
+    policy = ms.Auto(ms.Box([(0, 1)]), seed=0)
+    policy.observe(X, 1000 + 100 * np.sin(6 * X[:, 0]))
+    mean, std = policy.posterior.at([[0.26]])
+    assert abs(mean[0] - 1100) < 1
+    assert std[0] < 2
+    state = policy.state()
+    assert policy.posterior is policy.posterior  # made once
+    assert policy.state() == state

@@ -148,3 +148,11 @@ def test_what_is_no_client_is_refused():
     for client in (None, "tcp://127.0.0.1:8786"):
         with pytest.raises(ms.InvalidInput, match=r"distributed\.Client"):
             optimize(phased(), evaluations.smooth, client, 3)
+
+
+def test_a_client_that_is_closed_is_refused(client):
+    other = Client(client.scheduler.address, set_as_default=False)
+    other.close()
+    policy = ms.GPUCB(ms.Box([(0, 1)]).grid(5), ms.Model(RBF(0.3), 1.0, 0.1))
+    with pytest.raises(ms.InvalidInput, match="the client is closed"):
+        optimize(policy, float, other, 3)

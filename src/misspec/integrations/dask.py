@@ -54,6 +54,8 @@ def optimize(
         raise InvalidInput(
             f"client must be a distributed.Client that is not asynchronous, got {client!r}; Client(address) makes one"
         )
+    if client.status in ("closing", "closed"):
+        raise InvalidInput(f"the client is {client.status}; Client(address) makes another")
     if not callable(function):
         raise InvalidInput(f"function must take a point and return a number, got {type(function).__name__}")
     return drive(

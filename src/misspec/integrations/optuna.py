@@ -41,6 +41,7 @@ from misspec.learning import Scaling
 from misspec.model import Model
 from misspec.parameters import Choice, Float, Int, Parameter
 from misspec.policies import ECGPUCB, GPUCB, Auto, PhasedUncertaintySampling, Policy, Query, RegretBalancing, restore
+from misspec.policies.answers import NUMBERS
 from misspec.policies.auto import FIRST, GROWTH, models_of
 
 LOG = logging.getLogger("misspec")
@@ -212,11 +213,11 @@ class MisspecSampler(BaseSampler):
     def _made(self, space: Space, model: Model, learnt: Any, *, minimize: bool) -> Policy:
         """A fresh policy."""
         options: dict[str, Any] = {"seed": self._seed, **self._options}
-        if self._policy == "auto":
-            return Auto(space, minimize=minimize, **options)
-        if model.fitted or learnt is not None:
+        if self._policy != "auto" and (model.fitted or learnt is not None):
             options.setdefault("width", WIDTH)
         try:
+            if self._policy == "auto":
+                return Auto(space, minimize=minimize, **options)
             if self._policy == "gp_ucb":
                 return GPUCB(space, model, **options)
             if self._policy == "ec":
@@ -550,7 +551,7 @@ def _episodes(own: Sequence[Known]) -> list[Known]:
 
 def _event(query: Query) -> list[Any]:
     """A query as it stands among the events of a policy's state."""
-    numbers = {name: getattr(query, name) for name in ("mean", "std", "multiplier", "enlargement", "upper")}
+    numbers = {name: getattr(query, name) for name in NUMBERS}
     known = {name: value for name, value in numbers.items() if math.isfinite(value)}
     return ["ask", {"x": query.x.tolist(), "details": dict(query.details), **known}]
 
@@ -686,9 +687,9 @@ def _parameter(distribution: BaseDistribution) -> Parameter | None:
 
 
 def policy_of(study: Study, space: Space | None = None) -> Auto:
-    """An Auto that knows all finished trials, for `summary()`, `recommend()`, `conflicts` and `ms.report`.
+    """An Auto that knows all completed and failed trials, for `summary()`, `recommend()`, `conflicts` and `ms.report`.
 
-    space: where it is known; by default what all completed trials have in common.
+    space: where it is known; by default what all completed trials have in common, and nothing else is in the model.
     """
     if len(study.directions) != 1:
         raise InvalidInput(f"misspec optimises one objective, and this study has {len(study.directions)}")
@@ -697,10 +698,13 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
     if not distributions:
         raise InvalidInput("this study has no completed trial yet, or its trials have no parameter in common")
     axes = Axes(distributions)
-    mirror = Mirror(Auto(axes.space if space is None else space, minimize=study.direction == StudyDirection.MINIMIZE))
-    history = History.of(study, axes)
-    mirror.learn(History([each for each in history.trials if each.y is not None or each.failed], 0), None)
-    return mirror.policy
+    policy = Auto(axes.space if space is None else space, minimize=study.direction == StudyDirection.MINIMIZE)
+    complete = {t.number for t in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
+    for each in History.of(study, axes).trials:
+        if each.failed or each.number in complete:
+            (query,) = policy.expect(each.x[None, :])
+            policy.drop(query) if each.y is None else policy.tell(query, each.y)
+    return policy
 
 
 def _entropy() -> int:

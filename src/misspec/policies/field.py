@@ -557,6 +557,8 @@ class BoxField(Shared):
             return nearest_to(U)[1] > near if len(known) else np.ones(len(U), dtype=bool)
 
         def nearest_to(U: Array) -> tuple[NDArray[np.intp], Array]:
+            if not wanted.snap:  # only a point itself is near, in any metric
+                return _closest(U, known)
             return nearest(model, U, known, box.apart(U, known) if len(U) else None)
 
         candidates = self._candidates(wanted.posterior, turn, wanted.effort.cover)
@@ -625,6 +627,15 @@ class SpaceField(_OfSpace, BoxField):
 
     def _inside(self, U: Array) -> Array:
         return np.asarray(self.domain.encode(self.domain.decode(U)))
+
+
+def _closest(U: Array, known: Array) -> tuple[NDArray[np.intp], Array]:
+    """For each row of U the nearest known point by its code, and the distance."""
+    from scipy.spatial.distance import cdist  # not while misspec is imported
+
+    apart = cdist(U, known)
+    place = apart.argmin(axis=1)
+    return place, apart[np.arange(len(U)), place]
 
 
 def _open(stored: dict[str, Any], given: Open | None) -> Open:
