@@ -39,7 +39,10 @@ GAMMA = 1.0  # α = β of s²: as much as two observations, of variance 1
 MEDIAN = 0.4549  # of a squared standard normal variable
 JITTER = 1e-8
 FIRST, AGAIN = 4, 2  # sweeps of each sampler at the first renewal, and at later ones
-MOST = 200  # distinct points that hyperparameters are learnt from: more would cost seconds and change little
+MOST, PART = (
+    300,
+    200,
+)  # distinct points from which hyperparameters are learnt, and of more, so many: all would cost seconds
 REACH = 5.0  # widths beyond which results count logarithmically
 OUTLIER = 10.0  # times the spread of the others: a result this far out does not set the scale
 LEAST_WIDTH = 1e-305  # of results that differ: beyond this lie the floats without all their digits
@@ -124,11 +127,11 @@ class Data(NamedTuple):
         return cls(unique, averages, counts, float(((y - averages[place]) ** 2).sum()), len(y))
 
     def part(self, rng: np.random.Generator) -> Data:
-        """At most MOST of the points, the best among them: for the hyperparameters."""
+        """All of the points up to MOST, else PART of them, the best among these: for the hyperparameters."""
         if len(self.averages) <= MOST:
             return self
         best = np.argsort(-self.averages, kind="stable")
-        rows = np.sort(np.append(best[: MOST // 4], rng.choice(best[MOST // 4 :], MOST - MOST // 4, replace=False)))
+        rows = np.sort(np.append(best[: PART // 4], rng.choice(best[PART // 4 :], PART - PART // 4, replace=False)))
         share = len(rows) / len(self.averages)
         total = round(self.counts[rows].sum())
         return Data(self.points[rows], self.averages[rows], self.counts[rows], self.scatter * share, total)

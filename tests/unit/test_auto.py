@@ -1000,7 +1000,7 @@ def test_others_have_contexts_too():
 
 
 def test_many_results_are_told_by_features_and_the_model_stays_right():
-    """Beyond 250 results posteriors have at most 300 features: means stay near those of the exact ones."""
+    """Beyond 300 results posteriors have at most 300 features: means stay near those of the exact ones."""
     rng = np.random.default_rng(3)
     space = ms.Space({name: ms.Float(0, 1) for name in "abc"})
     X = rng.random((600, 3))

@@ -27,10 +27,10 @@ from misspec.policies.mixture import Mixture, Rule, improvement, moments, upper
 from misspec.policies.points import Actions, Context, Place, Round, position_in
 from misspec.product import ProductMatern
 
-SAMPLES = ((150, 8), (400, 4), (math.inf, 2))  # of the hyperparameters, up to so many results: more of these know them
+SAMPLES = ((300, 8), (450, 4), (math.inf, 2))  # of the hyperparameters, up to so many results: more of these know them
 FIRST = 5  # evaluations before there is a model
 TRIED = 16  # random points of which the farthest from all others is the next of the first ones
-EXACT, FEATURES = 250, 300  # results up to which posteriors are exact, and features that they have at most beyond
+EXACT, FEATURES = 300, 300  # results up to which posteriors are exact, and features that they have at most beyond
 LISTED = 5000  # candidates of a list up to which they are always exact
 FIRST_FED = 4  # of so many results one, the best, is among the first that such posteriors are fed
 GROWTH = 1 / 7  # by which the data grow before the model is renewed
