@@ -39,10 +39,7 @@ GAMMA = 1.0  # α = β of s²: as much as two observations, of variance 1
 MEDIAN = 0.4549  # of a squared standard normal variable
 JITTER = 1e-8
 FIRST, AGAIN = 4, 2  # sweeps of each sampler at the first renewal, and at later ones
-MOST, PART = (
-    300,
-    200,
-)  # distinct points from which hyperparameters are learnt, and of more, so many: all would cost seconds
+MOST, PART = 300, 200  # distinct points that hyperparameters are learnt from, and of more than that so many
 REACH = 5.0  # widths beyond which results count logarithmically
 OUTLIER = 10.0  # times the spread of the others: a result this far out does not set the scale
 LEAST_WIDTH = 1e-305  # of results that differ: beyond this lie the floats without all their digits

@@ -136,10 +136,10 @@ def test_of_many_points_a_part_with_the_best():
     points = np.repeat(rng.random((learning.MOST + 200, 2)), 2, axis=0)
     whole = Data.of(points, rng.standard_normal(len(points)))
     part = whole.part(np.random.default_rng(1))
-    assert len(part.averages) == learning.MOST
-    assert part.total == part.counts.sum() == 2 * learning.MOST
-    assert set(np.sort(whole.averages)[-learning.MOST // 4 :]) <= set(part.averages)
-    assert part.scatter == pytest.approx(whole.scatter * learning.MOST / len(whole.averages))
+    assert len(part.averages) == learning.PART
+    assert part.total == part.counts.sum() == 2 * learning.PART
+    assert set(np.sort(whole.averages)[-learning.PART // 4 :]) <= set(part.averages)
+    assert part.scatter == pytest.approx(whole.scatter * learning.PART / len(whole.averages))
     places = [np.flatnonzero((whole.points == x).all(axis=1))[0] for x in part.points]
     np.testing.assert_array_equal(whole.averages[places], part.averages)
     few = Data.of(points[:50], rng.standard_normal(50))
