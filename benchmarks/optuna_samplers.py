@@ -125,7 +125,8 @@ def code_digest() -> str:
 
     import misspec.integrations
 
-    sampler = (Path(misspec.integrations.__file__).parent / "optuna.py").read_bytes()
+    folder = Path(misspec.integrations.__file__).parent
+    sampler = b"".join((folder / name).read_bytes() for name in ("optuna.py", "optuna_trials.py"))
     return practical.code_digest() + hashlib.sha256(sampler).hexdigest()[:6]
 
 

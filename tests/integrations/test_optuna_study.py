@@ -16,6 +16,7 @@ from sklearn.gaussian_process.kernels import RBF
 import misspec as ms
 from misspec.errors import InvalidInput
 from misspec.integrations import optuna as ours
+from misspec.integrations import optuna_trials as trials
 from misspec.integrations.optuna import MisspecSampler, distributions_of, policy_of, space_of
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -113,7 +114,7 @@ def test_running_trials_pend_before_their_parameters_are_suggested():
     study.sampler = MisspecSampler(seed=0)
     second = study.ask(SPACE)
     assert second.params != {name: chosen[name] for name in SPACE}
-    known = ours.History.of(study, ours.Axes(dict(sorted(SPACE.items()))), second.number)
+    known = trials.History.of(study, trials.Axes(dict(sorted(SPACE.items()))), second.number)
     running = [each for each in known.trials if each.y is None]
     assert [each.number for each in running] == [first.number]
 
@@ -155,9 +156,9 @@ def test_pruned_trials_count_but_as_no_better_than_the_median():
             )
         )
     study.add_trial(create_trial(state=TrialState.PRUNED, params=worst, distributions=SPACE))  # nothing reported
-    trials = ours.History.of(study, ours.Axes(SPACE)).trials
-    assert [each.y for each in trials[7:]] == [low, low - 5.0, None]
-    assert trials[-1].failed
+    known = trials.History.of(study, trials.Axes(SPACE)).trials
+    assert [each.y for each in known[7:]] == [low, low - 5.0, None]
+    assert known[-1].failed
     study.optimize(objective, n_trials=2)
 
 
@@ -165,7 +166,7 @@ def test_infinite_results_are_as_bad_as_the_worst():
     study = played(6)
     worst = min(trial.value for trial in study.trials)
     study.add_trial(create_trial(params=study.trials[0].params, distributions=SPACE, value=-math.inf))
-    assert ours.History.of(study, ours.Axes(SPACE)).trials[-1].y == worst
+    assert trials.History.of(study, trials.Axes(SPACE)).trials[-1].y == worst
     study.optimize(objective, n_trials=2)
     assert math.isfinite(study.trials[-1].user_attrs["misspec:mean"])
 
@@ -213,7 +214,7 @@ def test_a_study_that_changes_its_policy(before, after, caplog):
     different = {json.dumps(trial.params) for trial in study.trials[9:]}
     assert len(different) >= (3 if after == "phased" else 4)  # episodes forget, and begin alike
     assert "cannot be replayed" not in caplog.text
-    asked = [ours._get(trial.system_attrs, ours.ASKED)["policy"] for trial in study.trials[1:]]
+    asked = [trials.get(trial.system_attrs, trials.ASKED)["policy"] for trial in study.trials[1:]]
     assert asked == [before] * 8 + [after] * 5
 
 
@@ -227,7 +228,7 @@ def test_results_are_told_at_the_points_that_were_evaluated(policy, monkeypatch)
     monkeypatch.setattr(ours, "_replayed", lambda *given: made.append(original(*given)) or made[-1])
     study.optimize(objective, n_trials=1)
     told = made[-1].observations
-    axes = ours.Axes(dict(sorted(SPACE.items())))
+    axes = trials.Axes(dict(sorted(SPACE.items())))
     evaluated = {tuple(axes.point(trial.params)) for trial in study.trials}
     assert {tuple(x) for x in told.x} <= evaluated
     assert len(told.x) >= (10 if policy == "balancing" else 4)
@@ -248,9 +249,9 @@ def test_a_trial_that_died_before_it_was_chosen_is_forgotten():
     study = played(6)
     for _ in range(3):
         study._storage.create_new_trial(study._study_id)
-    axes = ours.Axes(dict(sorted(SPACE.items())))
-    assert ours.History.of(study, axes, 9).unseen == 3
-    assert ours.History.of(study, axes, 9 + ours.UNSEEN).unseen == 0
+    axes = trials.Axes(dict(sorted(SPACE.items())))
+    assert trials.History.of(study, axes, 9).unseen == 3
+    assert trials.History.of(study, axes, 9 + trials.UNSEEN).unseen == 0
 
 
 def test_what_cannot_be_a_parameter_is_sampled_alone():
@@ -326,7 +327,7 @@ def test_phased_goes_through_its_episodes_and_each_slot_once():
         return math.sin(6 * trial.suggest_float("x", 0, 1))
 
     study.optimize(smooth, n_trials=17)
-    asked = [ours._get(trial.system_attrs, ours.ASKED) for trial in study.trials[1:]]
+    asked = [trials.get(trial.system_attrs, trials.ASKED) for trial in study.trials[1:]]
     slots = [(each["query"][1]["details"]["episode"], each["query"][1]["details"]["slot"]) for each in asked]
     assert slots == [(e, s) for e in (1, 2, 3, 4, 5) for s in range(2 ** (e - 1))][:16]
     # two that run at once: the slots are handed out in turn, and one that fails is asked again
@@ -338,7 +339,7 @@ def test_phased_goes_through_its_episodes_and_each_slot_once():
     third = study.ask()
     third.suggest_float("x", 0, 1)
     (a, b, c) = (
-        ours._get(study.trials[i].system_attrs, ours.ASKED)["query"][1]["details"]["slot"] for i in (-3, -2, -1)
+        trials.get(study.trials[i].system_attrs, trials.ASKED)["query"][1]["details"]["slot"] for i in (-3, -2, -1)
     )
     assert (a, b, c) == (1, 2, 1)
     assert third.params == first.params
@@ -391,8 +392,8 @@ def test_attributes_that_somebody_has_edited_are_learnt_anew():
     for key in keys:
         study._storage.set_study_system_attr(study._study_id, key, {"parts": 1, "digest": "0", "text": "x"})
     study.optimize(objective, n_trials=1)
-    axes = ours.Axes(study.sampler.infer_relative_search_space(study, study.trials[-1]))
-    ours._put(study, None, f"{ours.LEARNT}:{axes.digest}", {"results": 10, "states": [["nan"]]})
+    axes = trials.Axes(study.sampler.infer_relative_search_space(study, study.trials[-1]))
+    trials.put(study, None, f"{ours.LEARNT}:{axes.digest}", {"results": 10, "states": [["nan"]]})
     study.sampler = MisspecSampler(seed=0)
     study.optimize(objective, n_trials=1)
     assert len(study.trials) == 11
@@ -403,19 +404,19 @@ def test_long_attributes_come_in_parts_and_back():
     trial = study.ask()
     frozen = study.trials[0]
     long = {"text": "ä" * 5000, "numbers": list(range(2000))}
-    ours._put(study, frozen, "k", long)
+    trials.put(study, frozen, "k", long)
     attributes = study.trials[trial.number].system_attrs
-    assert ours._get(attributes, "k") == long
-    assert all(len(json.dumps(each)) < 2 * ours.LONGEST + 200 for each in attributes.values())
+    assert trials.get(attributes, "k") == long
+    assert all(len(json.dumps(each)) < 2 * trials.LONGEST + 200 for each in attributes.values())
     missing = {key: each for key, each in attributes.items() if not key.endswith(":2")}
-    assert ours._get(missing, "k") is None
-    assert ours._get({}, "k") is None
+    assert trials.get(missing, "k") is None
+    assert trials.get({}, "k") is None
 
 
 def test_spaces_there_and_back():
     space = space_of(SPACE)
     assert distributions_of(space) == SPACE
-    axes = ours.Axes(SPACE)
+    axes = trials.Axes(SPACE)
     params = {"lr": 1e-3, "drop": 0.30000000000000004, "depth": 3, "units": 48, "kind": True}
     x = axes.point(params)
     assert axes.params(x) == {**params, "drop": 0.3}

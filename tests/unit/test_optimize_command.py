@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 import misspec as ms
 from misspec import cli
 from misspec.integrations import command, processes, shared_study, space_file
-from misspec.integrations.optuna import AGAIN, Axes, History, distributions_of
+from misspec.integrations.optuna_trials import AGAIN, Axes, History, distributions_of
 from misspec.integrations.shared_study import BEAT, OWNER, PROCESS, RETRY, Shared
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -39,7 +39,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from misspec.domains import Space
 from misspec.errors import InvalidInput, StorageError
 from misspec.integrations import processes
-from misspec.integrations.optuna import AGAIN
+from misspec.integrations.optuna_trials import AGAIN
 
 OWNER = "misspec:owner"  # of a trial: run, place, pid, start
 CLAIM = "misspec:claim:"  # and a run, of an enqueued trial: its owner to be, the trial, and how many parameters it had
