@@ -249,7 +249,7 @@ def evaluations_of_others_pend(subject: Subject) -> None:
     begun = policy.expect(known)
     assert [query.id for query in policy.pending] == [query.id for query in begun]
     np.testing.assert_array_equal([query.x for query in begun], known)
-    twin = restore(policy.state(), kernel=subject.kernel, width=subject.width)
+    twin = restore(policy.state(), kernel=subject.kernel, width=subject.width, domain=policy.domain)
     for each in (policy, twin):
         each.tell(each.pending[2], 0.1)
         each.drop(each.pending[0])

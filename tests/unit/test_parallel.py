@@ -1,6 +1,7 @@
 """Many evaluations at once: threads, processes, and whatever else hands back results in any order."""
 
 import collections
+import contextlib
 import os
 import pathlib
 import random
@@ -293,23 +294,29 @@ def test_a_run_that_is_through_is_not_spoilt_by_its_workers(tmp_path, caplog):
     assert ms.load(tmp_path / "policy").t == 6
 
 
-def test_blas_is_limited_for_the_policy_only_where_no_function_runs_beside_it():
-    import threadpoolctl
+class Blas:
+    """Stands for the controller of BLAS libraries, whatever their threads are here."""
 
-    def threads():
-        return {each["num_threads"] for each in threadpoolctl.threadpool_info()}
+    def __init__(self):
+        self.threads = 2
 
-    seen = {}
-    with threadpoolctl.threadpool_limits(2):
-        if threads() != {2}:
-            pytest.skip("BLAS has one thread")
-        for apart in (True, False):
-            policy, crew = MAKE["gp"](), Scripted(lambda x: float(len(threads() - {2})))
-            crew.apart = apart
-            ask = policy.ask
-            policy.ask = lambda *n, ask=ask, apart=apart, **k: seen.update({apart: threads()}) or ask(*n, **k)
-            assert drive(policy, lambda crew=crew: crew, 3).y.tolist() == [0.0, 0.0, 0.0]
-    assert seen == {True: {1}, False: {2}}
+    @contextlib.contextmanager
+    def limit(self, limits):
+        before, self.threads = self.threads, limits
+        yield
+        self.threads = before
+
+
+def test_blas_is_limited_for_the_policy_only_where_no_function_runs_beside_it(monkeypatch):
+    blas, seen = Blas(), {}
+    monkeypatch.setattr(sys.modules[drive.__module__], "_controller", lambda: blas)
+    for apart in (True, False):
+        policy, crew = MAKE["gp"](), Scripted(lambda x: float(blas.threads))
+        crew.apart = apart
+        ask = policy.ask
+        policy.ask = lambda *n, ask=ask, apart=apart, **k: seen.update({apart: blas.threads}) or ask(*n, **k)
+        assert drive(policy, lambda crew=crew: crew, 3).y.tolist() == [2.0, 2.0, 2.0]
+    assert seen == {True: 1, False: 2}
 
 
 # -- stops and going on ------------------------------------------------------------------------------------------------
