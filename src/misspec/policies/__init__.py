@@ -7,6 +7,7 @@ from misspec.policies.base import Asked, Policy, signature_of
 from misspec.policies.corruption import CorruptionTolerantGPUCB
 from misspec.policies.ec_gp_ucb import ECGPUCB
 from misspec.policies.gp_ucb import GPUCB
+from misspec.policies.insured import InsuredUCB
 from misspec.policies.journal import load
 from misspec.policies.linear import LinearThompson, LinUCB
 from misspec.policies.phased import Episode, PhasedUncertaintySampling
@@ -15,6 +16,7 @@ from misspec.policies.thompson import ThompsonSampling
 from misspec.policies.uniform import UniformSampling
 
 PLAYABLE = (
+    "InsuredUCB",
     "GPUCB",
     "ECGPUCB",
     "PhasedUncertaintySampling",
@@ -38,6 +40,7 @@ __all__ = [
     "CorruptionTolerantGPUCB",
     "Elimination",
     "Episode",
+    "InsuredUCB",
     "LinUCB",
     "LinearThompson",
     "Observations",

@@ -84,6 +84,7 @@ class Posterior:
         self._removed = 0  # since they were made
         self._missed = Missed(self.rank)  # by a budgeted dictionary
         self._since_refresh = 0
+        self.generation = 0  # how often the dictionary was chosen anew: features from before are void then
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -119,6 +120,14 @@ class Posterior:
     def points(self) -> Array:
         """The distinct points as the kernel sees them."""
         return self._table.points
+
+    def features(self, encoded: Array) -> Array:
+        """φ at points as the kernel sees them, shape (n, r); later features are added at the end, see `generation`."""
+        return self._dictionary.features(encoded)
+
+    def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
+        """The same with gradients, shapes (n, r) and (r, n, d)."""
+        return self._dictionary.features_with_slopes(encoded)
 
     def place_of(self, x: ArrayLike) -> int | None:
         """The column of a point (user units) in the weights, or None if it was neither observed nor hallucinated."""
@@ -749,6 +758,7 @@ class Posterior:
 
     def _rebuild(self, newcomers: list[int]) -> None:
         """Choose the dictionary anew."""
+        self.generation += 1
         dictionary, view = self._dictionary, self._view
         rest = dictionary.choose_anew(self.points, [*dictionary.members, *self._shadows.places, *newcomers])
         self._shadows = Shadows()

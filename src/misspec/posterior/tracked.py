@@ -15,6 +15,8 @@ from misspec.posterior.posterior import Posterior
 from misspec.posterior.view import View
 from misspec.posterior.weights import Weights
 
+_ALL = slice(None)
+
 
 class Tracked(Posterior):
     """The posterior over a Finite domain, O(N·r) per step.
@@ -99,6 +101,14 @@ class Tracked(Posterior):
     def candidates(self) -> NDArray[np.intp]:
         """For each column of the weights, its (first) candidate, -1 where there is none."""
         return np.array(self._view.candidate_of, dtype=np.intp)
+
+    def features_over(self, rows: NDArray[np.intp] | slice = _ALL) -> Array:
+        """φ of candidates, shape (n, r)."""
+        return self._view.rows(rows)[0]
+
+    def times(self, h: Array) -> Array:
+        """Φh over the candidates, in a buffer that the next call overwrites: one pass over memory."""
+        return self._view.product(h)
 
     # -- writing: by index as well as by point ---------------------------------------------------------------------
 

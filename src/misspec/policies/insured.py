@@ -1,0 +1,177 @@
+"""Insured UCB: optimism that learns how wrong its model is, and spends a little on what the model has written off.
+
+*Eager rounds* maximise mean + 2 standard deviations of f* = f̃ + m, in which the size of the misfit m is learnt
+(`posterior/layered.py`), within the own bands of what was observed. That is cheap and quick, and can be fooled: a point
+that the model undervalues, and that is never tried, gives no sign. So up to √t rounds are *tests*:
+
+1. a point whose own results lie two standard deviations above what the model says of it, if it may be the best
+   (every other test at most);
+2. else, of the points tried least, the one that the model likes best: the one for which the model would have to be
+   wrong by the least. Points whose own band lies below that of another are out.
+
+A test is made only while the losses expected of all tests, each as a share of the range of means on offer, sum to at
+most `premium`·√t. Where nothing is wrong, that is what insurance costs. Where something is, it is found after a few tests
+the sooner the less it takes, and own evidence does the rest.
+
+What is proved (`theory.insured_bound`): on N candidates, whatever the truth, regret is at most of order
+T^{3/4}√(N ln T/premium). For f* within the own bands of all points, an eager round at x_t loses at most twice the
+radii of x_t and of the best point; and by round t every point that may be the best was tested (premium·√t − 1)/(2N)
+times. Tests t^a in number would make it T^{max(a, 1 − a/2)}: T^{2/3} at best, for a premium that is no longer small.
+What makes the policy quick is not proved.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from misspec.confidence import Width
+from misspec.domains import Domain
+from misspec.errors import Array, number
+from misspec.model import Model
+from misspec.policies.answers import Choice
+from misspec.policies.base import Asked
+from misspec.policies.ec_gp_ucb import UpperConfidence
+from misspec.policies.field import RESOLUTION, Search
+from misspec.policies.points import Actions, Place, Round, position_in
+from misspec.posterior.layered import Known, Layered
+
+EAGER = 2.0  # standard deviations
+SURPRISING = 2.0  # standard deviations above what the model says
+
+
+class InsuredUCB(UpperConfidence):
+    """x_t maximises mean + 2 standard deviations of f*, the misfit learnt; some rounds test what the model wrote off.
+
+    The policy to use where kernel, B and σ are known roughly, and ε is not: it has no ε and no horizon.
+
+    premium: what tests may lose, in units of the range times √t; 0 for no insurance. Tests are of points in a list, or
+    of actions handed in; on a box all rounds are eager. width: of the bands that `band` and `recommend` report, which
+    are grounded and hold for ε = 0. budget, resolution, delays: as for GPUCB.
+
+    To read: `misfit` and `noise`, as learnt (0 where no misfit shows), `tests` (rounds that were tests) and `paid`
+    (what these were expected to lose, in units of the range).
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        model: Model,
+        *,
+        premium: float = 0.05,
+        width: Width = "mixture",
+        budget: int | None = None,
+        resolution: float | None = RESOLUTION,
+        delays: str = "any",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(
+            domain, model, width=width, grounded=True, budget=budget, resolution=resolution, delays=delays, seed=seed
+        )
+        self.theorem = ""
+        self.premium = number("premium", premium, at_least=0)
+        self.layered = Layered(self.posterior)
+        self.tests = 0
+        self.paid = 0.0
+        self._again = 0  # tests of surprising points
+
+    def _choose(self, actions: Round) -> Choice:
+        pending = [(asked.place.key, self.domain.encode(asked.place.x[None, :])) for asked in self._asked.values()]
+        offer = self.field.offer(lambda: self._search(pending), actions)
+        known = self._look(offer, pending)
+        lower, upper = self._own_ends(offer)
+        std = np.sqrt(known.variance)
+        score = np.clip(known.mean + EAGER * std, lower, upper)
+        row, details = int(score.argmax()), {}
+        # tests are at most √t rounds; t counts what pends
+        if self.premium and self.tests < math.sqrt(self._next_id + 1) and (self.field.size or actions is not None):
+            best = float(known.mean.max())
+            extent = best - float(known.mean.min())
+            test, again = self._test(known, row, lower, upper)
+            loss = (best - float(known.mean[test])) / extent if extent > 0 else 0.0
+            if test != row and self.paid + loss <= self.premium * math.sqrt(self._next_id + 1):
+                row, details = test, {"test": loss, "again": again}
+        here = float(std[row])
+        story = {
+            "mean": float(known.mean[row]), "std": here, "multiplier": EAGER, "upper": float(score[row]),
+            "details": details,
+        }  # fmt: skip
+        return Choice(self.field.place(offer, row), position_in(actions, row), story)
+
+    def _test(self, known: Known, eager: int, lower: Array, upper: Array) -> tuple[int, bool]:
+        """The row to test, and whether for its own results; the eager choice where there is nothing to test."""
+        possible = upper >= lower.max()  # own bands do not say that another is better
+        possible[eager] = False
+        spread = self.layered.noise / np.sqrt(np.maximum(known.counts, 1.0))
+        if 2 * self._again < self.tests:
+            above = (known.average - known.model_mean) / np.sqrt(spread**2 + known.model_variance)
+            hopeful = known.average + EAGER * spread
+            surprising = possible & (known.counts > 0) & (known.hoped == known.counts)
+            surprising &= (above > SURPRISING) & (hopeful > known.mean.max())
+            if surprising.any():
+                return int(np.where(surprising, hopeful, -np.inf).argmax()), True
+        if not possible.any():
+            return eager, False
+        least = possible & (known.hoped == known.hoped[possible].min())
+        return int(np.where(least, known.mean, -np.inf).argmax()), False
+
+    # -- its parts -------------------------------------------------------------------------------------------
+
+    def _look(self, actions: Actions, pending: list[tuple[int | bytes, Array]]) -> Known:
+        keys: Any = actions.rows if actions.rows is not None and self.field.size else self.field.keys(actions)
+        return self.layered.look(actions.encoded, keys, pending)
+
+    def _own_ends(self, actions: Actions) -> tuple[Array, Array]:
+        own = self._evidence.own
+        if actions.rows is not None and self.field.size:
+            return own.lower[actions.rows], own.upper[actions.rows]
+        return own.at(self.field.keys(actions))
+
+    def _search(self, pending: list[tuple[int | bytes, Array]]) -> Search:
+        """The largest upper end over a domain without a list; gradients leave out what pends."""
+
+        def score(U: Array, points: Array) -> Array:  # noqa: ARG001  # as users see them
+            here = self.layered.look(U, [u.tobytes() for u in U], pending)
+            return np.asarray(here.mean + EAGER * np.sqrt(here.variance))
+
+        return Search(self.posterior, self._own, score, self.layered.slopes, self._next_id)
+
+    def _remember(self, asked: Asked) -> None:
+        self._pay(asked, 1)
+
+    def _forget(self, asked: Asked) -> None:
+        super()._forget(asked)
+        self._pay(asked, -1)
+
+    def _pay(self, asked: Asked, sign: int) -> None:
+        if "test" in asked.details:
+            self.tests += sign
+            self._again += sign * bool(asked.details["again"])
+            self.paid += sign * float(asked.details["test"])
+
+    def _learn(self, asked: Asked, y: float) -> None:
+        super()._learn(asked, y)
+        self.layered.learn(asked.place.key, self.domain.encode(asked.place.x[None, :]), y)
+
+    def _observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
+        super()._observe(actions, places, y)
+        for place, value in zip(places, y, strict=True):
+            self.layered.learn(place.key, self.domain.encode(place.x[None, :]), value)
+
+    # -- what a user sees ------------------------------------------------------------------------------------
+
+    @property
+    def misfit(self) -> float:
+        """τ, the size of the misfit as learnt; 0 where none shows."""
+        return self.layered.misfit
+
+    @property
+    def noise(self) -> float:
+        """σ as learnt: the model's, corrected by repeated results."""
+        return self.layered.noise
+
+    @property
+    def story(self) -> dict[str, Any]:
+        return {"misfit": self.misfit, "noise": self.noise, "tests": self.tests, "paid": self.paid}
