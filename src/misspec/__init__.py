@@ -14,6 +14,7 @@ from misspec.parameters import Choice, Float, Int
 from misspec.policies import (
     ECGPUCB,
     GPUCB,
+    RIPS,
     Auto,
     Band,
     Conflict,
@@ -23,6 +24,7 @@ from misspec.policies import (
     LinearThompson,
     LinUCB,
     Observations,
+    PhasedElimination,
     PhasedUncertaintySampling,
     Policy,
     Query,
@@ -51,6 +53,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ECGPUCB",
     "GPUCB",
+    "RIPS",
     "Auto",
     "AwaitingResults",
     "Band",
@@ -77,6 +80,7 @@ __all__ = [
     "NumericalError",
     "Observations",
     "Open",
+    "PhasedElimination",
     "PhasedUncertaintySampling",
     "Policy",
     "Posterior",
