@@ -240,7 +240,7 @@ def phased_elimination_bound(
     alpha: float | None = None,
     regret: str = "true",
 ) -> float:
-    """Proposition 5.1 of Lattimore, Szepesvári & Weisz (2020) with constants, for `PhasedElimination` on k points.
+    """The bound of Lattimore, Szepesvári & Weisz (2020) with constants, for `PhasedElimination` on k points.
 
     In a phase with m_e, ⟨θ̂ − θ, a⟩ is at most w_e + 2ε√d, w_e = σ√((4d/m_e) ln(1/α)), while all bounds hold. So an
     elimination costs the best active arm at most 4ε√d, and what stays is at most 4w_e + 4ε√d below it:
@@ -286,7 +286,7 @@ def rips_bound(
     reward_bound: float | None = None,
     regret: str = "true",
 ) -> float:
-    """The regret of `RIPS` on k points with k(x,x) = 1, after Theorem 2 of Camilleri, Katz-Samuels & Jamieson (2021).
+    """The bound of Camilleri, Katz-Samuels & Jamieson (2021) with constants, for `RIPS` on k points with k(x,x) = 1.
 
     dimension: D, the number of features, or the largest tr((Σλφφᵀ + γI)⁻¹Σλφφᵀ) of any design λ, γ = 1/T. Designs have
     values f ≤ 1.1D. In phase ℓ, W errs by at most ε_ℓ + (B√γ + ε)√f. So an elimination costs the best active arm at

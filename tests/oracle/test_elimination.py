@@ -190,3 +190,17 @@ def test_rips(kernel, X, batch):
             active, expected = source.send(y)
     assert phases >= 2
     assert len(active) < len(X)
+
+
+@pytest.mark.parametrize("kind", [ms.PhasedElimination, ms.RIPS])
+def test_arms_without_features_and_domains_without_arms(kind):
+    linear = ms.Model(DotProduct(0.0), norm_bound=1.0, noise=0.01)
+    policy = kind(ms.Finite([[-1.0], [0.0], [-1.0]]), linear, horizon=2000)
+    for _ in range(2000):
+        query = policy.ask()
+        policy.tell(query, float(query.x[0]))
+    assert policy.active.tolist() == [1]  # the others are equal, and below it
+    assert policy.recommend().lower == policy.recommend().upper == 0.0
+    for nothing in (ms.Finite([[0.0], [0.0]]), ms.Box([(0, 1)])):
+        with pytest.raises(ms.InvalidInput, match="arms"):
+            kind(nothing, linear, horizon=100)

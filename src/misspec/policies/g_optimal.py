@@ -101,6 +101,9 @@ def near_optimal_design(Q: Array, start: NDArray[np.intp]) -> Array:
     """
     d = Q.shape[1]
     rho = np.zeros(len(Q))
+    if d == 0:  # all that is left has no features
+        rho[0] = 1.0
+        return rho
     rho[start] = 1.0 / d
     while True:
         norms = np.einsum("nd,dn->n", Q, np.linalg.solve((Q.T * rho) @ Q, Q.T))

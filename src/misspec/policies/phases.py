@@ -47,12 +47,15 @@ class ArmElimination(Policy):
         self.horizon = self.limit = whole("horizon", horizon, at_least=1)
         if not self.field.size:
             raise InvalidInput(
-                f"{type(self).__name__} eliminates from a list of arms, got {domain!r}; Box.grid(n) makes a list"
+                f"{type(self).__name__} eliminates from a list of arms, got {domain!r}; ms.Finite(points) and Box.grid(n) "
+                "make one"
             )
         self._arms = self.field.whole(type(self).__name__)
         self._promise("", model)
         self._posterior = self._evidence.posterior(model)
         self._prior = kernels.diagonal(model.kernel, self._arms.encoded)
+        if not self._prior.any():
+            raise InvalidInput(f"k(x, x) is 0 at all {self.field.size} arms: there is nothing to learn about them")
         self._values = np.full(self.field.size, model.offset)
         reach = model.norm_bound * np.sqrt(self._prior)
         self._lower, self._upper = model.offset - reach, model.offset + reach

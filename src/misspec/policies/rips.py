@@ -14,6 +14,7 @@ from misspec.model import Model
 from misspec.policies.phases import ArmElimination, Estimates
 
 STEPS, ENOUGH = 1000, theory.RIPS_SLACK  # of a design: steps at most, and how near to the best its value must be
+TINY = 1e-100  # stands in for the deviation of an arm without features, whose estimates are all 0
 AT_ONCE = 2_000_000  # numbers that Catoni's estimator works on at once
 
 
@@ -29,7 +30,8 @@ class RIPS(ArmElimination):
 
     horizon        T, evaluations in all; γ = 1/T
     accuracy       ε_1; half of `reward_bound` by default, which for rewards within ±1 is the source's ε_ℓ = 2^−ℓ
-    reward_bound   on |f* − offset|, which the variance of W grows with, beside the noise; B√max k(x,x) by default
+    reward_bound   on |f* − offset|, which the variance of W grows with, beside the noise; B√max k(x,x) by default,
+                   to which a large misfit is added by hand
 
     This reading of the source: V and X are what is active, W is used as it is (not projected on a linear function),
     λ maximises log det A, whose value is at most the effective dimension tr(A⁻¹Σλφφᵀ), up to a tenth; and
@@ -113,7 +115,7 @@ def catoni(Z: Array, s: Array, log: float) -> Array:
     steps m ← m + mean ψ(a(Z − m))/a never overshoot, and ψ' is nearly 1 unless a row is short or wild.
     """
     n = Z.shape[1]
-    a = np.sqrt(2.0 * log / (n * (1.0 + 2.0 * log / (n - 2.0 * log)))) / s
+    a = np.sqrt(2.0 * log / (n * (1.0 + 2.0 * log / (n - 2.0 * log)))) / np.maximum(s, TINY)
     m = Z.mean(axis=1)
     for _ in range(STEPS):
         z = (Z - m[:, None]) * a[:, None]
