@@ -47,8 +47,8 @@ class ArmElimination(Policy):
         self.horizon = self.limit = whole("horizon", horizon, at_least=1)
         if not self.field.size:
             raise InvalidInput(
-                f"{type(self).__name__} eliminates from a list of arms, got {domain!r}; ms.Finite(points) and Box.grid(n) "
-                "make one"
+                f"{type(self).__name__} eliminates from a list of arms, got {domain!r}; ms.Finite(points) is one, and "
+                "Box.grid(n) makes one"
             )
         self._arms = self.field.whole(type(self).__name__)
         self._promise("", model)
