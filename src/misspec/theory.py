@@ -313,7 +313,9 @@ def rips_bound(
 
 
 def _phases(T: int, lengths: list[int], gaps: list[float], bias: float, most: float, regret: str, eps: float) -> float:
-    """Σ of rounds times what each may lose, which falls from phase to phase: the worst is that phases are long."""
+    """Σ of rounds times what each may lose, which falls from phase to phase: the worst is that phases are long.
+
+    bias: what misfit adds, that of the last phase for all, since phases that are short begin more often."""
     total, left = 0.0, T
     for length, gap in zip(lengths, gaps, strict=False):
         played = min(left, length)
