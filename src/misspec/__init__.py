@@ -14,6 +14,7 @@ from misspec.parameters import Choice, Float, Int
 from misspec.policies import (
     ECGPUCB,
     GPUCB,
+    RIPS,
     Auto,
     Band,
     Conflict,
@@ -24,6 +25,7 @@ from misspec.policies import (
     LinearThompson,
     LinUCB,
     Observations,
+    PhasedElimination,
     PhasedUncertaintySampling,
     Policy,
     Query,
@@ -52,6 +54,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ECGPUCB",
     "GPUCB",
+    "RIPS",
     "Auto",
     "AwaitingResults",
     "Band",
@@ -79,6 +82,7 @@ __all__ = [
     "NumericalError",
     "Observations",
     "Open",
+    "PhasedElimination",
     "PhasedUncertaintySampling",
     "Policy",
     "Posterior",

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
 
 import misspec as ms
 from misspec.testing import CONTRACT, Subject
 
 MODEL = ms.Model(RBF(0.2), norm_bound=1.5, noise=0.1, offset=0.2)
+LINEAR = ms.Model(ConstantKernel(0.5) * DotProduct(0.0), norm_bound=1.5, noise=0.1, offset=0.2)
 DOMAIN = ms.Finite(np.random.default_rng(0).random((60, 2)), names=[f"arm {i}" for i in range(60)])
 
 
@@ -39,6 +40,12 @@ POLICIES = {
     "thompson": lambda seed: ms.ThompsonSampling(DOMAIN, MODEL, seed=seed),
     "uniform": lambda seed: ms.UniformSampling(DOMAIN, MODEL, seed=seed),
     "corruption": lambda seed: ms.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=1.0, seed=seed),
+    "phased elimination": lambda seed: ms.PhasedElimination(DOMAIN, LINEAR, horizon=200, seed=seed),
+    "phased elimination in the paper": lambda seed: ms.PhasedElimination.as_in_paper(
+        DOMAIN, MODEL, horizon=500, seed=seed
+    ),
+    "rips": lambda seed: ms.RIPS(DOMAIN, LINEAR, horizon=200, accuracy=1.0, reward_bound=0.8, seed=seed),
+    "rips in the paper": lambda seed: ms.RIPS.as_in_paper(DOMAIN, MODEL, horizon=500, seed=seed),
 }  # fmt: skip
 
 

@@ -6,11 +6,13 @@ from misspec.policies.balancing import Elimination, RegretBalancing
 from misspec.policies.base import Asked, Policy, signature_of
 from misspec.policies.corruption import CorruptionTolerantGPUCB
 from misspec.policies.ec_gp_ucb import ECGPUCB
+from misspec.policies.g_optimal import PhasedElimination
 from misspec.policies.gp_ucb import GPUCB
 from misspec.policies.insured import InsuredUCB
 from misspec.policies.journal import load
 from misspec.policies.linear import LinearThompson, LinUCB
 from misspec.policies.phased import Episode, PhasedUncertaintySampling
+from misspec.policies.rips import RIPS
 from misspec.policies.state import restore
 from misspec.policies.thompson import ThompsonSampling
 from misspec.policies.uniform import UniformSampling
@@ -26,12 +28,15 @@ PLAYABLE = (
     "UniformSampling",
     "LinUCB",
     "LinearThompson",
+    "PhasedElimination",
+    "RIPS",
 )  # by name in files
 
 __all__ = [
     "ECGPUCB",
     "GPUCB",
     "PLAYABLE",
+    "RIPS",
     "Asked",
     "Auto",
     "Band",
@@ -44,6 +49,7 @@ __all__ = [
     "LinUCB",
     "LinearThompson",
     "Observations",
+    "PhasedElimination",
     "PhasedUncertaintySampling",
     "Policy",
     "Query",
