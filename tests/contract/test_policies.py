@@ -37,6 +37,7 @@ POLICIES = {
         DOMAIN, MODEL, horizon=200, seed=seed,
         bases=[(ms.Model(ConstantKernel(0.5) * Matern([0.1, 0.3], nu=1.5), 2.0, 0.1, offset=0.2), 0.1), (MODEL, 0.0)],
     ),
+    "insured": lambda seed: ms.InsuredUCB(DOMAIN, MODEL, premium=0.5, seed=seed),
     "thompson": lambda seed: ms.ThompsonSampling(DOMAIN, MODEL, seed=seed),
     "uniform": lambda seed: ms.UniformSampling(DOMAIN, MODEL, seed=seed),
     "corruption": lambda seed: ms.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=1.0, seed=seed),
@@ -60,6 +61,7 @@ ON_A_BOX = {
     "phased in the paper": lambda seed: ms.PhasedUncertaintySampling.as_in_paper(BOX, WIDE, seed=seed),
     "balancing": lambda seed: ms.RegretBalancing(BOX, WIDE, horizon=200, seed=seed),
     "balancing own": lambda seed: ms.RegretBalancing(BOX, WIDE, horizon=200, evidence="own", seed=seed),
+    "insured": lambda seed: ms.InsuredUCB(BOX, WIDE, seed=seed),
     "thompson": lambda seed: ms.ThompsonSampling(BOX, WIDE, seed=seed),
     "uniform": lambda seed: ms.UniformSampling(BOX, WIDE, seed=seed),
     "corruption": lambda seed: ms.CorruptionTolerantGPUCB(BOX, WIDE, corruption=1.0, seed=seed),
@@ -87,6 +89,7 @@ def on(domain):
         "ec": lambda seed: ms.ECGPUCB(domain, FAR, epsilon=0.1, seed=seed),
         "phased": lambda seed: ms.PhasedUncertaintySampling(domain, FAR, horizon=300, seed=seed),
         "balancing": lambda seed: ms.RegretBalancing(domain, FAR, horizon=200, seed=seed),
+        "insured": lambda seed: ms.InsuredUCB(domain, FAR, seed=seed),
         "thompson": lambda seed: ms.ThompsonSampling(domain, FAR, seed=seed),
         "uniform": lambda seed: ms.UniformSampling(domain, FAR, seed=seed),
     }

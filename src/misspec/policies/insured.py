@@ -10,8 +10,8 @@ that the model undervalues, and that is never tried, gives no sign. So up to √
    wrong by the least. Points whose own band lies below that of another are out.
 
 A test is made only while the losses expected of all tests, each as a share of the range of means on offer, sum to at
-most `premium`·√t. Where nothing is wrong, that is what insurance costs. Where something is, it is found after a few tests
-the sooner the less it takes, and own evidence does the rest.
+most `premium`·√t. Where nothing is wrong, that is what insurance costs. Where something is, a few tests find it, the
+sooner the less wrong the model has to be for it, and own evidence does the rest.
 
 What is proved (`theory.insured_bound`): on N candidates, whatever the truth, regret is at most of order
 T^{3/4}√(N ln T/premium). For f* within the own bands of all points, an eager round at x_t loses at most twice the
@@ -36,7 +36,7 @@ from misspec.policies.base import Asked
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.policies.field import RESOLUTION, Search
 from misspec.policies.points import Actions, Place, Round, position_in
-from misspec.posterior.layered import Known, Layered
+from misspec.posterior.layered import Known, Layered, Pending
 
 EAGER = 2.0  # standard deviations
 SURPRISING = 2.0  # standard deviations above what the model says
@@ -78,7 +78,7 @@ class InsuredUCB(UpperConfidence):
         self._again = 0  # tests of surprising points
 
     def _choose(self, actions: Round) -> Choice:
-        pending = [(asked.place.key, self.domain.encode(asked.place.x[None, :])) for asked in self._asked.values()]
+        pending = [(asked.place.key, self.field.only(asked.place).encoded) for asked in self._asked.values()]
         offer = self.field.offer(lambda: self._search(pending), actions)
         known = self._look(offer, pending)
         lower, upper = self._own_ends(offer)
@@ -119,9 +119,10 @@ class InsuredUCB(UpperConfidence):
 
     # -- its parts -------------------------------------------------------------------------------------------
 
-    def _look(self, actions: Actions, pending: list[tuple[int | bytes, Array]]) -> Known:
-        keys: Any = actions.rows if actions.rows is not None and self.field.size else self.field.keys(actions)
-        return self.layered.look(actions.encoded, keys, pending)
+    def _look(self, actions: Actions, pending: Pending) -> Known:
+        if actions.rows is not None and self.field.size:
+            return self.layered.over(actions.rows, pending)
+        return self.layered.at(actions.encoded, self.field.keys(actions), pending)
 
     def _own_ends(self, actions: Actions) -> tuple[Array, Array]:
         own = self._evidence.own
@@ -129,14 +130,14 @@ class InsuredUCB(UpperConfidence):
             return own.lower[actions.rows], own.upper[actions.rows]
         return own.at(self.field.keys(actions))
 
-    def _search(self, pending: list[tuple[int | bytes, Array]]) -> Search:
+    def _search(self, pending: Pending) -> Search:
         """The largest upper end over a domain without a list; gradients leave out what pends."""
 
-        def score(U: Array, points: Array) -> Array:  # noqa: ARG001  # as users see them
-            here = self.layered.look(U, [u.tobytes() for u in U], pending)
+        def score(U: Array, points: Array) -> Array:
+            here = self.layered.at(U, [x.tobytes() for x in points], pending)
             return np.asarray(here.mean + EAGER * np.sqrt(here.variance))
 
-        return Search(self.posterior, self._own, score, self.layered.slopes, self._next_id)
+        return Search(self.posterior, self._own, score, lambda U: self.layered.slopes(U, EAGER), self._next_id)
 
     def _remember(self, asked: Asked) -> None:
         self._pay(asked, 1)
@@ -153,12 +154,12 @@ class InsuredUCB(UpperConfidence):
 
     def _learn(self, asked: Asked, y: float) -> None:
         super()._learn(asked, y)
-        self.layered.learn(asked.place.key, self.domain.encode(asked.place.x[None, :]), y)
+        self.layered.learn(asked.place.key, self.field.only(asked.place).encoded, y)
 
     def _observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
         super()._observe(actions, places, y)
         for place, value in zip(places, y, strict=True):
-            self.layered.learn(place.key, self.domain.encode(place.x[None, :]), value)
+            self.layered.learn(place.key, self.field.only(place).encoded, value)
 
     # -- what a user sees ------------------------------------------------------------------------------------
 

@@ -23,18 +23,23 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import blas, cho_solve, cholesky, lapack
 
 from misspec import kernels
 from misspec.confidence import Key
 from misspec.errors import Array
 from misspec.posterior.posterior import Posterior
+from misspec.posterior.regression import symmetric_times
 from misspec.posterior.tracked import Tracked
 
 HALVINGS = 7  # of B, the sizes of misfit that are considered beside none
 GROWTH = 1.15  # of the observations, until τ and σ are learnt anew
 BELIEVED = 10.0  # repeated results that the model's noise counts for
 LEAST = 1e-6  # of s²: noise is never taken for less, as the ridge of a model
+TINY = 1e-12
+
+Pending = Sequence[tuple[Key, Array]]  # points as the kernel sees them, shape (1, E), under their keys
 
 
 class Known(NamedTuple):
@@ -68,6 +73,9 @@ class Layered:
         self._X: list[Array] = []
         self._n, self._average, self._residual = np.zeros((3, 16))  # ȳ less the offset
         self._F: Array = np.zeros((16, posterior.rank))
+        self._C: Array
+        self._b: Array
+        self._variance: Array | None  # of f̃ over the candidates, where there are any
         self._renew()
 
     # -- learning ------------------------------------------------------------------------------------------------
@@ -164,7 +172,7 @@ class Layered:
         inverse = lapack.dtrtri(factor, lower=0)[0] if r else A
         self._C = np.asfortranarray(inverse @ inverse.T)
         self._b = F.T @ (weights * self._average[:u])
-        self._variance: Array | None = None
+        self._variance = None
         if self._tracked is not None:
             Phi = self._tracked.features_over()
             seen = np.einsum("nr,nr->n", Phi, Phi)
@@ -173,45 +181,65 @@ class Layered:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def look(
-        self, encoded: Array, keys: Sequence[Key] | Array | slice, pending: Sequence[tuple[Key, Array]] = ()
-    ) -> Known:
-        """f* at some points; keys: those of the points, or the candidates that they are. pending: what is about to be
-        observed, and counts in the variance."""
+    def over(self, rows: NDArray[np.intp] | slice, pending: Pending = ()) -> Known:
+        """f* at candidates; pending: points about to be observed, which count in the variance."""
+        _, variance, extra = self._hoped(pending)
+        assert self._tracked is not None  # candidates are known to those who track them
+        assert variance is not None
+        more = None
+        if extra:
+            more = np.zeros(len(self._where))
+            for key, count in extra.items():
+                if isinstance(key, int):
+                    more[key] = count
+            more = more[rows]
+        mean = self._tracked.times(self._coefficients)[rows]
+        return self._combined(mean, np.maximum(variance[rows], 0.0), self._where[rows], more)
+
+    def at(self, encoded: Array, keys: Sequence[Key], pending: Pending = ()) -> Known:
+        """f* at points as the kernel sees them, whose results are known under these keys."""
+        C, _, extra = self._hoped(pending)
+        phi = self._p.features(encoded)
+        missed = kernels.diagonal(self._p.model.kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
+        v = np.einsum("nr,nr->n", symmetric_times(C, phi), phi) + self.scale**2 * np.maximum(missed, 0.0)
+        places = np.array([self._at.get(key, -1) for key in keys], dtype=np.intp)
+        more = np.array([extra.get(key, 0) for key in keys], dtype=np.float64) if extra else None
+        return self._combined(phi @ self._coefficients, np.maximum(v, 0.0), places, more)
+
+    def slopes(self, U: Array, factor: float) -> tuple[Array, Array]:
+        """Mean + factor standard deviations of f* where nothing was observed, and the gradient."""
         self._follow()
-        C, variance, extra = self._C, self._variance, {}
-        listed = self._tracked is not None and (isinstance(keys, slice | np.ndarray))
-        if pending:
-            C, variance = C.copy(order="F"), None if variance is None or not listed else variance.copy()
-            for key, x in pending:
-                place = self._at.get(key)
-                n, residual = (0.0, 0.0) if place is None else (float(self._n[place]), float(self._residual[place]))
-                n += extra.get(key, 0)
-                phi = self._p.features(x)[0] if place is None else self._F[place]
-                self._shrink(C, variance, phi, self._weight(residual, n + 1) - self._weight(residual, n))
-                extra[key] = extra.get(key, 0) + 1
-        w = blas.dsymv(1.0, self._C, self._b) if len(self._b) else self._b
-        if listed and self._tracked is not None and variance is not None:
-            mean, v = self._tracked.times(w)[keys], np.maximum(variance[keys], 0.0)
-            places = self._where[keys]
-        else:
-            phi = self._p.features(encoded)
-            mean = phi @ w
-            v = np.einsum("nr,nr->n", blas.dsymm(1.0, C, phi.T).T, phi) if len(w) else np.zeros(len(phi))
-            missed = kernels.diagonal(self._p.model.kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
-            v = np.maximum(v + self.scale**2 * np.maximum(missed, 0.0), 0.0)
-            places = np.array([self._at.get(key, -1) for key in keys], dtype=np.intp)
-        return self._combined(mean, v, places, self._more(keys, extra))
+        phi, dphi = self._p.features_with_slopes(U)
+        kernel, h = self._p.model.kernel, symmetric_times(self._C, phi)
+        missed = kernels.diagonal(kernel, U) - np.einsum("nr,nr->n", phi, phi)
+        dmissed = kernels.diagonal_gradient(kernel, U) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
+        std = np.sqrt(np.einsum("nr,nr->n", h, phi) + self.scale**2 * np.maximum(missed, TINY) + self.misfit**2)
+        dvariance = 2.0 * np.einsum("nr,rnd->nd", h, dphi) + self.scale**2 * dmissed
+        w = self._coefficients
+        values = self._p.model.offset + phi @ w + factor * std
+        return values, np.einsum("r,rnd->nd", w, dphi) + 0.5 * factor * dvariance / std[:, None]
 
-    def _more(self, keys: Sequence[Key] | Array | slice, extra: dict[Key, int]) -> Array | None:
-        """How often each of the points pends."""
-        if not extra:
-            return None
-        if isinstance(keys, slice):
-            keys = range(len(self._where))[keys]
-        return np.array([extra.get(int(key) if isinstance(key, np.integer) else key, 0) for key in keys])
+    @property
+    def _coefficients(self) -> Array:
+        return np.asarray(blas.dsymv(1.0, self._C, self._b)) if len(self._b) else self._b
 
-    def _combined(self, mean: Array, v: Array, places: Array, more: Array | None) -> Known:
+    def _hoped(self, pending: Pending) -> tuple[Array, Array | None, dict[Key, int]]:
+        """C and the variance over the candidates with what pends, and how often each point does."""
+        self._follow()
+        extra: dict[Key, int] = {}
+        if not pending:
+            return self._C, self._variance, extra
+        C, variance = self._C.copy(order="F"), None if self._variance is None else self._variance.copy()
+        for key, x in pending:
+            place = self._at.get(key)
+            n, residual = (0.0, 0.0) if place is None else (float(self._n[place]), float(self._residual[place]))
+            n += extra.get(key, 0)
+            phi = self._p.features(x)[0] if place is None else self._F[place]
+            self._shrink(C, variance, phi, self._weight(residual, n + 1) - self._weight(residual, n))
+            extra[key] = extra.get(key, 0) + 1
+        return C, variance, extra
+
+    def _combined(self, mean: Array, v: Array, places: NDArray[np.intp], more: Array | None) -> Known:
         """From f̃ to f*: a point's own average takes over as it is known by itself."""
         offset, t2 = self._p.model.offset, self.misfit**2
         seen = np.flatnonzero(places >= 0)
@@ -223,21 +251,6 @@ class Layered:
         share = own if more is None or not t2 else t2 / (t2 + self.noise**2 / np.maximum(hoped, 1.0)) * (hoped > 0)
         variance = (1.0 - share) ** 2 * v + t2 * (1.0 - share)
         return Known(offset + mean + own * (average - mean), variance, offset + mean, v, offset + average, n, hoped)
-
-    def slopes(self, U: Array) -> tuple[Array, Array]:
-        """Mean + 2 standard deviations of f* at points never seen before, and the gradient."""
-        self._follow()
-        w = blas.dsymv(1.0, self._C, self._b) if len(self._b) else self._b
-        phi, dphi = self._p.features_with_slopes(U)
-        kernel = self._p.model.kernel
-        h = blas.dsymm(1.0, self._C, phi.T).T if len(w) else phi
-        residual = kernels.diagonal(kernel, U) - np.einsum("nr,nr->n", phi, phi)
-        dresidual = kernels.diagonal_gradient(kernel, U) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
-        variance = np.einsum("nr,nr->n", h, phi) + self.scale**2 * residual + self.misfit**2
-        dvariance = 2.0 * np.einsum("nr,rnd->nd", h, dphi) + self.scale**2 * dresidual
-        std = np.sqrt(np.maximum(variance, 1e-24))
-        values = self._p.model.offset + phi @ w + 2.0 * std
-        return values, np.einsum("r,rnd->nd", w, dphi) + dvariance / std[:, None]
 
 
 def _evidence(F: Array, noise: Array, y: Array) -> float:
