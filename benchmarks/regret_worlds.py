@@ -48,7 +48,7 @@ class Instance:
 
     @property
     def linear(self) -> bool:
-        return self.recipe["kernel"] == "linear"
+        return self.recipe["covariance"] == "linear"
 
     @property
     def dimension(self) -> int:
@@ -60,42 +60,42 @@ class Instance:
 
 WELL_SPECIFIED = [
     ("RBF", 1, 200, 3_000, 0.1),
-    ("Matérn", 1, 60, 30_000, 0.2),
     ("RBF", 1, 100, 200, 0.05),
+    ("Matérn", 1, 60, 30_000, 0.2),
     ("RBF", 2, 256, 3_000, 0.05),
-    ("Matérn", 2, 256, 1_000, 0.1),
     ("Matérn", 2, 128, 200, 0.5),
-    ("RBF", 3, 256, 3_000, 0.2),
-    ("Matérn", 4, 128, 1_000, 0.1),
+    ("Matérn", 2, 256, 1_000, 0.1),
     ("RBF", 3, 128, 1_000, 0.03),
+    ("Matérn", 4, 128, 1_000, 0.1),
+    ("RBF", 3, 256, 3_000, 0.2),
     ("RBF", 5, 256, 1_000, 0.03),
     ("RBF", 6, 256, 3_000, 0.1),
     ("Matérn", 6, 256, 1_000, 0.05),
 ]
 RIPPLES = [  # ε, wavelength
     ("RBF", 1, 200, 3_000, 0.1, 0.2, 0.08),
-    ("Matérn", 2, 256, 1_000, 0.1, 0.2, 0.3),
     ("RBF", 4, 256, 200, 0.05, 0.1, 0.5),
+    ("Matérn", 2, 256, 1_000, 0.1, 0.2, 0.3),
 ]
 SPIKES = [  # ε, share of the candidates
     ("RBF", 1, 60, 30_000, 0.2, 0.3, 0.1),
-    ("RBF", 3, 256, 200, 0.1, 0.2, 0.05),
     ("Matérn", 2, 256, 3_000, 0.05, 0.3, 0.05),
+    ("RBF", 3, 256, 200, 0.1, 0.2, 0.05),
 ]
 SIGNS = [  # ε
     ("RBF", 2, 256, 3_000, 0.1, 0.1),
-    ("RBF", 6, 256, 200, 0.2, 0.2),
     ("Matérn", 1, 100, 1_000, 0.5, 0.2),
+    ("RBF", 6, 256, 200, 0.2, 0.2),
 ]
 LENGTHS = [  # the truth's length scale in units of the model's
     ("RBF", 1, 100, 3_000, 0.1, 0.4),
-    ("RBF", 2, 256, 1_000, 0.1, 2.5),
     ("Matérn", 3, 128, 200, 0.05, 0.33),
+    ("RBF", 2, 256, 1_000, 0.1, 2.5),
 ]
 NOISES = [  # the model's σ in units of the truth's
     ("RBF", 1, 200, 3_000, 0.05, 3.0),
-    ("RBF", 2, 128, 1_000, 0.3, 0.33),
     ("Matérn", 5, 128, 200, 0.1, 0.5),
+    ("RBF", 2, 128, 1_000, 0.3, 0.33),
 ]
 CONTEXTS = [  # world, kernel, dimension, candidates, T, σ, ε
     ("subsets", "RBF", 2, 256, 3_000, 0.1, 0.0),
@@ -138,7 +138,7 @@ SOUGHT = {  # kernel, dimension, candidates, T, σ, ε
         ("Matérn", 2, 64, 12_000, 0.1, 0.3),
         ("RBF", 2, 64, 12_000, 0.1, 0.1),
     ],
-    "balancing, price 8": [
+    "balancing price 8": [
         ("linear", 3, 12, 3_000, 0.05, 0.1),
         ("RBF", 1, 40, 3_000, 0.05, 0.2),
         ("RBF", 2, 64, 1_000, 0.1, 0.3),
@@ -156,7 +156,7 @@ AGAINST_RECOMMENDED = [
     ("RBF", 2, 64, 3_000, 0.1, 0.3),
     ("Matérn", 2, 64, 3_000, 0.05, 0.2),
 ]
-WORLD = ("kernel", "dimension", "candidates", "horizon", "sigma")  # what all rows have
+WORLD = ("covariance", "dimension", "candidates", "horizon", "sigma")  # what all rows have
 
 
 @functools.cache
@@ -197,7 +197,7 @@ CONTEXTUAL = ("subsets", "fresh", "digits", "contextual trap", "contextual needl
 
 def problem(
     world: str,
-    kernel: str,
+    covariance: str,
     dimension: int,
     candidates: int,
     sigma: float,
@@ -212,16 +212,17 @@ def problem(
 ) -> Problem:
     """The problem that a recipe describes.
 
+    covariance    RBF, Matérn or linear: `_model` says more
     size, width   ε of the misfit, and its width as for `misspecified`
     factor        the truth's length scale in units of the model's
     told          the σ of the model in units of the truth's
     misfit        as for `misspecified`, or "sought": random signs until a search has found others
     start, signs  which f̃, and the misfit in units of ε as + and -: what the search has found
     """
-    model, sought = _model(kernel, dimension), misfit == "sought"
+    model, sought = _model(covariance, dimension), misfit == "sought"
     if world in ("fixed", "subsets"):
-        domain, kind = _domain(kernel, dimension, candidates, draw), "random" if sought else misfit
-        if kernel == "linear":  # as in the trap: with a ridge of 1 single arms move the model little
+        domain, kind = _domain(covariance, dimension, candidates, draw), "random" if sought else misfit
+        if covariance == "linear":  # as in the trap: with a ridge of 1 single arms move the model little
             model = dataclasses.replace(model, regularization=1.0)
         found = ms.problems.misspecified(domain, model, size, kind, 100 * draw + start, width=width)
         if signs:
@@ -229,12 +230,12 @@ def problem(
         if world == "subsets":
             found = ms.problems.contextual(found, 20)
     elif world == "length scale":
-        domain = _domain(kernel, dimension, candidates, draw)
+        domain = _domain(covariance, dimension, candidates, draw)
         found = ms.problems.wrong_length_scale(domain, model, draw, factor=factor)
     elif world == "fresh":
         found = ms.problems.fresh_actions(model, dimension, candidates, size, misfit, draw, rounds=3_000)
     elif world == "needle":
-        found = ms.problems.needle(_domain(kernel, dimension, candidates, draw), model, 0.5, draw)
+        found = ms.problems.needle(_domain(covariance, dimension, candidates, draw), model, 0.5, draw)
     else:
         found = _named(world, draw)
     return _noisy(found, sigma, told, over=found.in_class if sought else found.values)
@@ -249,9 +250,9 @@ def contextual_problem(**recipe: Any) -> Problem:
 contextual_problem.contextual = True  # type: ignore[attr-defined]
 
 
-def _domain(kernel: str, dimension: int, candidates: int, draw: int) -> ms.Finite:
+def _domain(covariance: str, dimension: int, candidates: int, draw: int) -> ms.Finite:
     """Arms in the unit ball for linear kernels; else a grid in one dimension and Sobol' points in more."""
-    if kernel == "linear":
+    if covariance == "linear":
         X = np.random.default_rng([draw, 21]).standard_normal((candidates, dimension))
         radii = np.random.default_rng([draw, 22]).random((candidates, 1)) ** (1.0 / dimension)
         return ms.Finite(X * radii / np.linalg.norm(X, axis=1, keepdims=True))
@@ -259,11 +260,13 @@ def _domain(kernel: str, dimension: int, candidates: int, draw: int) -> ms.Finit
     return box.grid(candidates) if dimension == 1 else box.cover(candidates, draw)
 
 
-def _model(kernel: str, dimension: int) -> ms.Model:
-    if kernel == "linear":
+def _model(covariance: str, dimension: int) -> ms.Model:
+    if covariance == "linear":
         return ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1)
     scale = LENGTH_SCALES.get(dimension, 1.0)
-    return ms.Model(RBF(scale) if kernel == "RBF" else Matern(1.5 * scale, nu=2.5), norm_bound=NORM_BOUND, noise=0.1)
+    return ms.Model(
+        RBF(scale) if covariance == "RBF" else Matern(1.5 * scale, nu=2.5), norm_bound=NORM_BOUND, noise=0.1
+    )
 
 
 def _named(world: str, draw: int) -> Problem:
@@ -321,7 +324,7 @@ def main() -> None:
     for each in instances():
         r = each.recipe
         mark = "held out" if each.held_out else ""
-        print(f"{each.name:28} {each.group:15} {r['kernel']:7} d={r['dimension']:<4} N={r['candidates']:<6} "
+        print(f"{each.name:28} {each.group:15} {r['covariance']:7} d={r['dimension']:<4} N={r['candidates']:<6} "
               f"T={each.horizon:<6,} σ={r['sigma']:<5} {mark}")  # fmt: skip
     for what in ("group", "horizon"):
         print(dict(collections.Counter(getattr(each, what) for each in instances())))
