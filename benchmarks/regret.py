@@ -51,7 +51,7 @@ POLICIES = {
     "EC-GP-UCB told ε": {"kind": "ECGPUCB", "epsilon": construct.KNOWN},
 }
 POLICIES = {name: table for name, table in POLICIES.items() if table["kind"] in construct.POLICIES}
-MOST_ROUNDS = {"Thompson": 3_000, "GP-TS": 3_000}  # of policies that take longer: they sit out the longer instances
+MOST_ROUNDS: dict[str, int] = {}  # of policies too slow for the longer instances, which they sit out
 FLOOR = 0.001  # of the range per round: less than this nobody is asked for
 RESAMPLES = 2_000
 PREFIX = 3_000  # rounds, beside all of them, where misfits were sought against grounded GP-UCB
@@ -76,21 +76,26 @@ def plays(policy, instance):
 
 # -- the search for misfits --------------------------------------------------------------------------------------------
 
-BUDGET = {"starts": worlds.STARTS, "misfits per start": 60, "worlds": 2, "rounds": 1_500}
+BUDGET = {"starts": worlds.STARTS, "misfits per start": 40, "worlds": 2, "rounds": 1_000}
 
 
-def search(against, at_most):
+def search(against, at_most, redo):
     """Seek the misfits that are still missing, one after the other; each is written down when it is found."""
-    wanted = [e for e in worlds.instances() if e.against and e.name not in worlds.found()]
-    chosen = [e for e in wanted if (e.against == against if against else e.group != worlds.RECOMMENDED)]
-    for each in chosen[:at_most]:
+    attacked = [e for e in worlds.instances() if e.against]
+    chosen = [e for e in attacked if (e.against == against if against else e.group != worlds.RECOMMENDED)]
+    if redo:
+        write({name: each for name, each in worlds.found().items() if name not in {e.name for e in chosen}})
+    for each in [e for e in chosen if e.name not in worlds.found()][:at_most]:
         start = time.perf_counter()
         found = sought(each)
-        kept = worlds.found() | {each.name: found}
-        lines = ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(kept.items()))
-        text = f'{{\n "budget": {json.dumps(BUDGET)},\n "found": {{\n{lines}\n }}\n}}\n'
-        worlds.ADVERSARIES.write_text(text, encoding="utf-8")
+        write(worlds.found() | {each.name: found})
         print(f"{each.name}: {found['before']} → {found['judged']}, {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def write(found):
+    lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(each)}" for name, each in sorted(found.items()))
+    text = f'{{\n "budget": {json.dumps(BUDGET)},\n "found": {{\n{lines}\n }}\n}}\n'
+    worlds.ADVERSARIES.write_text(text, encoding="utf-8")
 
 
 def sought(instance):
@@ -202,9 +207,10 @@ class Outcome:
         self.regret, self.early, self.seconds = (np.full(shape, np.nan) for _ in range(3))
         self.of = self.done = 0
         self.horizons = np.array([part.horizon for part in parts for _ in part.instances])
-        self.epsilons = np.array([worlds.problem(**worlds.recipes()[each.name]).epsilon for each in self.instances])
+        ready = worlds.recipes()
+        problems = [worlds.problem(**ready[each.name]) for each in self.instances]
+        self.epsilons, spans = [p.epsilon for p in problems], [float(np.ptp(p.values)) for p in problems]
         rows = {each.name: i for i, each in enumerate(self.instances)}
-        spans = [float(np.ptp(worlds.problem(**worlds.recipes()[each.name]).values)) for each in self.instances]
         for part in parts:
             for run, file in part.runs(POLICIES):
                 self.of += 1
@@ -297,14 +303,14 @@ def report(outcome, out, part):
 def heading(outcome, part):
     b = BUDGET
     searched = f"{b['starts']} f̃ × {b['misfits per start']} misfits × {b['worlds']} worlds × {b['rounds']:,} rounds"
-    limited = ", ".join(f"{name} (T ≤ {most:,})" for name, most in MOST_ROUNDS.items() if name in POLICIES)
+    limits = "".join(f", {name} up to T = {most:,}" for name, most in MOST_ROUNDS.items() if name in POLICIES)
     return f"""# Policies that are not told ε
 
-Instances: {len(outcome.instances)} ({part}); {outcome.done} of {outcome.of} runs. Regret per round is a mean over seeds,
-at least {FLOOR:g} of the range; the best in hindsight is the least of those who are not told ε. Intervals are 95 %,
-from {RESAMPLES:,} resamples of instances and seeds. The adversary's search, per instance: {searched}.
+Instances: {len(outcome.instances)} ({part}); {outcome.done} of {outcome.of} runs. Regret per round is a mean over
+seeds, at least {FLOOR:g} of the range; the best in hindsight is the least of those who are not told ε. Intervals are
+95 %, from {RESAMPLES:,} resamples of instances and seeds. The adversary's search, per instance: {searched}.
 Instances sought against the recommended policy stand apart and enter no mean. Not everybody plays everything (n says
-how much): phased policies no contextual instances, LinUCB linear kernels only, slow ones no long runs ({limited})."""
+how much): phased policies no contextual instances, LinUCB linear kernels only{limits}."""
 
 
 def summary_table(outcome, title, rows, ratio):
@@ -408,17 +414,18 @@ def picture(outcome, rows, path):
     ratios = outcome.to_best()
     price = summed(ratios[outcome.rows(worlds.WELL)])[0]
     worst = summed(ratios[rows])[1]
-    drawn = [j for j in range(len(outcome.policies)) if np.isfinite(price[j]) and np.isfinite(worst[j])]
+    count = (~np.isnan(ratios[rows])).sum(axis=0)
+    most = count.max(initial=1)
+    drawn = [j for j in range(len(outcome.policies)) if np.isfinite(price[j]) and 2 * count[j] >= most]
     if not drawn:
         return
-    most = max(int((~np.isnan(ratios[rows, j])).sum()) for j in drawn)
     fig, axis = plt.subplots(figsize=(8.5, 6.2), layout="constrained")
     axis.set(xscale="log", yscale="log")
     for j in drawn:
         name = outcome.policies[j]
         colour = COLOURS[1] if name == RECOMMENDED else COLOURS[6] if told(name) else COLOURS[0]
-        whole = int((~np.isnan(ratios[rows, j])).sum()) == most
-        axis.plot(price[j], worst[j], "o", color=colour, mfc=colour if whole else "white", ms=7, mew=1.6, zorder=3)
+        fill = colour if count[j] == most else "white"
+        axis.plot(price[j], worst[j], "o", color=colour, mfc=fill, ms=7, mew=1.6, zorder=3)
     x, y = price[drawn], worst[drawn]
     axis.set_xlim(min(0.9, 0.9 * x.min()), 1.8 * x.max())
     axis.set_ylim(min(0.8, 0.8 * y.min()), 1.8 * y.max())
@@ -429,10 +436,10 @@ def picture(outcome, rows, path):
     axis.spines[["top", "right"]].set_visible(False)
     for ticks in (axis.xaxis, axis.yaxis):
         ticks.set_major_formatter(lambda value, _: f"{value:g}")
-    axis.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if value in (2, 5, 20, 50, 0.5) else "")
+    axis.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if value in (1.5, 2, 3, 5, 20, 50) else "")
     ideal = (1.0, 1.0, "the best in hindsight everywhere")
     place_labels(axis, [ideal, *((price[j], worst[j], label(outcome, j)) for j in drawn)])
-    axis.set_title("Policies that are not told ε; hollow: sits out some instances; grey: told ε", fontsize=10)
+    axis.set_title("Policies that are not told ε; hollow: sits out some of the instances; grey: told ε", fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(path, dpi=130)
     plt.close(fig)
@@ -487,7 +494,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, help="play every instance no longer than that, to see that it runs")
     parser.add_argument(
-        "--redo", action="store_true", help="forget the runs of --policies first: their code has changed"
+        "--redo", action="store_true", help="forget the runs of --policies (or misfits) first: code has changed"
     )
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--out", type=Path, default=OUT)
@@ -497,7 +504,7 @@ def main():
     parser.add_argument("--at-most", type=int, metavar="N", help="with --search: so many misfits")
     given = parser.parse_args()
     if given.search:
-        search(given.against, given.at_most)
+        search(given.against, given.at_most, given.redo)
         return
     experiments.allow(["regret_worlds"])
     names = list(POLICIES) if given.policies is None else [each.strip() for each in given.policies.split(",")]
