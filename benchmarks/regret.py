@@ -229,19 +229,15 @@ class Outcome:
             i for i, each in enumerate(self.instances) if each.group in groups and contextual in (None, each.contextual)
         ]
 
-    def means(self):
-        """(instances, policies), at least the floor."""
-        return np.maximum(self.regret.mean(axis=2), FLOOR)
+    def to_best(self, regret):
+        """(instances, policies): divided by the best in hindsight among those not told ε."""
+        means = floored(regret)
+        best = np.where(np.isnan(means), np.inf, means)[:, self.rivals].min(axis=1, keepdims=True)
+        return means / np.where(np.isinf(best), np.nan, best)
 
-    def to_best(self, regret=None):
-        """Divided by the best in hindsight among those not told ε."""
-        means = np.maximum((self.regret if regret is None else regret).mean(axis=2), FLOOR)
-        rivals = np.where(np.isnan(means[:, self.rivals]), np.inf, means[:, self.rivals])
-        return means / rivals.min(axis=1, keepdims=True)
-
-    def to_gp_ucb(self, regret=None):
-        """Divided by the regret of GP-UCB."""
-        means = np.maximum((self.regret if regret is None else regret).mean(axis=2), FLOOR)
+    def to_gp_ucb(self, regret):
+        """(instances, policies): divided by the regret of GP-UCB."""
+        means = floored(regret)
         return means / means[:, [self.policies.index("GP-UCB")]]
 
     def summary(self, rows, ratio):
@@ -259,6 +255,11 @@ class Outcome:
         return geometric, worst, ends[:, 0], ends[:, 1]
 
 
+def floored(regret):
+    """The mean over seeds, at least the floor."""
+    return np.maximum(regret.mean(axis=2), FLOOR)
+
+
 def summed(ratios):
     """Geometric mean and largest of each column, over what there is."""
     missing = np.isnan(ratios)
@@ -273,31 +274,25 @@ def summed(ratios):
 
 
 def report(outcome, out, part):
-    """report.md and regret.png in the folder."""
-    common = (worlds.WELL, worlds.MISFIT, worlds.ADVERSARIAL)
-    everything = outcome.rows(*common)
-    text = [heading(outcome, part)]
-    groups = {"all": everything, **{group: outcome.rows(group) for group in common}}
-    for name, rows in groups.items():
-        if rows:
-            text.append(summary_table(outcome, f"Relative to the best in hindsight: {name}", rows, outcome.to_best))
+    """A markdown file and a picture, named after the part, in the folder."""
+    well, misfit, adversarial = common = (worlds.WELL, worlds.MISFIT, worlds.ADVERSARIAL)
+    everything, apart = outcome.rows(*common), outcome.rows(worlds.RECOMMENDED)
+    grounded = [i for i in everything if outcome.instances[i].against == "grounded GP-UCB"]
+    text = [heading(outcome, part), f"![price without misfit against worst case](regret-{part}.png)"]
+    for name, groups in {"all": common, well: (well,), misfit: (misfit,), adversarial: (adversarial,)}.items():
+        title = f"Relative to the best in hindsight: {name}"
+        text.append(summary_table(outcome, title, outcome.rows(*groups), outcome.to_best))
     text.append(price_table(outcome))
-    for group in common[1:]:
-        rows = outcome.rows(group)
-        if rows:
-            text.append(summary_table(outcome, f"Relative to GP-UCB: {group}", rows, outcome.to_gp_ucb))
-    sought = [i for i in everything if outcome.instances[i].against == "grounded GP-UCB"]
+    for name, groups in {"all with misfits": common[1:], misfit: (misfit,), adversarial: (adversarial,)}.items():
+        text.append(summary_table(outcome, f"Relative to GP-UCB: {name}", outcome.rows(*groups), outcome.to_gp_ucb))
     for what, values in ((f"the first {PREFIX:,} rounds", outcome.early), ("all rounds", outcome.regret)):
-        text.append(regret_table(outcome, f"Sought against grounded GP-UCB, {what}", sought, values))
-    apart = outcome.rows(worlds.RECOMMENDED)
+        text.append(regret_table(outcome, f"Sought against grounded GP-UCB, {what}", grounded, values))
     text.append(regret_table(outcome, f"Sought against the recommended ({RECOMMENDED})", apart, outcome.regret))
-    text.append(instance_table(outcome, everything + apart))
-    text.append(time_table(outcome))
-    picture(outcome, everything, out / "regret.png")
-    text.insert(1, "![price without misfit against worst case](regret.png)")
+    text += [instance_table(outcome, everything + apart), search_table(outcome), time_table(outcome)]
     out.mkdir(parents=True, exist_ok=True)
-    (out / "report.md").write_text("\n\n".join(each for each in text if each) + "\n", encoding="utf-8")
-    print(f"{out / 'report.md'}: {outcome.done} of {outcome.of} runs")
+    picture(outcome, everything, out / f"regret-{part}.png")
+    (out / f"report-{part}.md").write_text("\n\n".join(each for each in text if each) + "\n", encoding="utf-8")
+    print(f"{out / f'report-{part}.md'}: {outcome.done} of {outcome.of} runs")
 
 
 def heading(outcome, part):
@@ -314,6 +309,8 @@ how much): phased policies no contextual instances, LinUCB linear kernels only{l
 
 
 def summary_table(outcome, title, rows, ratio):
+    if not rows:
+        return ""
     geometric, worst, around, around_worst = outcome.summary(rows, ratio)
     ratios, lines = ratio(outcome.regret[rows]), []
     for j in np.argsort(np.where(np.isnan(worst), np.inf, worst), kind="stable"):
@@ -334,7 +331,7 @@ def summary_table(outcome, title, rows, ratio):
 
 def price_table(outcome):
     """Without misfit, relative to GP-UCB, by dimension."""
-    fixed, ratios = outcome.rows(worlds.WELL, contextual=False), outcome.to_gp_ucb()
+    fixed, ratios = outcome.rows(worlds.WELL, contextual=False), outcome.to_gp_ucb(outcome.regret)
     columns = {
         f"d = {d}": [i for i in fixed if outcome.instances[i].dimension == d]
         for d in sorted({outcome.instances[i].dimension for i in fixed})
@@ -361,7 +358,7 @@ def regret_table(outcome, title, rows, values):
 
 
 def instance_table(outcome, rows):
-    ratios, means = outcome.to_best(), outcome.means()
+    ratios, means = outcome.to_best(outcome.regret), floored(outcome.regret)
     lines = []
     for i in rows:
         each, best = outcome.instances[i], np.nanmin(np.append(means[i, outcome.rivals], np.inf))
@@ -374,6 +371,17 @@ def instance_table(outcome, rows):
         )
     names = ["instance", "kernel", "d", "T", "σ / range", "ε", "best, ‰ of the range", *outcome.policies]
     return markdown("Every instance, relative to the best in hindsight", names, lines)
+
+
+def search_table(outcome):
+    found = worlds.found()
+    lines = [
+        [each.name, each.against, found[each.name]["before"], found[each.name]["judged"]]
+        for each in outcome.instances
+        if each.name in found
+    ]
+    names = ["instance", "against", "random signs", "signs found"]
+    return markdown("What the searches reached: regret per round of the policy attacked, in other worlds", names, lines)
 
 
 def time_table(outcome):
@@ -411,7 +419,7 @@ def picture(outcome, rows, path):
 
     from misspec.reports.style import COLOURS
 
-    ratios = outcome.to_best()
+    ratios = outcome.to_best(outcome.regret)
     price = summed(ratios[outcome.rows(worlds.WELL)])[0]
     worst = summed(ratios[rows])[1]
     count = (~np.isnan(ratios[rows])).sum(axis=0)
@@ -440,7 +448,6 @@ def picture(outcome, rows, path):
     ideal = (1.0, 1.0, "the best in hindsight everywhere")
     place_labels(axis, [ideal, *((price[j], worst[j], label(outcome, j)) for j in drawn)])
     axis.set_title("Policies that are not told ε; hollow: sits out some of the instances; grey: told ε", fontsize=10)
-    path.parent.mkdir(parents=True, exist_ok=True)
     fig.savefig(path, dpi=130)
     plt.close(fig)
 

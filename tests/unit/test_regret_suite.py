@@ -95,10 +95,10 @@ def test_it_runs_reports_and_goes_on(regret, tmp_path, capsys):
     parts, names = regret.parts_of(chosen, given), ["GP-UCB", "uniform", "phased"]
     regret.play(parts, names, cores=1)
     regret.report(regret.Outcome(parts, given.seeds), tmp_path, "development")
-    text = (tmp_path / "report.md").read_text()
+    text = (tmp_path / "report-development.md").read_text()
     assert "| well specified (2) | RBF | 1 | 12 |" in text
     assert "| traps (2) | linear | 4 | 12 |" in text
-    assert (tmp_path / "regret.png").stat().st_size > 10_000
+    assert (tmp_path / "regret-development.png").stat().st_size > 10_000
     regret.play(parts, names, cores=1)
     assert "12: 0 runs, 6 before" in capsys.readouterr().out
     regret.forget(parts, ["uniform"])
