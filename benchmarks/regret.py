@@ -29,13 +29,15 @@ import misspec as ms
 from misspec import experiments
 from misspec.experiments import construct
 
-RECOMMENDED = "balancing"
+RECOMMENDED = "insured"
 POLICIES = {
     "GP-UCB": {"kind": "GPUCB"},
     "grounded GP-UCB": {"kind": "GPUCB", "grounded": True},
     "GP-UCB width 2": {"kind": "GPUCB", "width": 2.0},
     "Thompson": {"kind": "ThompsonSampling", "width": 1.0},
-    RECOMMENDED: {"kind": "RegretBalancing"},
+    RECOMMENDED: {"kind": "InsuredUCB"},
+    "uninsured": {"kind": "InsuredUCB", "premium": 0.0},
+    "balancing": {"kind": "RegretBalancing"},
     "balancing price 8": {"kind": "RegretBalancing", "price": 8.0, "caution": "price"},
     "balancing price 32": {"kind": "RegretBalancing", "price": 32.0, "caution": "price"},
     "balancing budget": {"kind": "RegretBalancing", "caution": "budget"},
