@@ -13,7 +13,9 @@ from misspec.model import Model
 from misspec.parameters import Choice, Float, Int
 from misspec.policies import (
     ECGPUCB,
+    GPTS,
     GPUCB,
+    IGPUCB,
     Auto,
     Band,
     Conflict,
@@ -50,7 +52,9 @@ from misspec.truth import (
 __version__ = "0.1.0"
 __all__ = [
     "ECGPUCB",
+    "GPTS",
     "GPUCB",
+    "IGPUCB",
     "Auto",
     "AwaitingResults",
     "Band",

@@ -39,6 +39,9 @@ POLICIES = {
     "thompson": lambda seed: ms.ThompsonSampling(DOMAIN, MODEL, seed=seed),
     "uniform": lambda seed: ms.UniformSampling(DOMAIN, MODEL, seed=seed),
     "corruption": lambda seed: ms.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=1.0, seed=seed),
+    "igp-ucb": lambda seed: ms.IGPUCB(DOMAIN, MODEL, seed=seed),
+    "igp-ucb in its paper": lambda seed: ms.IGPUCB.as_in_paper(DOMAIN, MODEL, horizon=60, seed=seed),
+    "gp-ts in its paper": lambda seed: ms.GPTS.as_in_paper(DOMAIN, MODEL, horizon=60, seed=seed),
 }  # fmt: skip
 
 
@@ -56,6 +59,7 @@ ON_A_BOX = {
     "thompson": lambda seed: ms.ThompsonSampling(BOX, WIDE, seed=seed),
     "uniform": lambda seed: ms.UniformSampling(BOX, WIDE, seed=seed),
     "corruption": lambda seed: ms.CorruptionTolerantGPUCB(BOX, WIDE, corruption=1.0, seed=seed),
+    "igp-ucb": lambda seed: ms.IGPUCB(BOX, WIDE, seed=seed),
 }
 
 

@@ -6,7 +6,9 @@ from misspec.policies.balancing import Elimination, RegretBalancing
 from misspec.policies.base import Asked, Policy, signature_of
 from misspec.policies.corruption import CorruptionTolerantGPUCB
 from misspec.policies.ec_gp_ucb import ECGPUCB
+from misspec.policies.gp_ts import GPTS
 from misspec.policies.gp_ucb import GPUCB
+from misspec.policies.igp_ucb import IGPUCB
 from misspec.policies.journal import load
 from misspec.policies.linear import LinearThompson, LinUCB
 from misspec.policies.phased import Episode, PhasedUncertaintySampling
@@ -24,11 +26,15 @@ PLAYABLE = (
     "UniformSampling",
     "LinUCB",
     "LinearThompson",
+    "IGPUCB",
+    "GPTS",
 )  # by name in files
 
 __all__ = [
     "ECGPUCB",
+    "GPTS",
     "GPUCB",
+    "IGPUCB",
     "PLAYABLE",
     "Asked",
     "Auto",
