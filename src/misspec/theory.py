@@ -263,6 +263,11 @@ def paper_candidates(horizon: int, gain: float) -> list[float]:
     return [2.0 ** (1 - i) / math.sqrt(gain) for i in range(1, M + 1)]
 
 
+def halving_candidates(horizon: int, largest: float) -> list[float]:
+    """ε̂_i = ε_max·2^{1−i} for i = 1 … 1 + ⌈½ log₂T⌉, and 0."""
+    return [*(largest * 2.0**-i for i in range(1 + math.ceil(0.5 * math.log2(horizon)))), 0.0]
+
+
 @overload
 def candidate_bound(
     model: Model, n: float, gain: float, epsilon: float, delta: float, reward_range: float

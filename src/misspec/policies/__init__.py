@@ -4,12 +4,14 @@ from misspec.policies.answers import Band, Choice, Conflict, Observations, Query
 from misspec.policies.auto import Auto
 from misspec.policies.balancing import Elimination, RegretBalancing
 from misspec.policies.base import Asked, Policy, signature_of
+from misspec.policies.corral import Corral
 from misspec.policies.corruption import CorruptionTolerantGPUCB
 from misspec.policies.ec_gp_ucb import ECGPUCB
 from misspec.policies.gp_ts import GPTS
 from misspec.policies.gp_ucb import GPUCB
 from misspec.policies.igp_ucb import IGPUCB
 from misspec.policies.journal import load
+from misspec.policies.lb_gp_ucb import LBGPUCB
 from misspec.policies.linear import LinearThompson, LinUCB
 from misspec.policies.phased import Episode, PhasedUncertaintySampling
 from misspec.policies.state import restore
@@ -28,6 +30,8 @@ PLAYABLE = (
     "LinearThompson",
     "IGPUCB",
     "GPTS",
+    "LBGPUCB",
+    "Corral",
 )  # by name in files
 
 __all__ = [
@@ -35,12 +39,14 @@ __all__ = [
     "GPTS",
     "GPUCB",
     "IGPUCB",
+    "LBGPUCB",
     "PLAYABLE",
     "Asked",
     "Auto",
     "Band",
     "Choice",
     "Conflict",
+    "Corral",
     "CorruptionTolerantGPUCB",
     "Elimination",
     "Episode",
