@@ -21,7 +21,7 @@ class GPTS(ThompsonSampling):
     def __init__(self, domain: Domain, model: Model, *, horizon: int | None = None, seed: int = 0) -> None:
         super().__init__(domain, model, width="improved", seed=seed)
         self._ends.delta = self._delta / 2.0  # the other half is for the samples
-        if horizon is not None:
+        if horizon is not None and self.field.fixed:
             self._ends.gain = information_gain(domain, model, horizon)
 
     @classmethod

@@ -14,9 +14,9 @@ from misspec.policies.ec_gp_ucb import UpperConfidence
 class IGPUCB(UpperConfidence):
     """x_t maximises μ_{t−1}(x) + β_t·σ_{t−1}(x), β_t = B + σ√(2(γ_{t−1} + 1 + ln(1/δ))), λ = 1 + 2/T.
 
-    horizon: T, up to which `information_gain` bounds γ_{t−1}; None: the realised information in its place, which is
-    never larger and serves as well. The ridge is the model's; with λ < 1, σ/√λ takes the place of σ. delays: as for
-    GPUCB.
+    horizon: T, up to which `information_gain` bounds γ_{t−1}; None, and where rounds bring their own points: the
+    realised information in its place, which is never larger and serves as well. The ridge is the model's; with λ < 1,
+    σ/√λ takes the place of σ. delays: as for GPUCB.
 
     Chowdhury & Gopalan, On kernelized multi-armed bandits (ICML 2017), Algorithm 1.
     """
@@ -27,7 +27,7 @@ class IGPUCB(UpperConfidence):
         self, domain: Domain, model: Model, *, horizon: int | None = None, delays: str = "any", seed: int = 0
     ) -> None:
         super().__init__(domain, model, width="improved", delays=delays, seed=seed)
-        if horizon is not None:
+        if horizon is not None and self.field.fixed:
             self._ends.gain = information_gain(domain, model, horizon)
 
     @classmethod
