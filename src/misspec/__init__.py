@@ -13,11 +13,15 @@ from misspec.model import Model
 from misspec.parameters import Choice, Float, Int
 from misspec.policies import (
     ECGPUCB,
+    GPTS,
     GPUCB,
+    IGPUCB,
+    LBGPUCB,
     RIPS,
     Auto,
     Band,
     Conflict,
+    Corral,
     CorruptionTolerantGPUCB,
     Elimination,
     Episode,
@@ -53,7 +57,10 @@ from misspec.truth import (
 __version__ = "0.1.0"
 __all__ = [
     "ECGPUCB",
+    "GPTS",
     "GPUCB",
+    "IGPUCB",
+    "LBGPUCB",
     "RIPS",
     "Auto",
     "AwaitingResults",
@@ -62,6 +69,7 @@ __all__ = [
     "Box",
     "Choice",
     "Conflict",
+    "Corral",
     "CorruptionTolerantGPUCB",
     "Diagnosis",
     "Elimination",

@@ -44,7 +44,16 @@ def mixture(model: Model, log_det: float, delta: float) -> float:
     return math.sqrt(spread * (2.0 * math.log(1.0 / delta) + log_det) + model.norm_bound**2)
 
 
-MULTIPLIERS = {"lemma1": lemma1, "mixture": mixture}
+def improved(model: Model, log_det: float, delta: float) -> float:
+    """B + (σ/√min(λ, 1))·√(2(L/2 + 1 + ln(1/δ))), L/2 the realised information or any bound on it; above `lemma1`.
+
+    Chowdhury & Gopalan (2017), Theorem 2, which has λ = 1 + 2/T and γ_{t−1} for L/2. A ridge below 1 is theirs for k/λ.
+    """
+    spread = model.noise / math.sqrt(min(model.regularization, 1.0))
+    return spread * math.sqrt(log_det + 2.0 + 2.0 * math.log(1.0 / delta)) + model.norm_bound
+
+
+MULTIPLIERS = {"lemma1": lemma1, "mixture": mixture, "improved": improved}
 
 
 Width = str | float | Callable[[Model, float, float], float]  # a name, a number, or multiplier(model, L, δ)

@@ -68,6 +68,11 @@ class InformationGain:
         bound = np.minimum(self.upper, self.values[rounds] / GREEDY_FACTOR + missed)
         return float(bound) if bound.ndim == 0 else np.asarray(bound)
 
+    def at(self, t: int) -> float:
+        """An upper bound on γ_t for any t: information adds up at most, so that beyond T it is ⌈t/T⌉·γ_T."""
+        T = len(self.path)
+        return self.up_to(t) if t <= T else math.ceil(t / T) * self.upper
+
     def __repr__(self) -> str:
         below = "≲" if self.approximate else "≤"
         return f"InformationGain({self.greedy:.4g} ≤ γ_{len(self.path)} {below} {self.upper:.4g}, rate {self.rate})"

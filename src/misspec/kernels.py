@@ -310,3 +310,35 @@ def pivoted(kernel: Kernel, X: Array, tolerance: float, most: int | None = None)
         residual -= rows[r] * rows[r]
         chosen.append(i)
     return np.ascontiguousarray(rows[: len(chosen)].T), np.array(chosen, dtype=np.intp)
+
+
+# -- length scales -----------------------------------------------------------------------------------------------------
+
+
+def shortened(kernel: Any, factor: float) -> Any:
+    """The kernel with all its length scales times `factor`."""
+    length_scale(kernel)  # there is one
+    return _shortened(kernel, factor)
+
+
+def _shortened(kernel: Any, factor: float) -> Any:
+    given = kernel.get_params(deep=False)
+    made = {name: _shortened(value, factor) for name, value in given.items() if hasattr(value, "get_params")}
+    if "length_scale" in given:
+        made["length_scale"] = np.multiply(given["length_scale"], factor).tolist()
+    return type(kernel)(**{**given, **made})
+
+
+def length_scale(kernel: Any) -> float:
+    """Its length scale; of several, the geometric mean."""
+    known = kernel.get_params() if hasattr(kernel, "get_params") else {}
+    found = [np.ravel(value) for name, value in known.items() if name.split("__")[-1] == "length_scale"]
+    if not found:
+        raise InvalidInput(f"expected a kernel with a length scale, as RBF(0.2) of scikit-learn has; got {kernel!r}")
+    return float(np.exp(np.log(np.concatenate(found)).mean()))
+
+
+def smoothness(kernel: Any) -> float:
+    """The smallest ν of the Matérn kernels in it; ∞ where there is none."""
+    known = kernel.get_params() if hasattr(kernel, "get_params") else {}
+    return min((float(value) for name, value in known.items() if name.split("__")[-1] == "nu"), default=math.inf)

@@ -27,7 +27,7 @@ Rounds = NDArray[Any] | Sequence[int]
 Gain = float | InformationGain  # γ_T, or what `information_gain` returns
 
 
-# -- the three theorems ------------------------------------------------------------------------------------------------
+# -- the theorems ------------------------------------------------------------------------------------------------------
 
 
 @overload
@@ -324,6 +324,45 @@ def _phases(T: int, lengths: list[int], gaps: list[float], bias: float, most: fl
     return total + (2.0 * eps * T if regret == "true" else 0.0)
 
 
+@overload
+def igp_ucb_bound(model: Model, horizon: float, gain: Gain) -> float: ...
+@overload
+def igp_ucb_bound(model: Model, horizon: Rounds, gain: Gain) -> Array: ...
+
+
+def igp_ucb_bound(model: Model, horizon: float | Rounds, gain: Gain) -> float | Array:
+    """Chowdhury & Gopalan (2017), Theorem 3, for ε = 0: R ≤ 2(B + (σ/√min(λ,1))√(2(γ + 1 + ln(1/δ))))√(CγT).
+
+    Printed for λ = 1 + 2/T, with 4(T + 2) in the place of CT.
+    """
+    T, gamma, _ = _read(model, horizon, gain, 0.0, "true")
+    bound = 2.0 * _improved(model, gamma, model.delta) * np.sqrt(_C(model) * gamma * T)
+    return _answer(bound, T, model, 0.0, "true")
+
+
+@overload
+def gp_ts_bound(model: Model, horizon: float, gain: Gain, points: int) -> float: ...
+@overload
+def gp_ts_bound(model: Model, horizon: Rounds, gain: Gain, points: int) -> Array: ...
+
+
+def gp_ts_bound(model: Model, horizon: float | Rounds, gain: Gain, points: int) -> float | Array:
+    """Chowdhury & Gopalan (2017), Theorem 4, on N `points` and for ε = 0:
+
+        R ≤ 8B + π²B/3 + (11c/p)√(CγT) + ((4B + 11)c/p)√(2T ln(2/δ)),   p = 1/(4e√π)
+
+    with c = v_T(1 + √(2 ln(N·T²))), v_T the factor on the samples. 8B pays for the four rounds in which their
+    1/(p − 1/t²) ≤ 5/p does not hold. Below 2BT only from hundreds of thousands of rounds on.
+    """
+    T, gamma, _ = _read(model, horizon, gain, 0.0, "true")
+    p, B = 1.0 / (4.0 * math.e * math.sqrt(math.pi)), model.norm_bound
+    v = _improved(model, gamma, model.delta / 2.0)
+    c = np.maximum(v * (1.0 + np.sqrt(2.0 * np.log(whole("points", points, at_least=1) * T**2))), 1.0)
+    bound = 8.0 * B + math.pi**2 * B / 3.0 + 11.0 * c / p * np.sqrt(_C(model) * gamma * T)
+    bound = bound + (4.0 * B + 11.0) * c / p * np.sqrt(2.0 * T * math.log(2.0 / model.delta))
+    return _answer(bound, T, model, 0.0, "true")
+
+
 # -- parts of regret bound balancing, shared with the policy -----------------------------------------------------------
 
 
@@ -331,6 +370,11 @@ def paper_candidates(horizon: int, gain: float) -> list[float]:
     """ε̂_i = 2^{1−i}/√γ for i = 1 … M, M = max(1, ⌈1 + ½ log₂(T/γ²)⌉)."""
     M = max(1, math.ceil(1 + 0.5 * math.log2(horizon / gain**2)))
     return [2.0 ** (1 - i) / math.sqrt(gain) for i in range(1, M + 1)]
+
+
+def halving_candidates(horizon: int, largest: float) -> list[float]:
+    """ε̂_i = ε_max·2^{1−i} for i = 1 … 1 + ⌈½ log₂T⌉, and 0."""
+    return [*(largest * 2.0**-i for i in range(1 + math.ceil(0.5 * math.log2(horizon)))), 0.0]
 
 
 @overload
@@ -387,6 +431,12 @@ def _multiplier(model: Model, gamma: Any, inverse_delta: Any) -> Any:
     """(σ/√λ)√(2 ln(1/δ) + 2γ) + B."""
     spread = model.noise / math.sqrt(model.regularization)
     return spread * np.sqrt(2.0 * np.log(inverse_delta) + 2.0 * gamma) + model.norm_bound
+
+
+def _improved(model: Model, gamma: Any, delta: float) -> Any:
+    """B + (σ/√min(λ, 1))√(2(γ + 1 + ln(1/δ)))."""
+    spread = model.noise / math.sqrt(min(model.regularization, 1.0))
+    return spread * np.sqrt(2.0 * (gamma + 1.0 + math.log(1.0 / delta))) + model.norm_bound
 
 
 def _rounds(horizon: Any) -> Array:

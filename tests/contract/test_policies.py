@@ -47,6 +47,15 @@ POLICIES = {
     ),
     "rips": lambda seed: ms.RIPS(DOMAIN, LINEAR, horizon=200, accuracy=1.0, reward_bound=0.8, seed=seed),
     "rips in the paper": lambda seed: ms.RIPS.as_in_paper(DOMAIN, MODEL, horizon=500, seed=seed),
+    "igp-ucb": lambda seed: ms.IGPUCB(DOMAIN, MODEL, seed=seed),
+    "igp-ucb in its paper": lambda seed: ms.IGPUCB.as_in_paper(DOMAIN, MODEL, horizon=60, seed=seed),
+    "gp-ts in its paper": lambda seed: ms.GPTS.as_in_paper(DOMAIN, MODEL, horizon=60, seed=seed),
+    "lb-gp-ucb": lambda seed: ms.LBGPUCB(DOMAIN, MODEL, horizon=100, initial=2, seed=seed),
+    "lb-gp-ucb in its paper": lambda seed: ms.LBGPUCB.as_in_paper(DOMAIN, MODEL, horizon=100, seed=seed),
+    "corral": lambda seed: ms.Corral(DOMAIN, MODEL, horizon=100, epsilons=[0.5, 0.1, 0.0], seed=seed),
+    "corral shared": lambda seed: ms.Corral(DOMAIN, MODEL, horizon=100, evidence="shared", seed=seed),
+    "corral of one step": lambda seed: ms.Corral(DOMAIN, MODEL, horizon=100, stochastic=False, seed=seed),
+    "corral in its paper": lambda seed: ms.Corral.as_in_paper(DOMAIN, MODEL, horizon=100, seed=seed),
 }  # fmt: skip
 
 
@@ -65,6 +74,9 @@ ON_A_BOX = {
     "thompson": lambda seed: ms.ThompsonSampling(BOX, WIDE, seed=seed),
     "uniform": lambda seed: ms.UniformSampling(BOX, WIDE, seed=seed),
     "corruption": lambda seed: ms.CorruptionTolerantGPUCB(BOX, WIDE, corruption=1.0, seed=seed),
+    "igp-ucb": lambda seed: ms.IGPUCB(BOX, WIDE, seed=seed),
+    "lb-gp-ucb": lambda seed: ms.LBGPUCB(BOX, WIDE, horizon=100, initial=2, seed=seed),
+    "corral": lambda seed: ms.Corral(BOX, WIDE, horizon=100, epsilons=[0.1, 0.0], seed=seed),
 }
 
 

@@ -87,7 +87,7 @@ MISFIT = ms.Model(RBF(0.15), norm_bound=0.5, noise=0.05, delta=DELTA)
 
 
 @pytest.mark.parametrize("design", ["ucb", "uncertainty"])
-@pytest.mark.parametrize("width", ["lemma1", "mixture"])
+@pytest.mark.parametrize("width", ["lemma1", "mixture", "improved"])
 def test_multipliers(width, design):
     assert misses(WELL, design, width, 1.0) <= DELTA
     assert misses(WELL, design, width, 0.5) > DELTA

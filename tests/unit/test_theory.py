@@ -43,6 +43,23 @@ def test_theorem_2_to_the_letter():
     assert theory.phased_bound(MODEL, T, g, e, width="nonadaptive", points=50) == pytest.approx(expected)
 
 
+def test_the_bounds_of_chowdhury_and_gopalan_to_the_letter():
+    T, g, N = 10_000, 7.0, 50
+    model = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1, regularization=1 + 2 / T, delta=0.1)
+    C = 2 / math.log(1 + 1 / (1 + 2 / T))
+    expected = 2 * (2 + 0.1 * math.sqrt(2 * (g + 1 + math.log(10)))) * math.sqrt(C * g * T)
+    assert theory.igp_ucb_bound(model, T, g) == pytest.approx(expected)
+    assert expected < 2 * (2 + 0.1 * math.sqrt(2 * (g + 1 + math.log(10)))) * math.sqrt(4 * (T + 2) * g)  # as printed
+    T = 10**9
+    c = (2 + 0.1 * math.sqrt(2 * (g + 1 + math.log(20)))) * (1 + math.sqrt(2 * math.log(N * T**2)))
+    p = 1 / (4 * math.e * math.sqrt(math.pi))
+    expected = (
+        16 + math.pi**2 * 2 / 3 + 11 * c / p * math.sqrt(C * g * T) + 19 * c / p * math.sqrt(2 * T * math.log(20))
+    )
+    assert theory.gp_ts_bound(model, T, g, N) == pytest.approx(expected)
+    assert theory.gp_ts_bound(model, 1000, g, N) == 4.0 * 1000  # the trivial bound
+
+
 @given(
     T=st.integers(1, 10**6), g=st.floats(0.1, 100), e=st.floats(0, 1), ridge=st.floats(1e-3, 10), B=st.floats(0.1, 10)
 )

@@ -294,8 +294,7 @@ class RegretBalancing(Policy):
         if self._bounds == "paper":
             return [(self.model, e) for e in theory.paper_candidates(T, self._gain_of(self.model, T, gain))]
         top = self.model.norm_bound if epsilon_max is None else number("epsilon_max", epsilon_max, above=0)
-        halvings = 1 + math.ceil(0.5 * math.log2(T))
-        return [*((self.model, top * 2.0 ** (1 - i)) for i in range(1, halvings + 1)), (self.model, 0.0)]
+        return [(self.model, e) for e in theory.halving_candidates(T, top)]
 
     def _gain_of(self, m: Model, T: int, gain: float | None) -> float:
         """γ_T, computed once per kernel."""

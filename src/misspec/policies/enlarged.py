@@ -17,6 +17,7 @@ import numpy as np
 from misspec import confidence
 from misspec.confidence import OwnBands, Width
 from misspec.errors import Array, InvalidInput, flag, number
+from misspec.information import InformationGain
 from misspec.model import Model
 from misspec.policies.answers import Band
 from misspec.policies.field import Field, Search
@@ -33,7 +34,10 @@ class Enlarged:
     enlargement: "exact" (ε‖ζ‖₁), "norm2" (ε√t‖ζ‖₂), "paper" (ε√t/√λ·σ), or None: exact, except at points that a round
     has brought, where all of them come with rounds (`flat`) and with a budget: there it is norm2, whose cost does not
     grow. corruption: C, which adds C/√λ·σ whatever t. own: the own bands that ground the band, None for none.
+    `gain`, where it is set, stands in for the realised information in the multiplier: γ_{t−1} for L/2.
     """
+
+    gain: InformationGain | None = None
 
     def __init__(
         self,
@@ -95,7 +99,8 @@ class Enlarged:
     @property
     def multiplier(self) -> float:
         """The multiplier for the told observations, with which bands are made."""
-        return confidence.multiplier(self.width, self.model, self.posterior.log_det, self.delta)
+        log_det = self.posterior.log_det if self.gain is None else 2.0 * self.gain.at(self.posterior.t)
+        return confidence.multiplier(self.width, self.model, log_det, self.delta)
 
     @property
     def slope(self) -> float:

@@ -70,7 +70,7 @@ def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
     reach = _brought(settings, domain, model, T) if isinstance(domain, Open) else domain
     if reach is None:
         return []
-    return _THEOREMS[policy.theorem](_Case(policy, t, information_gain(reach, model, T), epsilon, varying))
+    return _THEOREMS[policy.theorem](_Case(policy, t, information_gain(reach, policy.model, T), epsilon, varying))
 
 
 def _brought(settings: dict[str, Any], domain: Open, model: Model, T: int) -> Finite | None:
@@ -116,4 +116,16 @@ def _proposition1(case: _Case) -> list[Bound]:
     return [Bound("Proposition 1", np.array([float(T)]), np.array([found]))]
 
 
-_THEOREMS = {"Theorem 1": _theorem1, "Theorem 2": _theorem2, "Proposition 1": _proposition1}
+def _improved(case: _Case) -> list[Bound]:
+    if case.epsilon > 0:
+        return []
+    found = theory.igp_ucb_bound(case.policy.model, case.t, case.gain)
+    return [Bound("Chowdhury & Gopalan", case.t.astype(np.float64), found)]
+
+
+_THEOREMS = {
+    "Theorem 1": _theorem1,
+    "Theorem 2": _theorem2,
+    "Proposition 1": _proposition1,
+    "Chowdhury & Gopalan": _improved,
+}
