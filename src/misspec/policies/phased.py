@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from misspec import theory
 from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.errors import Array, AwaitingResults, HorizonReached, whole
@@ -40,6 +41,8 @@ class PhasedUncertaintySampling(Policy):
     """Episodes of 1, 2, 4, … evaluations that explore what is still active, then eliminate what appears suboptimal.
 
     horizon: T, evaluations in all; None for no end, with δ split as 6δ/(π²e²) over the episodes.
+    schedule: "doubling", the paper's; where rounds of parallel work are dear, "few" for log₂log₂T of them, or their
+    number (`theory.episode_lengths`, after Li & Scarlett, 2022). The latter two need a horizon.
     width: "nonadaptive" (the points of an episode do not depend on its noise; the default, on a Finite domain only),
     "mixture" (the default on a box), "lemma1", or a number.
     grounded: clip the bands to the own bands, which use all observations of all episodes.
@@ -64,6 +67,7 @@ class PhasedUncertaintySampling(Policy):
         model: Model,
         *,
         horizon: int | None = None,
+        schedule: theory.Schedule = "doubling",
         width: Width | None = None,
         grounded: bool = True,
         resolution: float | None = RESOLUTION,
@@ -71,6 +75,8 @@ class PhasedUncertaintySampling(Policy):
     ) -> None:
         super().__init__(domain, model, seed=seed, grounded=grounded, parts=2 if grounded else 1, resolution=resolution)
         self.horizon = self.limit = None if horizon is None else whole("horizon", horizon, at_least=1)
+        self.schedule = theory.check_schedule(schedule, self.horizon)
+        self.lengths = [] if self.horizon is None else theory.episode_lengths(self.horizon, self.schedule)
         self.active_set: Active = self.field.active(model, seed)  # D_e
         self.width = self.active_set.width if width is None else self.active_set.check_width(width)
         self.theorem = "" if self.grounded else "Theorem 2"
@@ -91,12 +97,11 @@ class PhasedUncertaintySampling(Policy):
     # -- Algorithm 2 -----------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        full = 1 << self.episode  # 2, 10   e = 1, m_e = 1, D_e = D; then m_{e+1} = 2m_e, until T evaluations
-        left = full if self.horizon is None else self.horizon - (full - 1)  # full − 1 evaluations went before
-        if left <= 0:
+        if self.episode == len(self.lengths) and self.horizon is not None:
             return
-        self.episode += 1
-        self._length = min(full, left)
+        self.episode += 1  # 2, 10   e = 1, m_e = 1, D_e = D; then m_{e+1} = 2m_e, until T evaluations
+        full = self.planned(self.episode)
+        self._length = full if self.horizon is None else min(full, self.horizon - sum(self.lengths[: self.episode - 1]))
         self._complete = self._length == full  # a truncated last episode eliminates nothing
         self._design = self.active_set.design()  # 3   μ_0 = 0, σ_0² = k(x,x): all data are forgotten
         self._slots: list[Asked] = []  # queries of this episode, in the order asked
@@ -144,7 +149,7 @@ class PhasedUncertaintySampling(Policy):
         """δ is split over the E episodes that there will be."""
         if self.horizon is None:
             return Spending(self.width, 1, 6.0 * self._delta / (math.pi * self.episode) ** 2)
-        return Spending(self.width, int(math.log2(self.horizon + 1)), self._delta)
+        return Spending(self.width, theory.complete_episodes(self.horizon, self.lengths), self._delta)
 
     # -- what a user sees ------------------------------------------------------------------------------------
 
@@ -159,6 +164,12 @@ class PhasedUncertaintySampling(Policy):
     def active(self) -> NDArray[Any]:
         """D_e: indices still alive; on a box a sample of points that are, in user units."""
         return self.active_set.members
+
+    def planned(self, episode: int) -> int:
+        """m_e, the length of an episode that nothing cuts short; 0 after the last."""
+        if self.horizon is None:
+            return 1 << (episode - 1)
+        return self.lengths[episode - 1] if episode <= len(self.lengths) else 0
 
     @property
     def remaining(self) -> int:
