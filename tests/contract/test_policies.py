@@ -30,7 +30,7 @@ POLICIES = {
         DOMAIN, MODEL, horizon=200, schedule="few", seed=seed
     ),
     "phased, four episodes": lambda seed: ms.PhasedUncertaintySampling(
-        DOMAIN, MODEL, horizon=150, schedule=4, seed=seed
+        DOMAIN, MODEL, horizon=150, schedule=4, intersect=True, seed=seed
     ),
     "balancing": lambda seed: ms.RegretBalancing(DOMAIN, MODEL, horizon=200, seed=seed),
     "balancing own": lambda seed: ms.RegretBalancing(DOMAIN, MODEL, horizon=200, evidence="own", seed=seed),

@@ -217,7 +217,7 @@ def planned(schedule, T):
     return [after - before for before, after in itertools.pairwise(ends)]
 
 
-def phased_oracle(width, grounded, horizon, tell, schedule=None):
+def phased_oracle(width, grounded, horizon, tell, schedule=None, intersect=False):
     """A plain transcription of Algorithm 2, read as docs/paper.md does: the points and active set of each episode."""
     delta = DELTA / 2 if grounded else DELTA
     E = None if horizon is None else int(math.log2(horizon + 1))
@@ -225,7 +225,7 @@ def phased_oracle(width, grounded, horizon, tell, schedule=None):
     if schedule is not None:
         lengths = dict(enumerate(planned(schedule, horizon), start=1))
         E = len(lengths) - (sum(lengths.values()) > horizon)
-    active, everything, used, e = np.arange(len(X)), [], 0, 1
+    active, everything, used, e, common = np.arange(len(X)), [], 0, 1, None
     while horizon is None or used < horizon:
         full = lengths.get(e, 2 ** (e - 1))
         length = full if horizon is None else min(full, horizon - used)
@@ -248,6 +248,12 @@ def phased_oracle(width, grounded, horizon, tell, schedule=None):
                 spread = NOISE / math.sqrt(RIDGE) * math.sqrt(2 * math.log(episodes / part) + L)
                 w = (spread + B) * np.sqrt(np.maximum(variance, 0))
             lower, upper = mean - w, mean + w
+            if intersect and common is not None:
+                for i in range(len(X)):
+                    low, high = max(lower[i], common[0][i]), min(upper[i], common[1][i])
+                    if low <= high:
+                        lower[i], upper[i] = low, high
+            common = lower.copy(), upper.copy()
             if grounded:
                 book = Oracle()
                 for i, value in everything:
@@ -309,6 +315,19 @@ def test_phased_with_few_episodes(width, grounded, schedule, lengths):
     )
     follow(policy, lambda tell: phased_oracle(width, grounded, 300, tell, schedule), len(lengths))
     assert [e.length for e in policy.history] == lengths
+
+
+@pytest.mark.parametrize("horizon", [300, None])
+@pytest.mark.parametrize("grounded", [True, False])
+def test_phased_with_intersected_bands(grounded, horizon):
+    policy, plain = (
+        ms.PhasedUncertaintySampling(ms.Finite(X), MODEL, horizon=horizon, grounded=grounded, intersect=intersect)
+        for intersect in (True, False)
+    )
+    episodes = 9 if horizon else 8
+    follow(policy, lambda tell: phased_oracle("nonadaptive", grounded, horizon, tell, None, True), episodes)
+    follow(plain, lambda tell: phased_oracle("nonadaptive", grounded, horizon, tell), episodes)
+    assert not np.array_equal(policy.band().lower, plain.band().lower)
 
 
 @pytest.mark.parametrize("schedule", ["few", 4])

@@ -105,7 +105,9 @@ def test_regret_stays_below_the_bound(schedule, width):
     for run in range(30):
         epsilon = list(MISFITS)[run % 3]
         problem = ms.problems.misspecified(CIRCLE, LARGE, epsilon, MISFITS[epsilon], seed=run)
-        policy = ms.PhasedUncertaintySampling(CIRCLE, LARGE, horizon=T, schedule=schedule, width=width, grounded=False)
+        policy = ms.PhasedUncertaintySampling(
+            CIRCLE, LARGE, horizon=T, schedule=schedule, width=width, grounded=False, intersect=schedule == 6
+        )
         trace = play(policy, problem, T, run, batch=T)
         assert (trace.cumulative_regret <= bounds[epsilon] + 1e-9).all()
     for epsilon, bound in bounds.items():  # it says more than that regret is at most 2(B + ε) per round

@@ -276,6 +276,8 @@ SQUARE = ms.Box([(0, 1)] * 2)
         (lambda: ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=0), "horizon must be a whole number ≥ 1, got 0"),
         (lambda: ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=1.5), "horizon must be a whole number ≥ 1"),
         (lambda: ms.PhasedUncertaintySampling(SQUARE, MODEL, width="nonadaptive"), "finitely many points"),
+        (lambda: ms.PhasedUncertaintySampling(SQUARE, MODEL, intersect=True), "intersect=True is for finitely many"),
+        (lambda: ms.PhasedUncertaintySampling(DOMAIN, MODEL, intersect=1), "intersect must be True or False"),
         (lambda: ms.PhasedUncertaintySampling(DOMAIN, MODEL, schedule="few"), "say how many: horizon=T"),
         (lambda: ms.PhasedUncertaintySampling(DOMAIN, MODEL, schedule=4), "say how many: horizon=T"),
         (lambda: ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=9, schedule=10), "at most the horizon"),

@@ -46,6 +46,9 @@ class PhasedUncertaintySampling(Policy):
     width: "nonadaptive" (the points of an episode do not depend on its noise; the default, on a Finite domain only),
     "mixture" (the default on a box), "lemma1", or a number.
     grounded: clip the bands to the own bands, which use all observations of all episodes.
+    intersect: on a Finite domain, bands of the complete episodes before count too: what they have in common with the
+    newest, where they meet. Each holds f̃ up to the ε√(Cγ/λ) of Theorem 2, so does what they have in common, and it is
+    never wider than the newest: the same bound. Lowers regret where the model is wrong, with many episodes.
     resolution: on a box, queries this near to an active point asked before go to that point if its variance is about
     as large; own bands and a small dictionary rely on it. The kernel's metric, as for GPUCB; None or 0 turns it off.
 
@@ -70,6 +73,7 @@ class PhasedUncertaintySampling(Policy):
         schedule: theory.Schedule = "doubling",
         width: Width | None = None,
         grounded: bool = True,
+        intersect: bool = False,
         resolution: float | None = RESOLUTION,
         seed: int = 0,
     ) -> None:
@@ -79,6 +83,7 @@ class PhasedUncertaintySampling(Policy):
         self.lengths = [] if self.horizon is None else theory.episode_lengths(self.horizon, self.schedule)
         self.active_set: Active = self.field.active(model, seed)  # D_e
         self.width = self.active_set.width if width is None else self.active_set.check_width(width)
+        self.intersect = self.active_set.check_intersect(intersect)
         self.theorem = "" if self.grounded else "Theorem 2"
         self._promise(self.width, model)
         first = self.width * model.scale if isinstance(self.width, int | float) else model.norm_bound
@@ -139,7 +144,8 @@ class PhasedUncertaintySampling(Policy):
         D, own = self.active_set, self._own
         active, before = D.members, D.extent
         if self._complete:
-            self._bands = D.conclude(self._design, places, y, self._spending(), own)  # 8   compute μ*
+            earlier = self._bands if self.intersect and self.history else None
+            self._bands = D.conclude(self._design, places, y, self._spending(), own, earlier)  # 8   compute μ*
             D.eliminate(self._bands)  # 9   D_{e+1} = {x ∈ D_e : upper ≥ max over D_e of lower}
         points = D.points(places)
         self.history.append(Episode(self._length, points, before, D.extent, self._bands.widths(active, points)))
