@@ -48,12 +48,14 @@ class PhasedUncertaintySampling(Policy):
     grounded: clip the bands to the own bands, which use all observations of all episodes.
     intersect: on a Finite domain, bands of the complete episodes before count too: what they have in common with the
     newest, where they meet. Each holds f̃ up to the ε√(Cγ/λ) of Theorem 2, so does what they have in common, and it is
-    never wider than the newest: the same bound. Lowers regret where the model is wrong, with many episodes.
+    never wider than the newest: the same bound. Measured with doubling episodes: less regret where there is a misfit,
+    the same without; with few episodes hardly any difference.
     resolution: on a box, queries this near to an active point asked before go to that point if its variance is about
     as large; own bands and a small dictionary rely on it. The kernel's metric, as for GPUCB; None or 0 turns it off.
 
     Its bands are for the model as if it were right (ε is unknown): `band` holds f* only up to the misspecification.
-    `ask(n)` hands out at most the rest of the episode: 1 query, then 2, then 4, … It takes no data from elsewhere.
+    `ask(n)` hands out at most the rest of the episode: 1 query, then 2, then 4, … if these double. It takes no data from
+    elsewhere.
 
     To read: `episode`, `active` (indices still alive; on a box a sample of points that are, in user units), `volume`
     (share that is still active), `remaining` (queries that this episode can still hand out), `history` (per episode:
