@@ -54,8 +54,8 @@ class PhasedUncertaintySampling(Policy):
     as large; own bands and a small dictionary rely on it. The kernel's metric, as for GPUCB; None or 0 turns it off.
 
     Its bands are for the model as if it were right (ε is unknown): `band` holds f* only up to the misspecification.
-    `ask(n)` hands out at most the rest of the episode: 1 query, then 2, then 4, … if these double. It takes no data from
-    elsewhere.
+    `ask(n)` hands out at most the rest of the episode: 1 query, then 2, then 4, … if these double. It takes no data
+    from elsewhere.
 
     To read: `episode`, `active` (indices still alive; on a box a sample of points that are, in user units), `volume`
     (share that is still active), `remaining` (queries that this episode can still hand out), `history` (per episode:
