@@ -18,7 +18,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.errors import Array, InvalidInput, number, whole
+from misspec.errors import Array, InvalidInput, number, one_of, whole
 from misspec.information import InformationGain
 from misspec.model import Model
 
@@ -92,6 +92,7 @@ def phased_bound(
     points: int | None = ...,
     constants: str = ...,
     regret: str = ...,
+    schedule: Schedule = ...,
 ) -> float: ...
 @overload
 def phased_bound(
@@ -104,6 +105,7 @@ def phased_bound(
     points: int | None = ...,
     constants: str = ...,
     regret: str = ...,
+    schedule: Schedule = ...,
 ) -> Array: ...
 
 
@@ -117,24 +119,30 @@ def phased_bound(
     points: int | None = None,
     constants: str = "tight",
     regret: str = "true",
+    schedule: Schedule = "doubling",
 ) -> float | Array:
     """Theorem 2, for the ungrounded policy: R ≤ 2B + 2εT(1 + log₂T)√(Cγ/λ) + 14·multiplier·√(CTγ); true: + 2εT.
 
     multiplier   (σ/√λ)√(2 ln(E/δ) + 2γ) + B, E the number of complete episodes; for width="nonadaptive", which needs
                  the number of candidates N as `points`, (σ/√λ)√(2 ln(2NE/δ)) + B
     constants    "paper": 2B + 6εT(1 + ln T)√((2 + 1/λ)γ) + 32·multiplier·√((1 + 2λ)Tγ), as printed; valid but loose
+    schedule     of `episode_lengths`, for the largest horizon; for all but "doubling" the proof's sum as it stands:
+
+        R ≤ Σ_e m_e·min{2B, 4·multiplier_{e−1}·√(Cγ_{e−1}/m_{e−1}) + 2eε√(Cγ_{e−1}/λ)},   2B for e = 1,
+
+    over the rounds played, γ_e that of m_e rounds. In D_e nothing is worse than its best by more than what four widths
+    (at most √(Cγ/m) times the multiplier) and the misfit at two points (each at most ε√(Cγ/λ)) of the episode before
+    hide, and each of the e − 1 eliminations took at most 2ε√(Cγ/λ) from the best. m_e ≤ √(T·m_{e−1}) + 1 makes that,
+    for "few" and without misfit, at most 2B⌈√T⌉ + 4·multiplier·(√T + 1)√(Cγ) per further episode: √(Tγ)·log log T.
     """
     T, gamma, eps = _read(model, horizon, gain, epsilon, regret)
+    if schedule != "doubling":
+        if constants != "tight":
+            raise InvalidInput('constants="paper" are for schedule="doubling", the paper\'s; leave them out')
+        bound = _planned_bound(model, T, gain, eps, width, points, schedule)
+        return _answer(bound + (2.0 * eps * T if regret == "true" else 0.0), T, model, eps, regret)
     E = max(1.0, math.floor(math.log2(float(T.max()) + 1.0)))  # of the whole run: its policy splits δ over all of them
-    if width == "nonadaptive":
-        if points is None:
-            raise InvalidInput('width="nonadaptive" needs the number of candidates: points=len(domain)')
-        log = 2.0 * np.log(2.0 * whole("points", points, at_least=1) * E / model.delta)
-        multiplier = model.noise / math.sqrt(model.regularization) * np.sqrt(log) + model.norm_bound
-    elif width in ("lemma1", "mixture"):
-        multiplier = _multiplier(model, gamma, E / model.delta)
-    else:
-        raise InvalidInput(f"width must be lemma1, mixture or nonadaptive, got {width!r}; numbers guarantee nothing")
+    multiplier = _phased_multiplier(model, gamma, E, width, points)
     ridge = model.regularization
     if constants == "tight":
         bound = 2.0 * eps * T * (1.0 + np.log2(T)) * np.sqrt(_C(model) * gamma / ridge)
@@ -146,6 +154,39 @@ def phased_bound(
         raise InvalidInput(f"constants must be tight or paper, got {constants!r}")
     bound = 2.0 * model.norm_bound + bound + (2.0 * eps * T if regret == "true" else 0.0)
     return _answer(bound, T, model, eps, regret)
+
+
+def _phased_multiplier(model: Model, gamma: Any, episodes: float, width: str, points: int | None) -> Any:
+    """At least w(x)/σ(x) of an episode with information gain γ."""
+    if width == "nonadaptive":
+        if points is None:
+            raise InvalidInput('width="nonadaptive" needs the number of candidates: points=len(domain)')
+        log = 2.0 * np.log(2.0 * whole("points", points, at_least=1) * episodes / model.delta)
+        return model.noise / math.sqrt(model.regularization) * np.sqrt(log) + model.norm_bound
+    if width in ("lemma1", "mixture"):
+        return _multiplier(model, gamma, episodes / model.delta)
+    raise InvalidInput(f"width must be lemma1, mixture or nonadaptive, got {width!r}; numbers guarantee nothing")
+
+
+def _planned_bound(
+    model: Model, T: Array, gain: Gain, epsilon: float, width: str, points: int | None, schedule: Schedule
+) -> Array:
+    """The sum over the episodes in `phased_bound`, in-class regret, after each of these rounds of one run."""
+    last = int(T.max())
+    lengths = episode_lengths(last, schedule)
+    E = complete_episodes(last, lengths)
+    begins = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    m = np.array(lengths[:-1], dtype=np.float64)  # m_{e−1} for e = 2, 3, …
+    gamma = gain.up_to(m.astype(np.intp)) if isinstance(gain, InformationGain) else np.full(len(m), float(gain))
+    gamma = np.maximum.accumulate(gamma)  # rounding may make an episode the shorter one
+    slack = np.sqrt(_C(model) * gamma)
+    e = np.arange(2, len(lengths) + 1)
+    lost = 4.0 * _phased_multiplier(model, gamma, E, width, points) * slack / np.sqrt(m)
+    lost = lost + 2.0 * e * epsilon * slack / math.sqrt(model.regularization)
+    most = 2.0 * model.norm_bound
+    per_round = np.concatenate([[most], np.minimum(most, lost)])
+    played = np.clip(T[..., None] - begins, 0, np.array(lengths, dtype=np.float64))
+    return np.asarray(played @ per_round)
 
 
 def balancing_bound(
@@ -361,6 +402,60 @@ def gp_ts_bound(model: Model, horizon: float | Rounds, gain: Gain, points: int) 
     bound = 8.0 * B + math.pi**2 * B / 3.0 + 11.0 * c / p * np.sqrt(_C(model) * gamma * T)
     bound = bound + (4.0 * B + 11.0) * c / p * np.sqrt(2.0 * T * math.log(2.0 / model.delta))
     return _answer(bound, T, model, 0.0, "true")
+
+
+# -- episodes, shared with the phased policy ---------------------------------------------------------------------------
+
+Schedule = str | int  # "doubling", "few", or a number of episodes
+
+
+def check_schedule(schedule: Any, horizon: int | None) -> Schedule:
+    """A schedule that this horizon can have, or InvalidInput."""
+    found: Schedule
+    if isinstance(schedule, str):
+        found = one_of("schedule (if not a number of episodes)", schedule, ("doubling", "few"))
+    else:
+        found = whole("schedule (if not doubling or few)", schedule, at_least=1)
+    if horizon is None and found != "doubling":
+        raise InvalidInput(f"schedule={found!r} plans all evaluations ahead, got no horizon; say how many: horizon=T")
+    if horizon is not None and isinstance(found, int) and found > horizon:
+        raise InvalidInput(f"schedule must be at most the horizon, {horizon} evaluations, got {found} episodes")
+    return found
+
+
+def episode_lengths(horizon: int, schedule: Schedule = "doubling") -> list[int]:
+    """m_1, m_2, … as planned for T evaluations; T may cut the last one short.
+
+    doubling   1, 2, 4, …: ⌊log₂T⌋ + 1 episodes (Algorithm 2)
+    few        m_e = ⌈√(T·m_{e−1})⌉, m_0 = 1: at most ⌈log₂log₂T⌉ + 1 episodes for T ≥ 3
+    a number   E of them, m_e in proportion to T^{(1 − 2^{−e})/(1 − 2^{−E})}, which add up to T: none is cut short
+
+    The last two: Li & Scarlett, Gaussian process bandit optimization with few batches (2022). Theirs of a given number
+    are not in proportion but as long as these powers, cut at T: for small T fewer than E of them would remain.
+    """
+    T = whole("horizon", horizon, at_least=1)
+    schedule = check_schedule(schedule, T)
+    if isinstance(schedule, int):
+        E = schedule
+        e = np.arange(1, E + 1)
+        power = T ** ((1.0 - 0.5**e) / (1.0 - 0.5**E))
+        ends = np.ceil(T * np.cumsum(power) / power.sum() - 1e-9).astype(np.intp)  # after each episode
+        spare = np.maximum.accumulate(ends - e).clip(0, T - E)  # beyond one evaluation in each
+        return [int(m) for m in np.diff(spare + e, prepend=0)]
+    lengths = [1 if schedule == "doubling" else _root(T)]
+    while sum(lengths) < T:
+        lengths.append(2 * lengths[-1] if schedule == "doubling" else _root(T * lengths[-1]))
+    return lengths
+
+
+def complete_episodes(horizon: int, lengths: Sequence[int]) -> int:
+    """E: how many of them end within the horizon, and eliminate."""
+    return int((np.cumsum(lengths) <= horizon).sum())
+
+
+def _root(n: int) -> int:
+    """⌈√n⌉, exactly."""
+    return math.isqrt(n - 1) + 1
 
 
 # -- parts of regret bound balancing, shared with the policy -----------------------------------------------------------

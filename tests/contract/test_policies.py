@@ -27,6 +27,12 @@ POLICIES = {
     "phased in the paper": lambda seed: ms.PhasedUncertaintySampling.as_in_paper(
         DOMAIN, MODEL, horizon=500, seed=seed
     ),
+    "phased, few episodes": lambda seed: ms.PhasedUncertaintySampling(
+        DOMAIN, MODEL, horizon=200, schedule="few", seed=seed
+    ),
+    "phased, four episodes": lambda seed: ms.PhasedUncertaintySampling(
+        DOMAIN, MODEL, horizon=150, schedule=4, intersect=True, seed=seed
+    ),
     "balancing": lambda seed: ms.RegretBalancing(DOMAIN, MODEL, horizon=200, seed=seed),
     "balancing own": lambda seed: ms.RegretBalancing(DOMAIN, MODEL, horizon=200, evidence="own", seed=seed),
     "balancing ungrounded": lambda seed: ms.RegretBalancing(DOMAIN, MODEL, horizon=200, grounded=False, seed=seed),
@@ -68,6 +74,9 @@ ON_A_BOX = {
     "ec anywhere": lambda seed: ms.ECGPUCB(BOX, WIDE, epsilon=0.1, resolution=None, inflate=True, seed=seed),
     "phased": lambda seed: ms.PhasedUncertaintySampling(BOX, WIDE, horizon=300, seed=seed),
     "phased in the paper": lambda seed: ms.PhasedUncertaintySampling.as_in_paper(BOX, WIDE, seed=seed),
+    "phased, few episodes": lambda seed: ms.PhasedUncertaintySampling(
+        BOX, WIDE, horizon=100, schedule="few", seed=seed
+    ),
     "balancing": lambda seed: ms.RegretBalancing(BOX, WIDE, horizon=200, seed=seed),
     "balancing own": lambda seed: ms.RegretBalancing(BOX, WIDE, horizon=200, evidence="own", seed=seed),
     "insured": lambda seed: ms.InsuredUCB(BOX, WIDE, seed=seed),

@@ -345,6 +345,25 @@ def test_phased_goes_through_its_episodes_and_each_slot_once():
     assert third.params == first.params
 
 
+def test_phased_with_few_episodes_is_the_policy_itself_played_in_a_study():
+    """Same queries as PhasedUncertaintySampling on the same space, after the first, random trial, to the end."""
+    model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1)
+    sampler = MisspecSampler("phased", model, n_trials=16, seed=3, schedule=3)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+
+    def smooth(x):
+        return math.sin(6 * x)
+
+    study.optimize(lambda trial: smooth(trial.suggest_float("x", 0, 1)), n_trials=18)
+    policy = ms.PhasedUncertaintySampling(ms.Space({"x": ms.Float(0, 1)}), model, horizon=16, schedule=3, seed=3)
+    for trial in study.trials[1:17]:
+        query = policy.ask()
+        assert query.params["x"] == pytest.approx(trial.params["x"], abs=1e-6)
+        policy.tell(query, smooth(trial.params["x"]))
+    assert [e.length for e in policy.history] == [3, 5, 8]
+    assert study.trials[17].params["x"] == pytest.approx(float(policy.recommend().x[0]), abs=1e-6)
+
+
 def test_balancing_is_the_policy_itself_played_in_a_study():
     """Same decisions as RegretBalancing on the same space, fed with the first, random trial."""
     model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1)

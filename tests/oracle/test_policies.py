@@ -1,5 +1,6 @@
 """Every step of every policy against a slow dense transcription."""
 
+import itertools
 import math
 
 import numpy as np
@@ -204,13 +205,30 @@ def test_new_points_as_actions():
                 policy.tell(query, values[-1])
 
 
-def phased_oracle(width, grounded, horizon, tell):
+def planned(schedule, T):
+    """Episode lengths after Li & Scarlett (2022); those of a given number in proportion, so that they add up to T."""
+    if schedule == "few":
+        found = [math.ceil(math.sqrt(T))]
+        while sum(found) < T:
+            found.append(math.ceil(math.sqrt(T * found[-1])))
+        return found
+    powers = [T ** ((1 - 0.5**e) / (1 - 0.5**schedule)) for e in range(1, schedule + 1)]
+    ends = [math.ceil(T * sum(powers[:e]) / sum(powers) - 1e-9) for e in range(schedule + 1)]
+    return [after - before for before, after in itertools.pairwise(ends)]
+
+
+def phased_oracle(width, grounded, horizon, tell, schedule=None, intersect=False):
     """A plain transcription of Algorithm 2, read as docs/paper.md does: the points and active set of each episode."""
     delta = DELTA / 2 if grounded else DELTA
     E = None if horizon is None else int(math.log2(horizon + 1))
-    active, everything, used, e = np.arange(len(X)), [], 0, 1
+    lengths = {}
+    if schedule is not None:
+        lengths = dict(enumerate(planned(schedule, horizon), start=1))
+        E = len(lengths) - (sum(lengths.values()) > horizon)
+    active, everything, used, e, common = np.arange(len(X)), [], 0, 1, None
     while horizon is None or used < horizon:
-        length = 2 ** (e - 1) if horizon is None else min(2 ** (e - 1), horizon - used)
+        full = lengths.get(e, 2 ** (e - 1))
+        length = full if horizon is None else min(full, horizon - used)
         points = []
         for _ in range(length):
             variance = Dense(KERNEL, RIDGE, X[points], np.zeros(len(points))).variance(X) if points else np.ones(len(X))
@@ -218,7 +236,7 @@ def phased_oracle(width, grounded, horizon, tell):
         y = tell(points)
         used += length
         everything += list(zip(points, y, strict=True))
-        if length == 2 ** (e - 1):
+        if length == full:
             dense = Dense(KERNEL, RIDGE, X[points], np.array(y), MODEL.offset)
             mean, variance = dense.mean(X), dense.variance(X)
             part, episodes = (delta, E) if horizon is not None else (6 * delta / (math.pi * e) ** 2, 1)
@@ -230,6 +248,12 @@ def phased_oracle(width, grounded, horizon, tell):
                 spread = NOISE / math.sqrt(RIDGE) * math.sqrt(2 * math.log(episodes / part) + L)
                 w = (spread + B) * np.sqrt(np.maximum(variance, 0))
             lower, upper = mean - w, mean + w
+            if intersect and common is not None:
+                for i in range(len(X)):
+                    low, high = max(lower[i], common[0][i]), min(upper[i], common[1][i])
+                    if low <= high:
+                        lower[i], upper[i] = low, high
+            common = lower.copy(), upper.copy()
             if grounded:
                 book = Oracle()
                 for i, value in everything:
@@ -241,15 +265,8 @@ def phased_oracle(width, grounded, horizon, tell):
         e += 1
 
 
-@pytest.mark.parametrize("horizon", [300, 255, None])
-@pytest.mark.parametrize(("width", "grounded"), [("nonadaptive", True), ("nonadaptive", False), ("lemma1", False)])
-def test_phased(width, grounded, horizon):
-    domain, episodes = ms.Finite(X), 9 if horizon == 300 else 8
-    if width == "lemma1":  # wide: it takes more rounds until anything is eliminated
-        horizon, episodes = None if horizon is None else 8 * horizon + 7, episodes + 3
-        policy = ms.PhasedUncertaintySampling.as_in_paper(domain, MODEL, horizon=horizon)
-    else:
-        policy = ms.PhasedUncertaintySampling(domain, MODEL, horizon=horizon, width=width, grounded=grounded)
+def follow(policy, oracle_of, episodes):
+    """Every point and every active set as the oracle has them; something is eliminated, and the horizon ends it."""
     noise = np.random.default_rng(3)
 
     def tell(points):
@@ -259,7 +276,7 @@ def test_phased(width, grounded, horizon):
         policy.tell(batch, y)
         return y
 
-    shrunk, oracle = False, phased_oracle(width, grounded, horizon, tell)
+    shrunk, oracle = False, oracle_of(tell)
     for _ in range(episodes):
         points, active = next(oracle)
         np.testing.assert_array_equal(policy.active, active)
@@ -268,11 +285,57 @@ def test_phased(width, grounded, horizon):
         if len(points) == policy.history[-1].length:
             np.testing.assert_array_equal(policy.history[-1].points, points)
     assert shrunk
-    if horizon is not None:
-        assert policy.t == horizon
+    if policy.horizon is not None:
+        assert policy.t == policy.horizon
         with pytest.raises(ms.HorizonReached):
             policy.ask()
         assert policy.recommend().index in policy.active
+
+
+@pytest.mark.parametrize("horizon", [300, 255, None])
+@pytest.mark.parametrize(("width", "grounded"), [("nonadaptive", True), ("nonadaptive", False), ("lemma1", False)])
+def test_phased(width, grounded, horizon):
+    domain, episodes = ms.Finite(X), 9 if horizon == 300 else 8
+    if width == "lemma1":  # wide: it takes more rounds until anything is eliminated
+        horizon, episodes = None if horizon is None else 8 * horizon + 7, episodes + 3
+        policy = ms.PhasedUncertaintySampling.as_in_paper(domain, MODEL, horizon=horizon)
+    else:
+        policy = ms.PhasedUncertaintySampling(domain, MODEL, horizon=horizon, width=width, grounded=grounded)
+    follow(policy, lambda tell: phased_oracle(width, grounded, horizon, tell), episodes)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "lengths"),
+    [("few", [18, 74, 149, 59]), (3, [18, 86, 196]), (5, [7, 31, 62, 91, 109]), (1, [300])],
+)
+@pytest.mark.parametrize(("width", "grounded"), [("nonadaptive", True), ("nonadaptive", False)])
+def test_phased_with_few_episodes(width, grounded, schedule, lengths):
+    policy = ms.PhasedUncertaintySampling(
+        ms.Finite(X), MODEL, horizon=300, schedule=schedule, width=width, grounded=grounded
+    )
+    follow(policy, lambda tell: phased_oracle(width, grounded, 300, tell, schedule), len(lengths))
+    assert [e.length for e in policy.history] == lengths
+
+
+@pytest.mark.parametrize("horizon", [300, None])
+@pytest.mark.parametrize("grounded", [True, False])
+def test_phased_with_intersected_bands(grounded, horizon):
+    policy, plain = (
+        ms.PhasedUncertaintySampling(ms.Finite(X), MODEL, horizon=horizon, grounded=grounded, intersect=intersect)
+        for intersect in (True, False)
+    )
+    episodes = 9 if horizon else 8
+    follow(policy, lambda tell: phased_oracle("nonadaptive", grounded, horizon, tell, None, True), episodes)
+    follow(plain, lambda tell: phased_oracle("nonadaptive", grounded, horizon, tell), episodes)
+    assert not np.array_equal(policy.band().lower, plain.band().lower)
+
+
+@pytest.mark.parametrize("schedule", ["few", 4])
+def test_phased_with_few_episodes_and_wide_bands(schedule):
+    policy = ms.PhasedUncertaintySampling(
+        ms.Finite(X), MODEL, horizon=1000, schedule=schedule, width="lemma1", grounded=False
+    )
+    follow(policy, lambda tell: phased_oracle("lemma1", False, 1000, tell, schedule), 4)
 
 
 def balancing_oracle(settings, steps, rng):

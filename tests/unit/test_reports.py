@@ -15,7 +15,7 @@ from files import head
 from misspec import experiments as ex
 from misspec import reports
 from misspec.errors import InvalidInput, StorageError
-from misspec.reports import bounds, cards, page, plots, style, tables
+from misspec.reports import bounds, cards, figures, page, plots, style, tables
 
 NASTY = "<script>alert(1)</script> & $x$ [red] {y}"
 TOML = (
@@ -127,6 +127,27 @@ def test_bounds_are_those_of_the_theory_and_only_where_it_speaks(results):
     assert bounds.bounds(right[NASTY])
     for policy in (NASTY, "told too little", "PhasedUncertaintySampling", "UniformSampling"):
         assert not bounds.bounds(wrong[policy])
+
+
+def test_the_bound_of_few_episodes_is_that_of_the_schedule(tmp_path):
+    policies = "".join(
+        f'[[policies]]\nkind = "PhasedUncertaintySampling"\nname = "{name}"\ngrounded = false\nschedule = {schedule}\n'
+        for name, schedule in (("few", '"few"'), ("three", "3"))
+    )
+    text = TOML.replace("seeds = 3", "seeds = 1")
+    text = text[: text.index('[[problems]]\nname = "in two')] + policies
+    assert not ex.go(text.encode(), tmp_path, cores=1).failed
+    group = ex.results(tmp_path).groups()[(NASTY, 0.2)]
+    gain = ms.information_gain(ms.Box([(0, 1)]).grid(15), ms.Model(RBF(0.2), 2.0, 0.1), 60)
+    for name, schedule, lengths in (("few", "few", [8, 22, 30]), ("three", 3, [6, 20, 34])):
+        assert [length for length, _, _ in group[name][0].facts["episodes"]] == lengths
+        ((_, x, y),) = bounds.bounds(group[name])
+        options = {"width": "nonadaptive", "points": 15, "schedule": schedule}
+        expected = ms.theory.phased_bound(ms.Model(RBF(0.2), 2.0, 0.1), x.astype(int), gain, 0.2, **options)
+        np.testing.assert_allclose(y, expected)
+        assert max(figures.alive_after(group[name][0])) == 3
+    with pytest.raises(InvalidInput, match="at most the horizon"):
+        ex.go(text.replace("schedule = 3", "schedule = 61").encode(), tmp_path, cores=1)
 
 
 def test_figures_and_tables_are_written(results):

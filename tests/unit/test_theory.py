@@ -60,6 +60,38 @@ def test_the_bounds_of_chowdhury_and_gopalan_to_the_letter():
     assert theory.gp_ts_bound(model, 1000, g, N) == 4.0 * 1000  # the trivial bound
 
 
+def test_theorem_2_for_few_episodes_to_the_letter():
+    """16, 64, 128 and 48 of 181: three are complete. γ is that of the episode before, where it is known."""
+    T, g, e, C = 256, 0.05, 1e-3, 2 / math.log(3)
+    s = math.sqrt(C * g)
+
+    def multiplier(g, width):
+        inside = math.log(3 / 0.1) + g if width == "lemma1" else math.log(2 * 50 * 3 / 0.1)
+        return 0.1 / math.sqrt(0.5) * math.sqrt(2 * inside) + 2
+
+    def lost(episode, before, g, width):
+        s = math.sqrt(C * g)
+        return min(4, 4 * multiplier(g, width) * s / math.sqrt(before) + 2 * episode * e * s / math.sqrt(0.5))
+
+    for width in ("lemma1", "nonadaptive"):
+        options = {"width": width, "points": 50, "schedule": "few", "regret": "in_class"}
+        expected = 16 * 4 + 64 * lost(2, 16, g, width) + 128 * lost(3, 64, g, width) + 48 * lost(4, 128, g, width)
+        assert theory.phased_bound(MODEL, T, g, e, **options) == pytest.approx(expected)
+        curve = theory.phased_bound(MODEL, [10, 20, T], g, e, **options)
+        assert curve.tolist() == pytest.approx([40, 64 + 4 * lost(2, 16, g, width), expected])
+        assert expected < 4 * T
+    gain = ms.information_gain(ms.Box([(0, 1)]).grid(30), MODEL, T)
+    expected = 16 * 4 + sum(
+        m * lost(episode, before, gain.up_to(before), "lemma1")
+        for episode, before, m in [(2, 16, 64), (3, 64, 128), (4, 128, 48)]
+    )
+    assert theory.phased_bound(MODEL, T, gain, e, schedule="few") == pytest.approx(expected + 2 * e * T)
+    # the closed form of the docstring
+    large = theory.phased_bound(MODEL, 10**6, g, width="nonadaptive", points=50, schedule="few")
+    factor = 0.1 / math.sqrt(0.5) * math.sqrt(2 * math.log(2 * 50 * 4 / 0.1)) + 2
+    assert large <= 2 * 2 * 1000 + 4 * 4 * factor * 1001 * s
+
+
 @given(
     T=st.integers(1, 10**6), g=st.floats(0.1, 100), e=st.floats(0, 1), ridge=st.floats(1e-3, 10), B=st.floats(0.1, 10)
 )
@@ -177,6 +209,9 @@ def test_the_needle_bound_is_its_sum():
         (lambda: theory.phased_bound(MODEL, 10, 1.0, width="nonadaptive"), "points=len"),
         (lambda: theory.phased_bound(MODEL, 10, 1.0, width=2.0), "guarantee nothing"),
         (lambda: theory.phased_bound(MODEL, 10, 1.0, constants="loose"), "tight or paper"),
+        (lambda: theory.phased_bound(MODEL, 10, 1.0, constants="paper", schedule="few"), "leave them out"),
+        (lambda: theory.phased_bound(MODEL, 10, 1.0, width="nonadaptive", schedule="few"), "points=len"),
+        (lambda: theory.phased_bound(MODEL, 10, 1.0, schedule=11), "at most the horizon, 10 evaluations, got 11"),
     ],
 )
 def test_errors_say_what_to_do(call, says):

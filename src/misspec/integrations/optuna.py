@@ -14,7 +14,7 @@ import logging
 import math
 import threading
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -368,7 +368,9 @@ def _replayed(policy: Policy, history: History, scaling: Scaling) -> Policy:
     _observe(policy, others, scaling)
     if own:
         state = policy.state()
-        for id_, each in enumerate(_episodes(own) if policy.waits else own):
+        if policy.waits:
+            own = _episodes(own, policy.planned)  # type: ignore[attr-defined]  # only the phased policy waits
+        for id_, each in enumerate(own):
             assert each.event is not None
             state["events"].append(["ask", {**each.event[1], "id": id_}])
             if each.y is not None:
@@ -395,7 +397,7 @@ def _observe(policy: Policy, trials: Sequence[Known], scaling: Scaling) -> None:
         policy.observe(X, scaling.to(y))
 
 
-def _episodes(own: Sequence[Known]) -> list[Known]:
+def _episodes(own: Sequence[Known], length: Callable[[int], int]) -> list[Known]:
     """The queries of a phased policy in its order, each slot once: two processes may have asked the same one."""
     slots: dict[tuple[int, int], list[Known]] = {}
     for each in own:
@@ -410,7 +412,7 @@ def _episodes(own: Sequence[Known]) -> list[Known]:
         found.append(best)
         complete &= best.y is not None
         slot += 1
-        if slot == 1 << (episode - 1):
+        if slot == length(episode):
             if not complete:
                 break
             episode, slot = episode + 1, 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from misspec import confidence
 from misspec.confidence import OwnBands, Width
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput
+from misspec.errors import Array, InvalidInput, flag
 from misspec.model import Model
 from misspec.policies.answers import Band
 from misspec.policies.points import Actions, Place
@@ -66,6 +66,9 @@ class Active(Protocol):
     def check_width(self, width: Width) -> Width:
         """InvalidInput for widths that this set cannot have."""
 
+    def check_intersect(self, intersect: Any) -> bool:
+        """InvalidInput if bands of several episodes are to be intersected and this set cannot."""
+
     def prior(self, multiplier: float, own: OwnBands | None) -> Bands:
         """Before the first episode."""
 
@@ -82,9 +85,15 @@ class Active(Protocol):
         """Line 6: the member is part of the design."""
 
     def conclude(
-        self, design: Tracked, places: Sequence[Place], y: Array, spending: Spending, own: OwnBands | None
+        self,
+        design: Tracked,
+        places: Sequence[Place],
+        y: Array,
+        spending: Spending,
+        own: OwnBands | None,
+        earlier: Bands | None,
     ) -> Bands:
-        """Line 8: μ and w of this episode alone."""
+        """Line 8: μ and w of this episode alone; its bands within those of `earlier`, if any."""
 
     def eliminate(self, bands: Bands) -> None:
         """Line 9: keep what has an upper end of at least the best lower end."""
@@ -97,14 +106,20 @@ class Active(Protocol):
 
 
 class ArmBands:
-    """w over all candidates; "nonadaptive" widths hold jointly on the points active then, not on earlier ones."""
+    """w over all candidates; "nonadaptive" widths hold jointly on the points active then, not on earlier ones.
 
-    def __init__(self, posterior: Tracked, half: Array, own: OwnBands | None) -> None:
+    earlier: bands of the episodes before, to be intersected with. Where they do not meet the model is wrong by more
+    than they say, and the newest stand alone.
+    """
+
+    def __init__(self, posterior: Tracked, half: Array, own: OwnBands | None, earlier: ArmBands | None = None) -> None:
         self.posterior, self.half, self.own = posterior, half, own
+        self.lower, self.upper = posterior.mean - half, posterior.mean + half
+        if earlier is not None:
+            self.lower, self.upper = confidence.ground(earlier.lower, earlier.upper, self.lower, self.upper)
 
     def band(self, actions: Actions, *, reported: bool) -> Band:
-        p = self.posterior
-        lower, upper = p.mean - self.half, p.mean + self.half
+        p, lower, upper = self.posterior, self.lower, self.upper
         if reported:
             lower, upper, _ = confidence.within_class(lower, upper, p.model, p.prior, 0.0)
         if self.own is not None:
@@ -138,6 +153,9 @@ class Arms:
     def check_width(self, width: Width) -> Width:
         return confidence.check_width(width, also=["nonadaptive"])
 
+    def check_intersect(self, intersect: Any) -> bool:
+        return flag("intersect", intersect)
+
     def prior(self, multiplier: float, own: OwnBands | None) -> ArmBands:
         posterior = Tracked(self.model, self.domain)
         return ArmBands(posterior, multiplier * posterior.std, own)
@@ -158,17 +176,24 @@ class Arms:
         return np.array([place.key for place in places])
 
     def conclude(
-        self, design: Tracked, places: Sequence[Place], y: Array, spending: Spending, own: OwnBands | None
+        self,
+        design: Tracked,
+        places: Sequence[Place],
+        y: Array,
+        spending: Spending,
+        own: OwnBands | None,
+        earlier: Bands | None,
     ) -> ArmBands:
         seats = design.places[self.points(places)]
         design.retell(np.bincount(seats, y) / np.bincount(seats))
+        before = cast("ArmBands | None", earlier)
         if spending.width != "nonadaptive":
-            return ArmBands(design, spending.multiplier(design) * design.std, own)
+            return ArmBands(design, spending.multiplier(design) * design.std, own, before)
         half = confidence.nonadaptive(
             self.model, design.variance, design.weights_norm2(),
             points=len(self.members), episodes=spending.episodes, delta=spending.delta,
         )  # fmt: skip
-        return ArmBands(design, half, own)
+        return ArmBands(design, half, own, before)
 
     def eliminate(self, bands: Bands) -> None:
         D = self.members

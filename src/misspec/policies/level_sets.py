@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from misspec import confidence, kernels, search
 from misspec.confidence import OwnBands, Width
 from misspec.domains import Box, Finite, Space
-from misspec.errors import Array, InvalidInput
+from misspec.errors import Array, InvalidInput, flag
 from misspec.model import Model
 from misspec.policies.active import Bands, Spending
 from misspec.policies.answers import Band, frozen
@@ -115,6 +115,11 @@ class LevelSets:
             raise InvalidInput('width "nonadaptive" is for finitely many points; take "mixture", or box.cover(n)')
         return confidence.check_width(width)
 
+    def check_intersect(self, intersect: Any) -> bool:
+        if flag("intersect", intersect):
+            raise InvalidInput("intersect=True is for finitely many points; leave it out, or take box.cover(n)")
+        return False
+
     def prior(self, multiplier: float, own: OwnBands | None) -> BoxBands:
         return BoxBands(Posterior(self.model, self.box), multiplier, own)
 
@@ -152,7 +157,13 @@ class LevelSets:
         return np.array([place.x for place in places])
 
     def conclude(  # the design's candidates are of no use: the episode's posterior is one for the whole box
-        self, design: Tracked, places: Sequence[Place], y: Array, spending: Spending, own: OwnBands | None
+        self,
+        design: Tracked,
+        places: Sequence[Place],
+        y: Array,
+        spending: Spending,
+        own: OwnBands | None,
+        earlier: Bands | None,  # noqa: ARG002  # refused
     ) -> BoxBands:
         posterior = Posterior(self.model, design.domain.box or self.box, check=False)
         posterior.observe(self.points(places), y)

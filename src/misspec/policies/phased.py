@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from misspec import theory
 from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.errors import Array, AwaitingResults, HorizonReached, whole
@@ -40,14 +41,21 @@ class PhasedUncertaintySampling(Policy):
     """Episodes of 1, 2, 4, … evaluations that explore what is still active, then eliminate what appears suboptimal.
 
     horizon: T, evaluations in all; None for no end, with δ split as 6δ/(π²e²) over the episodes.
+    schedule: "doubling", the paper's; where rounds of parallel work are dear, "few" for log₂log₂T of them, or their
+    number (`theory.episode_lengths`, after Li & Scarlett, 2022). The latter two need a horizon.
     width: "nonadaptive" (the points of an episode do not depend on its noise; the default, on a Finite domain only),
     "mixture" (the default on a box), "lemma1", or a number.
     grounded: clip the bands to the own bands, which use all observations of all episodes.
+    intersect: on a Finite domain, bands of the complete episodes before count too: what they have in common with the
+    newest, where they meet. Each holds f̃ up to the ε√(Cγ/λ) of Theorem 2, so does what they have in common, and it is
+    never wider than the newest: the same bound. Measured with doubling episodes: less regret where there is a misfit,
+    the same without; with few episodes hardly any difference.
     resolution: on a box, queries this near to an active point asked before go to that point if its variance is about
     as large; own bands and a small dictionary rely on it. The kernel's metric, as for GPUCB; None or 0 turns it off.
 
     Its bands are for the model as if it were right (ε is unknown): `band` holds f* only up to the misspecification.
-    `ask(n)` hands out at most the rest of the episode: 1 query, then 2, then 4, … It takes no data from elsewhere.
+    `ask(n)` hands out at most the rest of the episode: 1 query, then 2, then 4, … if these double. It takes no data
+    from elsewhere.
 
     To read: `episode`, `active` (indices still alive; on a box a sample of points that are, in user units), `volume`
     (share that is still active), `remaining` (queries that this episode can still hand out), `history` (per episode:
@@ -64,15 +72,20 @@ class PhasedUncertaintySampling(Policy):
         model: Model,
         *,
         horizon: int | None = None,
+        schedule: theory.Schedule = "doubling",
         width: Width | None = None,
         grounded: bool = True,
+        intersect: bool = False,
         resolution: float | None = RESOLUTION,
         seed: int = 0,
     ) -> None:
         super().__init__(domain, model, seed=seed, grounded=grounded, parts=2 if grounded else 1, resolution=resolution)
         self.horizon = self.limit = None if horizon is None else whole("horizon", horizon, at_least=1)
+        self.schedule = theory.check_schedule(schedule, self.horizon)
+        self.lengths = [] if self.horizon is None else theory.episode_lengths(self.horizon, self.schedule)
         self.active_set: Active = self.field.active(model, seed)  # D_e
         self.width = self.active_set.width if width is None else self.active_set.check_width(width)
+        self.intersect = self.active_set.check_intersect(intersect)
         self.theorem = "" if self.grounded else "Theorem 2"
         self._promise(self.width, model)
         first = self.width * model.scale if isinstance(self.width, int | float) else model.norm_bound
@@ -91,12 +104,11 @@ class PhasedUncertaintySampling(Policy):
     # -- Algorithm 2 -----------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        full = 1 << self.episode  # 2, 10   e = 1, m_e = 1, D_e = D; then m_{e+1} = 2m_e, until T evaluations
-        left = full if self.horizon is None else self.horizon - (full - 1)  # full − 1 evaluations went before
-        if left <= 0:
+        if self.episode == len(self.lengths) and self.horizon is not None:
             return
-        self.episode += 1
-        self._length = min(full, left)
+        self.episode += 1  # 2, 10   e = 1, m_e = 1, D_e = D; then m_{e+1} = 2m_e, until T evaluations
+        full = self.planned(self.episode)
+        self._length = full if self.horizon is None else min(full, self.horizon - sum(self.lengths[: self.episode - 1]))
         self._complete = self._length == full  # a truncated last episode eliminates nothing
         self._design = self.active_set.design()  # 3   μ_0 = 0, σ_0² = k(x,x): all data are forgotten
         self._slots: list[Asked] = []  # queries of this episode, in the order asked
@@ -134,7 +146,8 @@ class PhasedUncertaintySampling(Policy):
         D, own = self.active_set, self._own
         active, before = D.members, D.extent
         if self._complete:
-            self._bands = D.conclude(self._design, places, y, self._spending(), own)  # 8   compute μ*
+            earlier = self._bands if self.intersect and self.history else None
+            self._bands = D.conclude(self._design, places, y, self._spending(), own, earlier)  # 8   compute μ*
             D.eliminate(self._bands)  # 9   D_{e+1} = {x ∈ D_e : upper ≥ max over D_e of lower}
         points = D.points(places)
         self.history.append(Episode(self._length, points, before, D.extent, self._bands.widths(active, points)))
@@ -144,7 +157,7 @@ class PhasedUncertaintySampling(Policy):
         """δ is split over the E episodes that there will be."""
         if self.horizon is None:
             return Spending(self.width, 1, 6.0 * self._delta / (math.pi * self.episode) ** 2)
-        return Spending(self.width, int(math.log2(self.horizon + 1)), self._delta)
+        return Spending(self.width, theory.complete_episodes(self.horizon, self.lengths), self._delta)
 
     # -- what a user sees ------------------------------------------------------------------------------------
 
@@ -159,6 +172,12 @@ class PhasedUncertaintySampling(Policy):
     def active(self) -> NDArray[Any]:
         """D_e: indices still alive; on a box a sample of points that are, in user units."""
         return self.active_set.members
+
+    def planned(self, episode: int) -> int:
+        """m_e, the length of an episode that nothing cuts short; 0 after the last."""
+        if self.horizon is None:
+            return 1 << (episode - 1)
+        return self.lengths[episode - 1] if episode <= len(self.lengths) else 0
 
     @property
     def remaining(self) -> int:

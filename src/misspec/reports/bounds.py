@@ -53,7 +53,8 @@ def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
     """What theorems of `misspec.theory` say about a policy's runs on a problem; the weakest where ε differs by seed.
 
     GP-UCB: Theorem 1 with ε = 0, so only where the model is right. EC-GP-UCB: where it is told an ε that is large
-    enough. Phased: Theorem 2, ungrounded, with tight constants and with those of the paper. Balancing: Proposition 1,
+    enough. Phased: Theorem 2, ungrounded, with tight constants and with those of the paper; for a schedule other than
+    the paper's the sum over its episodes. Balancing: Proposition 1,
     as in the paper, at the horizon alone. Where rounds bring vectors γ is that of all of them, for linear kernels; for
     others it would take too long.
     """
@@ -93,14 +94,17 @@ def _theorem1(case: _Case) -> list[Bound]:
 
 def _theorem2(case: _Case) -> list[Bound]:
     policy = case.policy
-    width = getattr(policy, "width", "nonadaptive")
+    width, schedule = getattr(policy, "width", "nonadaptive"), getattr(policy, "schedule", "doubling")
+    named = [("Theorem 2", "tight"), ("Theorem 2, constants of the paper", "paper")]
+    if schedule != "doubling":
+        named = [("Theorem 2 for these episodes", "tight")]
     return [
         Bound(name, case.t.astype(np.float64), found)
-        for name, constants in (("Theorem 2", "tight"), ("Theorem 2, constants of the paper", "paper"))
+        for name, constants in named
         for found in [
             theory.phased_bound(
                 policy.model, case.t, case.gain, case.epsilon,
-                constants=constants, width=width, points=policy.field.size,
+                constants=constants, width=width, points=policy.field.size, schedule=schedule,
             )
         ]
     ]  # fmt: skip

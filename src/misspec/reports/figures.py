@@ -348,9 +348,10 @@ def _active_share(ax: Any, runs: list[Finished], stroke: Stroke) -> None:
 def alive_after(each: Finished) -> dict[int, Any]:
     """Episode → the candidates that were active after it, as far as a look was taken between it and the next."""
     kept = each.looks.filter(each.looks["active"].is_not_null())
+    ends = np.cumsum([length for length, _, _ in each.facts["episodes"]])
     found: dict[int, Any] = {}
     for t, alive in zip(kept["round"].to_list(), kept["active"].to_list(), strict=True):
-        found[math.floor(math.log2(t + 1))] = np.array(alive, dtype=np.intp)
+        found[int((ends <= t).sum())] = np.array(alive, dtype=np.intp)
     return found
 
 
