@@ -23,6 +23,7 @@ from misspec.information import InformationGain
 from misspec.model import Model
 
 REGRETS = ("true", "in_class")
+ALLOWANCE = 1.0 / 60.0  # of the range, times √t: what tests of `InsuredUCB` may lose at least
 Rounds = NDArray[Any] | Sequence[int]
 Gain = float | InformationGain  # γ_T, or what `information_gain` returns
 
@@ -238,6 +239,32 @@ def balancing_bound(
         worst = R[i][count] + 2.0 * count * h[count] + count * (R[j][1:] / played + 2.0 * h[1:])
         total += float(worst.max()) + most
     return min(total, most * T)
+
+
+def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0, *, premium: float = 1.0) -> float:
+    """What `InsuredUCB` loses at most on N points, for true regret, whatever the truth: O(T^{3/4}√(N ln T/premium)).
+
+    While all own bands hold, ȳ ± r, an eager round at x loses at most 2r(x) + 2r(x*): scores are within the bands, and
+    that of the best point x* no larger. x* is never dismissed. A test is left out only for lack of allowance, so that
+    tests up to round t number at least premium·√t/60 − 1 (each pays at most 1), half of them at a point tried least: x*
+    has been tried k(t) = ⌊(premium·√t/60 − 2)/(2N)⌋ times at least. With Δ = 2(B + ε) and the sums as they stand,
+
+        R ≤ Δ(√T + N) + Σ_t min{Δ, 2r_{k(t)}} + 2N Σ_{n ≤ T/N} r_n.
+
+    Tests t^a in number would give T^{max(a, 1 − a/2)}. It says nothing before millions of rounds, unless the premium is
+    large.
+    """
+    T, N = whole("horizon", horizon, at_least=1), whole("points", points, at_least=1)
+    most = 2.0 * (model.norm_bound + number("epsilon", epsilon, at_least=0))
+    paid = number("premium", premium, at_least=0) * ALLOWANCE
+    t = np.arange(1.0, T + 1.0)
+    tried = np.floor(np.maximum(paid * np.sqrt(t) - 2.0, 0.0) / (2.0 * N))
+    n = np.maximum(np.concatenate([tried, np.arange(1.0, math.ceil(T / N) + 1.0)]), 1.0)
+    union = np.log(2.0 * np.pi**2 * n**2 * N * (N + 1) / (3.0 * model.delta))  # δ/2 for own bands
+    radius = model.noise * np.sqrt(2.0 * union / n)
+    best = np.where(tried > 0, np.minimum(2.0 * radius[:T], most), most)
+    bound = most * (math.sqrt(T) + N) + float(best.sum()) + 2.0 * N * float(radius[T:].sum())
+    return min(bound, most * T)
 
 
 @overload

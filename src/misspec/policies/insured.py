@@ -9,15 +9,15 @@ that the model undervalues, and that is never tried, gives no sign. So up to √
 2. else, of the points tried least, the one that the model likes best: the one for which the model would have to be
    wrong by the least. Points whose own band lies below that of another are out.
 
-A test is made only while the losses expected of all tests, each as a share of the range of means on offer, sum to at
-most `premium`·√t. Where nothing is wrong, that is what insurance costs. Where something is, a few tests find it, the
-sooner the less wrong the model has to be for it, and own evidence does the rest.
+A test is made only while the losses expected of all tests stay below √t times a sixtieth of the range of means on offer
+and half of the misfit that shows: insurance is cheap where nothing is wrong, and is raised where something is. A point
+that the model undervalues is found the sooner the less wrong the model has to be about it; own evidence does the rest.
 
 What is proved (`theory.insured_bound`): on N candidates, whatever the truth, regret is at most of order
-T^{3/4}√(N ln T/premium). For f* within the own bands of all points, an eager round at x_t loses at most twice the
-radii of x_t and of the best point; and by round t every point that may be the best was tested (premium·√t − 1)/(2N)
-times. Tests t^a in number would make it T^{max(a, 1 − a/2)}: T^{2/3} at best, for a premium that is no longer small.
-What makes the policy quick is not proved.
+T^{3/4}√(N ln T). For f* within the own bands of all points, an eager round at x_t loses at most twice the radii of x_t
+and of the best point; and by round t a point that may be the best was tried (√t/60 − 2)/(2N) times. Tests t^a in number
+would make it T^{max(a, 1 − a/2)}: T^{2/3} at best, for a premium that is no longer small. What makes the policy quick
+is not proved.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.policies.field import RESOLUTION, Search
 from misspec.policies.points import Actions, Place, Round, position_in
 from misspec.posterior.layered import Known, Layered, Pending
+from misspec.theory import ALLOWANCE
 
 EAGER = 2.0  # standard deviations
+SEEN = 0.5  # of the misfit that shows, times √t: what tests may lose beside a share of the range
 SURPRISING = 2.0  # standard deviations above what the model says
 
 
@@ -47,8 +49,8 @@ class InsuredUCB(UpperConfidence):
 
     The policy to use where kernel, B and σ are known roughly, and ε is not: it has no ε and no horizon.
 
-    premium: what tests may lose, in units of the range times √t; 0 for no insurance. Tests are of points in a list, or
-    of actions handed in; on a box all rounds are eager. width: of the bands that `band` and `recommend` report, which
+    premium: a factor on what tests may lose; 0 for no insurance. Tests are of points in a list, or of actions handed
+    in; on a box all rounds are eager. width: of the bands that `band` and `recommend` report, which
     are grounded and hold for ε = 0. budget, resolution, delays: as for GPUCB.
 
     To read: `misfit` and `noise`, as learnt (0 where no misfit shows), `tests` (rounds that were tests) and `paid`
@@ -60,7 +62,7 @@ class InsuredUCB(UpperConfidence):
         domain: Domain,
         model: Model,
         *,
-        premium: float = 0.05,
+        premium: float = 1.0,
         width: Width = "mixture",
         budget: int | None = None,
         resolution: float | None = RESOLUTION,
@@ -91,7 +93,7 @@ class InsuredUCB(UpperConfidence):
             extent = best - float(known.mean.min())
             test, again = self._test(known, row, lower, upper)
             loss = (best - float(known.mean[test])) / extent if extent > 0 else 0.0
-            if test != row and self.paid + loss <= self.premium * math.sqrt(self._next_id + 1):
+            if test != row and self.paid + loss <= self._allowance(self._next_id + 1, extent):
                 row, details = test, {"test": loss, "again": again}
         here = float(std[row])
         story = {
@@ -100,20 +102,23 @@ class InsuredUCB(UpperConfidence):
         }  # fmt: skip
         return Choice(self.field.place(offer, row), position_in(actions, row), story)
 
+    def _allowance(self, t: int, extent: float) -> float:
+        """What tests may lose up to round t, in units of the range of means on offer."""
+        shown = self.misfit / extent if extent > 0 else 0.0
+        return self.premium * math.sqrt(t) * (ALLOWANCE + SEEN * shown)
+
     def _test(self, known: Known, eager: int, lower: Array, upper: Array) -> tuple[int, bool]:
-        """The row to test, and whether for its own results; the eager choice where there is nothing to test."""
+        """The row to test, and whether for its own results. It may be the eager choice, and then costs nothing."""
         possible = upper >= lower.max()  # own bands do not say that another is better
-        possible[eager] = False
-        spread = self.layered.noise / np.sqrt(np.maximum(known.counts, 1.0))
         if 2 * self._again < self.tests:
+            spread = self.layered.noise / np.sqrt(np.maximum(known.counts, 1.0))
             above = (known.average - known.model_mean) / np.sqrt(spread**2 + known.model_variance)
             hopeful = known.average + EAGER * spread
             surprising = possible & (known.counts > 0) & (known.hoped == known.counts)
             surprising &= (above > SURPRISING) & (hopeful > known.mean.max())
+            surprising[eager] = False
             if surprising.any():
                 return int(np.where(surprising, hopeful, -np.inf).argmax()), True
-        if not possible.any():
-            return eager, False
         least = possible & (known.hoped == known.hoped[possible].min())
         return int(np.where(least, known.mean, -np.inf).argmax()), False
 

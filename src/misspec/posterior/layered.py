@@ -10,10 +10,11 @@ ever less about its neighbours, so that what a wrong model says elsewhere is not
     C, b            (I/s² + Σ w_j φ_j φ_jᵀ)⁻¹ and Σ w_j ȳ_j φ_j: f̃(x) has mean φ·Cb and variance φ·Cφ + s²·res(x)
     f*(x_j)         mean + a_j(ȳ_j − mean), variance (1 − a_j)²v + τ²(1 − a_j), with a_j = τ²/(τ² + σ²/n_j)
 
-τ maximises the marginal likelihood over a grid (0, and B halved up to seven times), and σ² is the model's, corrected by
-the spread of repeated results as if ten of them had shown the model's. Both are renewed whenever the observations have
-grown by 15 %. s = B/2, so that two standard deviations without noise are the class's own bound, B·σ(x). Nothing here is
-a guarantee.
+τ is 0 if that maximises the marginal likelihood over a grid (0, and B halved up to seven times), else the largest whose
+log-likelihood is at most 1 below the maximum: a misfit that shows is taken for no less than it may be. σ² is the
+model's, corrected by the spread of repeated results as if ten of them had shown the model's. Both are renewed whenever
+the observations have grown by 15 %. s = B/2, so that two standard deviations without noise are the class's own bound,
+B·σ(x). Nothing here is a guarantee.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from misspec.posterior.tracked import Tracked
 HALVINGS = 7  # of B, the sizes of misfit that are considered beside none
 GROWTH = 1.15  # of the observations, until τ and σ are learnt anew
 BELIEVED = 10.0  # repeated results that the model's noise counts for
+OPTIMISM = 1.0  # of misfits whose log-likelihood is so little below the largest, the largest is taken
 LEAST = 1e-6  # of s²: noise is never taken for less, as the ridge of a model
 TINY = 1e-12
 
@@ -106,7 +108,7 @@ class Layered:
 
     def _enter(self, key: Key, encoded: Array) -> int:
         place = self._at[key] = len(self._X)
-        if isinstance(key, int):
+        if self._tracked is not None and isinstance(key, int):
             self._where[key] = place
         if place == len(self._F):
             self._F = np.concatenate([self._F, np.zeros_like(self._F)])
@@ -160,7 +162,9 @@ class Layered:
         F, n, y = self.scale * self._F[:u], self._n[:u], self._average[:u]
         known = self.noise**2 / n + self.scale**2 * self._residual[:u]
         sizes = [0.0, *(model.norm_bound * 0.5**k for k in range(HALVINGS, -1, -1))]
-        self.misfit = max(sizes, key=lambda size: _evidence(F, known + size**2, y))  # the smallest of equals
+        evidence = np.array([_evidence(F, known + size**2, y) for size in sizes])
+        best = int(evidence.argmax())  # the smallest of equals
+        self.misfit = sizes[int(np.flatnonzero(evidence >= evidence[best] - OPTIMISM).max()) if best else 0]
 
     def _renew(self) -> None:
         """C, b and the variance over the candidates from the sums."""

@@ -1,0 +1,179 @@
+"""The layered posterior against a dense one, and InsuredUCB, decision by decision, against a plain transcription."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
+
+import misspec as ms
+from misspec.posterior import Posterior, Tracked
+from misspec.posterior.layered import Layered
+
+B, NOISE, OFFSET, DELTA = 2.0, 0.1, 0.3, 0.1
+RNG = np.random.default_rng(11)
+X = RNG.random((40, 2))
+
+
+def dense(P, kernel, rows, y, misfit, noise, at):
+    """Mean and variance of f* at rows `at`: a GP whose kernel is s²k plus τ² where two rows are the same one."""
+    s2 = (B / 2) ** 2
+    K = s2 * kernel(P[rows], P[rows].copy()) + misfit**2 * (rows[:, None] == rows[None, :])
+    k = s2 * kernel(P[at], P[rows].copy()) + misfit**2 * (at[:, None] == rows[None, :])
+    solved = np.linalg.solve(K + noise**2 * np.eye(len(rows)), np.column_stack([y - OFFSET, k.T]))
+    prior = s2 * kernel.diag(P[at]) + misfit**2
+    return OFFSET + k @ solved[:, 0], prior - np.einsum("nu,un->n", k, solved[:, 1:])
+
+
+def evidence(P, kernel, rows, y, misfit, noise):
+    s2 = (B / 2) ** 2
+    K = s2 * kernel(P[rows], P[rows].copy()) + misfit**2 * (rows[:, None] == rows[None, :])
+    K += noise**2 * np.eye(len(rows))
+    r = y - OFFSET
+    return -0.5 * r @ np.linalg.solve(K, r) - 0.5 * np.linalg.slogdet(K)[1]
+
+
+def pooled(rows, y):
+    squares = sum(((y[rows == j] - y[rows == j].mean()) ** 2).sum() for j in np.unique(rows))
+    return math.sqrt((10 * NOISE**2 + squares) / (10 + len(rows) - len(np.unique(rows))))
+
+
+def sizes(P, kernel, rows, y):
+    """τ and σ as they were learnt last: after 4 results, then whenever there are 15 % more."""
+    t, last = 4, 0
+    while t <= len(rows):
+        last, t = t, max(t + 1, math.ceil(1.15 * t))
+    if not last:
+        return 0.0, NOISE
+    rows, y = rows[:last], y[:last]
+    noise = pooled(rows, y)
+    grid = [0.0, *(B * 0.5**k for k in range(7, -1, -1))]
+    found = [evidence(P, kernel, rows, y, size, noise) for size in grid]
+    shows = int(np.argmax(found)) > 0
+    return max(size for size, e in zip(grid, found, strict=True) if e >= max(found) - 1) if shows else 0.0, noise
+
+
+KERNELS = {"rbf": RBF(0.3), "matern": Matern(0.3, nu=1.5), "linear": DotProduct(sigma_0=0)}
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_layered_posterior(name, tracked):
+    kernel, rng, everything = KERNELS[name], np.random.default_rng(2), np.arange(len(X))
+    model = ms.Model(kernel, B, NOISE, offset=OFFSET)
+    domain = ms.Finite(X * 0.7 if name == "linear" else X)
+    points = domain.encoded
+    p = (Tracked if tracked else Posterior)(model, domain)
+    layered = Layered(p)
+    rows, y = [], []
+    learnt = set()
+    for t in range(90):
+        rows.append(int(rng.integers(40) if t % 3 else rng.integers(5)))
+        y.append(float(OFFSET + np.sin(5 * X[rows[-1], 0]) + 0.3 * (-1) ** rows[-1] + NOISE * rng.standard_normal()))
+        p.observe(points[[rows[-1]]], [y[-1]])
+        layered.learn(rows[-1], points[[rows[-1]]], y[-1])
+        learnt.add(layered.misfit)
+        if t % 7:
+            continue
+        told, seen = np.array(rows), np.array(y)
+        here = layered.over(slice(None)) if tracked else layered.at(points, everything.tolist())
+        mean, variance = dense(points, kernel, told, seen, layered.misfit, layered.noise, everything)
+        np.testing.assert_allclose(here.mean, mean, atol=1e-6)
+        np.testing.assert_allclose(here.variance, variance, atol=1e-6)
+        tau, noise = sizes(points, kernel, told, seen)
+        assert (layered.misfit, pytest.approx(layered.noise, rel=1e-9)) == (tau, noise)
+        hoped = [(k, points[[k]]) for k in (3, 3, 39)]
+        p.hallucinate(points[[3, 3, 39]])
+        some = np.array([3, 7, 39])
+        pending = layered.over(some, hoped) if tracked else layered.at(points[some], some.tolist(), hoped)
+        more = np.concatenate([told, [3, 3, 39]])
+        _, shrunk = dense(points, kernel, more, np.zeros(len(more)), tau, noise, some)
+        np.testing.assert_allclose(pending.variance, shrunk, atol=1e-6)
+        np.testing.assert_allclose(pending.mean, mean[some], atol=1e-6)
+        p.release()
+    assert len(learnt) > 1  # the misfit of 0.3 was noticed
+
+
+def transcription(kernel, premium, horizon, tell):
+    """InsuredUCB as its file says it, by dense formulas."""
+    N, everything = len(X), np.arange(len(X))
+    rows, y, first, paid, tests, again = np.zeros(0, dtype=int), np.zeros(0), [], 0.0, 0, 0
+    for t in range(1, horizon + 1):
+        tau, noise = sizes(X, kernel, rows, y)
+        mean, variance = dense(X, kernel, rows, y, tau, noise, everything) if t > 1 else (
+            np.full(N, OFFSET), (B / 2) ** 2 * kernel.diag(X)
+        )  # fmt: skip
+        n = np.bincount(rows, minlength=N)
+        average = np.array([y[rows == j].mean() if n[j] else 0.0 for j in range(N)])
+        lower, upper = np.full(N, -np.inf), np.full(N, np.inf)
+        for place, j in enumerate(first, 1):
+            r = NOISE * math.sqrt(2 * math.log(math.pi**2 * n[j] ** 2 * place * (place + 1) / (3 * DELTA / 2)) / n[j])
+            lower[j], upper[j] = average[j] - r, average[j] + r
+        score = np.clip(mean + 2 * np.sqrt(np.maximum(variance, 0)), lower, upper)
+        chosen = eager = int(score.argmax())
+        if tests < math.sqrt(t):
+            possible = upper >= lower.max()
+            test, its_own = None, False
+            if 2 * again < tests:
+                # f̃ alone: what f* would be at points whose own misfit is not counted
+                f_mean, f_variance = member(X, kernel, rows, y, tau, noise)
+                spread = noise / np.sqrt(np.maximum(n, 1))
+                hope = [
+                    average[j] + 2 * spread[j]
+                    if possible[j] and n[j] and j != eager
+                    and average[j] - f_mean[j] > 2 * math.sqrt(spread[j] ** 2 + f_variance[j])
+                    and average[j] + 2 * spread[j] > mean.max()
+                    else -math.inf
+                    for j in range(N)
+                ]  # fmt: skip
+                if max(hope) > -math.inf:
+                    test, its_own = int(np.argmax(hope)), True
+            if test is None:
+                fewest = min(n[j] for j in range(N) if possible[j])
+                test = max((j for j in range(N) if possible[j] and n[j] == fewest), key=lambda j: (mean[j], -j))
+            extent = mean.max() - mean.min()
+            loss = (mean.max() - mean[test]) / extent if extent > 0 else 0.0
+            allowance = premium * math.sqrt(t) * (1 / 60 + 0.5 * tau / extent if extent > 0 else 1 / 60)
+            if test != eager and paid + loss <= allowance:
+                chosen, tests, again, paid = test, tests + 1, again + its_own, paid + loss
+        if chosen not in first:
+            first.append(chosen)
+        rows, y = np.append(rows, chosen), np.append(y, tell(chosen))
+        yield chosen, tests, again, paid, tau
+
+
+def member(P, kernel, rows, y, misfit, noise):
+    """Mean and variance of f̃ everywhere."""
+    s2 = (B / 2) ** 2
+    K = (
+        s2 * kernel(P[rows], P[rows].copy())
+        + misfit**2 * (rows[:, None] == rows[None, :])
+        + noise**2 * np.eye(len(rows))
+    )
+    k = s2 * kernel(P, P[rows].copy())
+    return OFFSET + k @ np.linalg.solve(K, y - OFFSET), s2 * kernel.diag(P) - np.einsum(
+        "nu,un->n", k, np.linalg.solve(K, k.T)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "size"), [("rbf", 0, 0.25), ("rbf", 2, 0.1), ("matern", 1, 0.25), ("matern", 3, 0.1)]
+)
+def test_insured(name, seed, size):
+    kernel, rng = KERNELS[name], np.random.default_rng(seed)
+    truth = OFFSET + np.sin(4 * X[:, 0] + seed) * X[:, 1] + size * rng.choice([-1, 1], len(X))
+    noise = NOISE * rng.standard_normal(400)
+    results = iter(noise)
+    policy = ms.InsuredUCB(ms.Finite(X), ms.Model(kernel, B, NOISE, offset=OFFSET, delta=DELTA), premium=3.0)
+    other, taus = iter(noise), set()
+    expected = transcription(kernel, 3.0, 160, lambda j: truth[j] + next(other))
+    for chosen, tests, again, paid, tau in expected:
+        query = policy.ask()
+        assert query.index == chosen
+        policy.tell(query, truth[query.index] + next(results))
+        assert (policy.tests, policy._again) == (tests, again)
+        assert policy.paid == pytest.approx(paid, abs=1e-6)
+        taus.add(tau)
+    assert policy.tests > 5
+    assert policy._again > 0 or (name, seed) != ("rbf", 2)  # tests of both kinds were compared
+    assert len(taus) > 1
