@@ -53,7 +53,8 @@ POLICIES = {
     "EC-GP-UCB told ε": {"kind": "ECGPUCB", "epsilon": construct.KNOWN},
 }
 POLICIES = {name: table for name, table in POLICIES.items() if table["kind"] in construct.POLICIES}
-MOST_ROUNDS: dict[str, int] = {}  # of policies too slow for the longer instances, which they sit out
+SLOW = ("balancing price 32", "RIPS", "Corral", "LB-GP-UCB", "IGP-UCB", "GP-TS")
+MOST_ROUNDS = dict.fromkeys(SLOW, 3_000)  # of policies too slow for the longer instances, which they sit out
 FLOOR = 0.001  # of the range per round: less than this nobody is asked for
 RESAMPLES = 2_000
 PREFIX = 3_000  # rounds, beside all of them, where misfits were sought against grounded GP-UCB
@@ -73,7 +74,9 @@ def plays(policy, instance):
     """Whether it can play the instance, and is meant to."""
     kind, longest = POLICIES[policy]["kind"], MOST_ROUNDS.get(policy, math.inf)
     able = construct.policy_class(kind).takes_actions or not instance.contextual
-    return able and (instance.linear or not kind.startswith("Lin")) and instance.horizon <= longest
+    able &= instance.linear or not kind.startswith("Lin")
+    able &= kind != "LBGPUCB" or not instance.linear  # there is no length scale
+    return able and instance.horizon <= longest
 
 
 # -- the search for misfits --------------------------------------------------------------------------------------------
@@ -307,7 +310,7 @@ Instances: {len(outcome.instances)} ({part}); {outcome.done} of {outcome.of} run
 seeds, at least {FLOOR:g} of the range; the best in hindsight is the least of those who are not told ε. Intervals are
 95 %, from {RESAMPLES:,} resamples of instances and seeds. The adversary's search, per instance: {searched}.
 Instances sought against the recommended policy stand apart and enter no mean. Not everybody plays everything (n says
-how much): phased policies no contextual instances, LinUCB linear kernels only{limits}."""
+how much): phased policies no contextual instances, LinUCB linear kernels only, LB-GP-UCB no linear ones{limits}."""
 
 
 def summary_table(outcome, title, rows, ratio):

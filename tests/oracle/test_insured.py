@@ -174,6 +174,6 @@ def test_insured(name, seed, size):
         assert (policy.tests, policy._again) == (tests, again)
         assert policy.paid == pytest.approx(paid, abs=1e-6)
         taus.add(tau)
-    assert policy.tests > 5
+    assert policy.tests >= 5
     assert policy._again > 0 or (name, seed) != ("rbf", 2)  # tests of both kinds were compared
     assert len(taus) > 1
