@@ -72,6 +72,26 @@ def test_balancing_costs_little_without_misfit():
     assert np.mean(balanced) <= 1.5 * np.mean(plain)
 
 
+@pytest.mark.parametrize("dimension", [1, 2])
+def test_insurance_costs_nothing_beside_gp_ucb(dimension):
+    plain = mean_regret(lambda d, m: ms.GPUCB(d, m), dimension)
+    insured = mean_regret(lambda d, m: ms.InsuredUCB(d, m), dimension)
+    assert insured <= 0.8 * plain
+
+
+def test_insurance_pays_on_a_ripple():
+    plain = mean_regret(lambda d, m: ms.GPUCB(d, m), 1, ripple=0.2)
+    insured = mean_regret(lambda d, m: ms.InsuredUCB(d, m), 1, ripple=0.2)
+    assert insured <= plain / 4
+
+
+def test_insurance_escapes_the_trap():
+    """3,000 rounds, 10 seeds: a tenth of what plain GP-UCB loses there."""
+    problem = ms.problems.trap()
+    runs = [play(ms.InsuredUCB(problem.domain, problem.model), problem, 3000, seed) for seed in range(10)]
+    assert np.mean([trace.regret.mean() for trace in runs]) < TRAPPED / 10
+
+
 def test_balancing_adapts_to_a_ripple():
     plain = mean_regret(lambda d, m: ms.GPUCB(d, m), 1, ripple=0.2)
     balanced = mean_regret(lambda d, m: ms.RegretBalancing(d, m, horizon=3000), 1, ripple=0.2)

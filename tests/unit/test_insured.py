@@ -1,0 +1,135 @@
+"""InsuredUCB: what tests may cost, what they find, and what is learnt on the way."""
+
+import math
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF, DotProduct
+
+import misspec as ms
+
+DOMAIN = ms.Box([(0, 1)]).grid(60)
+MODEL = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
+
+
+PLANE = ms.Finite(np.random.default_rng(502).random((60, 2)))
+SMOOTH = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1)
+
+
+def written_off():
+    """A member that all points lie 0.2 below, except one, which lies 0.2 above it and is the best by 0.37."""
+    problem = ms.problems.misspecified(PLANE, SMOOTH, 0.2, "random", seed=702)
+    misfit = np.full(60, -0.2)
+    misfit[43] = 0.2
+    return problem.with_misfit(misfit)
+
+
+def play(policy, problem, rounds, seed=0):
+    rng = np.random.default_rng(seed)
+    regret = []
+    for _ in range(rounds):
+        query = policy.ask()
+        policy.tell(query, problem.values[query.index] + problem.model.noise * rng.standard_normal())
+        regret.append(problem.values.max() - problem.values[query.index])
+    return np.array(regret)
+
+
+def test_tests_find_what_the_model_has_written_off():
+    """Eight worlds, all of which lose 0.36 per round while the best point is not tried."""
+    problem = written_off()
+    plain = [play(ms.InsuredUCB(PLANE, SMOOTH, premium=0.0), problem, 800, seed) for seed in range(8)]
+    insured = [play(ms.InsuredUCB(PLANE, SMOOTH), problem, 800, seed) for seed in range(8)]
+    assert sum(run[-200:].mean() > 0.3 for run in plain) >= 4
+    assert max(run[-200:].mean() for run in insured) < 0.02
+    assert np.mean(insured) < 0.1
+
+
+def test_what_tests_may_cost():
+    policy, problem = ms.InsuredUCB(PLANE, SMOOTH, premium=2.0), written_off()
+    rng = np.random.default_rng(1)
+    paid = 0.0
+    for t in range(1, 400):
+        query = policy.ask()
+        if "test" in query.details:
+            loss = query.details["test"]
+            assert 0 <= loss <= 1
+            # no misfit that is considered exceeds B, and means span a range
+            spread = np.ptp(policy.layered.over(slice(None)).mean)
+            assert paid + loss <= 2.0 * math.sqrt(t) * (1 / 60 + 0.5 * policy.misfit / spread) * (1 + 1e-9)
+            paid += loss
+        policy.tell(query, problem.values[query.index] + 0.1 * rng.standard_normal())
+        assert policy.tests <= math.sqrt(t) + 1
+        assert policy.paid == pytest.approx(paid)
+    assert policy.tests > 10
+
+
+def test_a_dropped_test_is_given_back():
+    policy, problem = ms.InsuredUCB(PLANE, SMOOTH, premium=3.0), written_off()
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        query, before = policy.ask(), (policy.tests, policy.paid)
+        if "test" in query.details:
+            policy.drop(query)
+            assert policy.tests == before[0] - 1
+            assert policy.paid == pytest.approx(before[1] - query.details["test"])
+            return
+        policy.tell(query, problem.values[query.index] + 0.1 * rng.standard_normal())
+    pytest.fail("no test in 200 rounds")
+
+
+@pytest.mark.parametrize(("epsilon", "least", "most"), [(0.0, 0.0, 0.04), (0.3, 0.12, 0.5)])
+def test_the_misfit_is_learnt(epsilon, least, most):
+    """From 200 results at points drawn at random, for each of five problems."""
+    for seed in range(5):
+        problem = ms.problems.misspecified(DOMAIN, MODEL, epsilon, "random", seed=seed)
+        rng = np.random.default_rng(seed)
+        policy, rows = ms.InsuredUCB(DOMAIN, MODEL), rng.integers(60, size=200)
+        policy.observe(rows, problem.values[rows] + 0.1 * rng.standard_normal(200))
+        assert least <= policy.misfit <= most
+
+
+@pytest.mark.parametrize("factor", [0.3, 3.0])
+def test_noise_is_corrected_by_repeats(factor):
+    rng = np.random.default_rng(3)
+    problem = ms.problems.misspecified(DOMAIN, MODEL, 0.0, "none", seed=4)
+    policy, rows = ms.InsuredUCB(DOMAIN, MODEL), rng.integers(10, size=300)
+    policy.observe(rows, problem.values[rows] + 0.1 * factor * rng.standard_normal(300))
+    assert policy.noise == pytest.approx(0.1 * factor, rel=0.15)
+
+
+def test_regret_stays_below_its_bound():
+    """Three arms that the model takes for alike, and a premium at which the bound says something; error at most δ = 0.1
+    for each of 5 runs, each of which would have to lose several times what it does."""
+    points = np.array([[1.0], [0.9], [0.8]])
+    model = ms.Model(DotProduct(sigma_0=0), norm_bound=0.5, noise=0.1)
+    problem = ms.Problem("arms", ms.Finite(points), model, np.array([0.1, 0.0, 0.4]), 0.2 * points[:, 0], 0.3)
+    T = 4000
+    bound = ms.theory.insured_bound(model, T, 3, 0.3, premium=60.0)
+    assert bound < 0.9 * 2 * 0.8 * T
+    for seed in range(5):
+        assert play(ms.InsuredUCB(problem.domain, model, premium=60.0), problem, T, seed).sum() < bound
+
+
+def test_the_bound_grows_with_three_quarters_of_the_exponent():
+    bounds = [ms.theory.insured_bound(MODEL, T, 3, premium=60.0) for T in (10**5, 10**6)]
+    assert 0.5 < math.log10(bounds[1] / bounds[0]) < 0.8
+
+
+def test_contexts():
+    """Vectors that no round has seen before, and pairs of x and a context."""
+    rng = np.random.default_rng(5)
+    linear = ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1)
+    policy, w, lost = ms.InsuredUCB(ms.Open(3), linear), np.array([0.5, 0.3, -0.2]), 0.0
+    for _ in range(300):
+        A = rng.standard_normal((6, 3))
+        A /= 1.01 * np.linalg.norm(A, axis=1)[:, None]
+        query = policy.ask(actions=A)
+        lost += float((A @ w).max() - A[query.position] @ w)
+        policy.tell(query, float(A[query.position] @ w) + 0.1 * rng.standard_normal())
+    assert lost < 6.0  # at random: 170
+    joint = ms.InsuredUCB(ms.Joint(ms.Box([(0, 1)]).grid(20), ms.Box([(0, 1)])), MODEL)
+    for _ in range(80):
+        c = rng.random(1)
+        query = joint.ask(context=c)
+        joint.tell(query, float(-((query.x[0] - c[0]) ** 2)) + 0.1 * rng.standard_normal())
+    assert abs(joint.recommend(context=[0.5]).x[0] - 0.5) < 0.25
