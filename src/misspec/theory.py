@@ -244,26 +244,38 @@ def balancing_bound(
 def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0, *, premium: float = 1.0) -> float:
     """What `InsuredUCB` loses at most on N points, for true regret, whatever the truth: O(T^{3/4}√(N ln T/premium)).
 
+    For rounds that offer all N points, each result told before the next query, no data from elsewhere, no failures.
     While all own bands hold, ȳ ± r, an eager round at x loses at most 2r(x) + 2r(x*): scores are within the bands, and
-    that of the best point x* no larger. x* is never dismissed. A test is left out only for lack of allowance, so that
-    tests up to round t number at least premium·√t/60 − 1 (each pays at most 1), half of them at a point tried least: x*
-    has been tried k(t) = ⌊(premium·√t/60 − 2)/(2N)⌋ times at least. With Δ = 2(B + ε) and the sums as they stand,
+    that of the best point x* no larger. x* is never dismissed. A test is refused where one more would lose too much, or
+    make more than √t of them. Each pays at most 1, so that up to round t, with p = min{1, premium/60}, at least p√t − 1
+    rounds were tests or would have been, but for the eager choice being the point to test; and of these half went to a
+    point tried least: x* has been tried k(t) = ⌊(p√t − 2)/(2N)⌋ times at least. With Δ = 2(B + ε) and the sums as they
+    stand,
 
-        R ≤ Δ(√T + N) + Σ_t min{Δ, 2r_{k(t)}} + 2N Σ_{n ≤ T/N} r_n.
+        R ≤ Δ(√T + 1 + N) + Σ_t min{Δ, 2r_{k(t)}} + 2N Σ_{n ≤ T/N} r_n.
 
     Tests t^a in number would give T^{max(a, 1 − a/2)}. It says nothing before millions of rounds, unless the premium is
     large.
     """
     T, N = whole("horizon", horizon, at_least=1), whole("points", points, at_least=1)
     most = 2.0 * (model.norm_bound + number("epsilon", epsilon, at_least=0))
-    paid = number("premium", premium, at_least=0) * ALLOWANCE
-    t = np.arange(1.0, T + 1.0)
-    tried = np.floor(np.maximum(paid * np.sqrt(t) - 2.0, 0.0) / (2.0 * N))
-    n = np.maximum(np.concatenate([tried, np.arange(1.0, math.ceil(T / N) + 1.0)]), 1.0)
-    union = np.log(2.0 * np.pi**2 * n**2 * N * (N + 1) / (3.0 * model.delta))  # δ/2 for own bands
-    radius = model.noise * np.sqrt(2.0 * union / n)
-    best = np.where(tried > 0, np.minimum(2.0 * radius[:T], most), most)
-    bound = most * (math.sqrt(T) + N) + float(best.sum()) + 2.0 * N * float(radius[T:].sum())
+    paid = min(1.0, number("premium", premium, at_least=0) * ALLOWANCE)
+
+    def radius(n: Array) -> Array:
+        union = np.log(2.0 * np.pi**2 * n**2 * N * (N + 1) / (3.0 * model.delta))  # δ/2 for own bands
+        return np.asarray(model.noise * np.sqrt(2.0 * union / n))
+
+    tries = np.arange(
+        0, int(max(paid * math.sqrt(T) - 2.0, 0.0) / (2 * N)) + 2, dtype=np.float64
+    )  # k, and when it begins
+    begins = np.minimum(
+        np.ceil(((2.0 * N * tries + 2.0) / paid) ** 2) if paid else np.full(len(tries), T + 1.0), T + 1.0
+    )
+    begins[0] = 1.0
+    rounds = np.append(begins[1:], T + 1.0) - begins
+    best = np.append(most, np.minimum(most, 2.0 * radius(tries[1:])))
+    alone = float(radius(np.arange(1.0, math.ceil(T / N) + 1.0)).sum())
+    bound = most * (math.sqrt(T) + 1.0 + N) + float(best @ rounds) + 2.0 * N * alone
     return min(bound, most * T)
 
 

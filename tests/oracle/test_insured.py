@@ -72,25 +72,28 @@ def test_the_layered_posterior(name, tracked):
         y.append(float(OFFSET + np.sin(5 * X[rows[-1], 0]) + 0.3 * (-1) ** rows[-1] + NOISE * rng.standard_normal()))
         p.observe(points[[rows[-1]]], [y[-1]])
         layered.learn(rows[-1], points[[rows[-1]]], y[-1])
-        learnt.add(layered.misfit)
+        learnt.add(layered.misfit_size)
         if t % 7:
             continue
         told, seen = np.array(rows), np.array(y)
         here = layered.over(slice(None)) if tracked else layered.at(points, everything.tolist())
-        mean, variance = dense(points, kernel, told, seen, layered.misfit, layered.noise, everything)
+        mean, variance = dense(points, kernel, told, seen, layered.misfit_size, layered.noise, everything)
         np.testing.assert_allclose(here.mean, mean, atol=1e-6)
         np.testing.assert_allclose(here.variance, variance, atol=1e-6)
         tau, noise = sizes(points, kernel, told, seen)
-        assert (layered.misfit, pytest.approx(layered.noise, rel=1e-9)) == (tau, noise)
-        hoped = [(k, points[[k]]) for k in (3, 3, 39)]
-        p.hallucinate(points[[3, 3, 39]])
+        assert (layered.misfit_size, pytest.approx(layered.noise, rel=1e-9)) == (tau, noise)
+        for k in (3, 3, 39):
+            p.hallucinate(points[[k]])
+            layered.expect(k, points[[k]])
         some = np.array([3, 7, 39])
-        pending = layered.over(some, hoped) if tracked else layered.at(points[some], some.tolist(), hoped)
+        pending = layered.over(some) if tracked else layered.at(points[some], some.tolist())
         more = np.concatenate([told, [3, 3, 39]])
         _, shrunk = dense(points, kernel, more, np.zeros(len(more)), tau, noise, some)
         np.testing.assert_allclose(pending.variance, shrunk, atol=1e-6)
         np.testing.assert_allclose(pending.mean, mean[some], atol=1e-6)
         p.release()
+        for k in (39, 3, 3):
+            layered.release(k)
     assert len(learnt) > 1  # the misfit of 0.3 was noticed
 
 

@@ -133,7 +133,8 @@ class Corral(Policy):
         return Choice(self.field.place(decided.offer, decided.row), position_in(actions, decided.row), story)
 
     def _replay_one(self, i: int, p: float, past: Past, actions: Round) -> Choice:
-        """What a base would have played with what it knew then; where the domain is the same, what it has played."""
+        """What a base would have played with the posterior that it had then, and the own bands of today; where the
+        domain is the same, what it has played. Otherwise all of its past is learnt anew: O(t) per round."""
         details = {"base": i, "probability": p, "step": 2, "policy": past.id}
         base = self._bases[i]
         if past.whole and self._is_whole(actions):

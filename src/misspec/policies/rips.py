@@ -98,11 +98,11 @@ def design(phi: Array, gamma: float) -> tuple[Array, Array, Array]:
     on what has weight, and no norm is larger.
     """
     share = np.full(len(phi), 1.0 / len(phi))
-    for _ in range(STEPS):
+    for step in range(STEPS):
         inverse = np.linalg.inv((phi.T * share) @ phi + gamma * np.eye(phi.shape[1]))
         norms = np.einsum("nr,rs,ns->n", phi, inverse, phi, optimize=True)
         value = float(share @ norms)
-        if norms.max() <= ENOUGH * value:
+        if norms.max() <= ENOUGH * value or step == STEPS - 1:  # what is returned belongs together
             break
         share = share * norms / value
     return share, inverse, norms
