@@ -58,8 +58,8 @@ class InsuredUCB(UpperConfidence):
     mislead it, as they do every policy: set the offset. width: of the bands that `band` and `recommend` report, which
     are grounded and hold for ε = 0. budget, resolution, delays: as for GPUCB.
 
-    To read: `misfit_size` and `learnt_noise` (0 where no misfit shows), `tests` (rounds that were tests, failed ones
-    included) and `paid` (what these were expected to lose, in units of the range).
+    To read: `misfit_size` (0 where no misfit shows) and `learnt_noise`; `tests` (rounds that were tests) and `paid`
+    (what these were expected to lose, in units of the range).
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class InsuredUCB(UpperConfidence):
         self.tests = 0
         self.paid = 0.0
         self._again = 0  # tests of surprising points
-        self._failed: dict[Key, int] = {}  # tests that were dropped, by their points
+        self._failed: dict[Key, int] = {}  # tests that were dropped, by their points; the first is forgiven
         self._hoped: set[int] = set()  # queries that pend and are counted in the variance for choosing
 
     def _choose(self, actions: Round) -> Choice:
@@ -93,17 +93,14 @@ class InsuredUCB(UpperConfidence):
         std = np.sqrt(known.variance)
         score = np.clip(known.mean + EAGER * std, lower, upper)
         row, details = int(score.argmax()), {}
-        # tests are at most √t rounds; t counts what pends
-        if (
-            self.premium
-            and self.tests < math.sqrt(self._next_id + 1)
-            and (self.field.size or isinstance(actions, Actions))
-        ):
+        t = self.t + len(self._asked) + 1  # with what pends
+        listed = bool(self.field.size) or isinstance(actions, Actions)
+        if self.premium and self.tests < math.sqrt(t) and listed:  # tests are √t rounds at most
             best = float(known.mean.max())
             extent = best - float(known.mean.min())
             test, again = self._test(known, row, lower, upper, offer)
             loss = (best - float(known.mean[test])) / extent if extent > 0 else 0.0
-            if test != row and self.paid + loss <= self._allowance(self._next_id + 1, extent):
+            if test != row and self.paid + loss <= self._allowance(t, extent):
                 row, details = test, {"test": loss, "again": again}
         here = float(std[row])
         story = {
@@ -131,7 +128,7 @@ class InsuredUCB(UpperConfidence):
                 return int(np.where(surprising, hopeful, -np.inf).argmax()), True
         tries = known.hoped
         if self._failed:
-            tries = tries + np.array([self._failed.get(key, 0) for key in self.field.keys(offer)])
+            tries = tries + np.array([max(self._failed.get(key, 0) - 1, 0) for key in self.field.keys(offer)])
         least = possible & (tries == tries[possible].min())
         return int(np.where(least, known.mean, -np.inf).argmax()), False
 
@@ -158,10 +155,13 @@ class InsuredUCB(UpperConfidence):
         return Search(self.posterior, self._own, score, lambda U: self.layered.slopes(U, EAGER), self._next_id)
 
     def _remember(self, asked: Asked) -> None:
+        self._pay(asked, 1)
+
+    def _pay(self, asked: Asked, sign: int) -> None:
         if "test" in asked.details:
-            self.tests += 1
-            self._again += bool(asked.details["again"])
-            self.paid += float(asked.details["test"])
+            self.tests += sign
+            self._again += sign * bool(asked.details["again"])
+            self.paid += sign * float(asked.details["test"])
 
     def _hallucinate(self) -> None:
         news = list(self._unexpected.items())
@@ -177,13 +177,16 @@ class InsuredUCB(UpperConfidence):
         self.layered.learn(asked.place.key, self.field.only(asked.place).encoded, y, expected=expected)
 
     def _forget(self, asked: Asked) -> None:
-        """A test that failed has been made: it would be chosen again for ever."""
+        """A test that failed is forgotten, once; if it fails again it was made, or it would be chosen for ever."""
         super()._forget(asked)
         if asked.query.id in self._hoped:
             self._hoped.discard(asked.query.id)
             self.layered.release(asked.place.key)
         if "test" in asked.details:
-            self._failed[asked.place.key] = self._failed.get(asked.place.key, 0) + 1
+            failures = self._failed.get(asked.place.key, 0)
+            self._failed[asked.place.key] = failures + 1
+            if not failures:
+                self._pay(asked, -1)
 
     def _observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
         super()._observe(actions, places, y)
