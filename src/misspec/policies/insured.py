@@ -2,7 +2,7 @@
 
 *Eager rounds* maximise mean + 2 standard deviations of f* = f̃ + m, in which the size of the misfit m is learnt
 (`posterior/layered.py`), within the own bands of what was observed. That is cheap and quick, and can be fooled: a point
-that the model undervalues, and that is never tried, gives no sign. So up to √t rounds are *tests*:
+that the model undervalues, and that is never tried, gives no sign. So up to 40 + √t rounds are *tests*:
 
 1. a point whose own results lie two standard deviations above what the model says of it, if it may be the best
    (every other test at most);
@@ -10,18 +10,19 @@ that the model undervalues, and that is never tried, gives no sign. So up to √
    wrong by the least. Points whose own band lies below that of another are out.
 
 A test is made only if what it and all tests before it were expected to lose, each in units of the range of means on
-offer at its time, is at most √t times a sixtieth and half of the misfit that shows: insurance is cheap where nothing is
-wrong, and is raised where something is. A point that the model undervalues is found the sooner the less wrong the model
-has to be about it; own evidence does the rest.
+offer at its time, is at most 40 + √t times a sixtieth and half of the misfit that shows: insurance is cheap where
+nothing is wrong, and is raised where something is. It is paid in advance, since what a test finds is worth the more
+the earlier it is found. A point that the model undervalues is found the sooner the less wrong the model has to be about
+it; own evidence does the rest.
 
 The constants are few and the same everywhere: two standard deviations for eagerness and for surprise, √t as for the
-budget of balancing, and the two shares, which were chosen on the part of `benchmarks/regret.py` that was for choosing.
+budget of balancing, and the 40 and the two shares, chosen on the part of `benchmarks/regret.py` that was for choosing.
 
 What is proved (`theory.insured_bound`): on N candidates, whatever the truth, regret is at most of order
 T^{3/4}√(N ln T). For f* within the own bands of all points, an eager round at x_t loses at most twice the radii of x_t
-and of the best point; and by round t a point that may be the best was tried (√t/60 − 2)/(2N) times. Tests t^a in number
-would make it T^{max(a, 1 − a/2)}: T^{2/3} at best, for a premium that is no longer small. What makes the policy quick
-is not proved.
+and of the best point; and by round t a point that may be the best was tried ((40 + √t)/60 − 2)/(2N) times. Tests t^a in
+number would make it T^{max(a, 1 − a/2)}: T^{2/3} at best, for a premium that is no longer small. What makes the policy
+quick is not proved.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.policies.field import RESOLUTION, Search
 from misspec.policies.points import Actions, Place, Round, position_in
 from misspec.posterior.layered import Known, Layered
-from misspec.theory import ALLOWANCE
+from misspec.theory import AHEAD, ALLOWANCE
 
 EAGER = 2.0  # standard deviations
 SEEN = 0.5  # of the misfit that shows, times √t: what tests may lose beside a share of the range
@@ -95,11 +96,11 @@ class InsuredUCB(UpperConfidence):
         row, details = int(score.argmax()), {}
         t = self.t + len(self._asked) + 1  # with what pends
         listed = bool(self.field.size) or isinstance(actions, Actions)
-        if self.premium and self.tests < math.sqrt(t) and listed:  # tests are √t rounds at most
+        if self.premium and self.tests < AHEAD + math.sqrt(t) and listed:
             best = float(known.mean.max())
-            extent = best - float(known.mean.min())
+            extent = max(best - float(known.mean.min()), self.learnt_noise)  # less than noise is no difference
             test, again = self._test(known, row, lower, upper, offer)
-            loss = (best - float(known.mean[test])) / extent if extent > 0 else 0.0
+            loss = (best - float(known.mean[test])) / extent
             if test != row and self.paid + loss <= self._allowance(t, extent):
                 row, details = test, {"test": loss, "again": again}
         here = float(std[row])
@@ -111,8 +112,7 @@ class InsuredUCB(UpperConfidence):
 
     def _allowance(self, t: int, extent: float) -> float:
         """What tests may lose up to round t, in units of the range of means on offer."""
-        shown = self.misfit_size / extent if extent > 0 else 0.0
-        return self.premium * math.sqrt(t) * (ALLOWANCE + SEEN * shown)
+        return self.premium * (AHEAD + math.sqrt(t)) * (ALLOWANCE + SEEN * self.misfit_size / extent)
 
     def _test(self, known: Known, eager: int, lower: Array, upper: Array, offer: Actions) -> tuple[int, bool]:
         """The row to test, and whether for its own results. It may be the eager choice, and then costs nothing."""
