@@ -55,10 +55,12 @@ def test_what_tests_may_cost():
             loss = query.details["test"]
             assert 0 <= loss <= 1
             spread = max(np.ptp(policy.layered.over(slice(None)).mean), policy.learnt_noise)
-            assert paid + loss <= 2.0 * (40 + math.sqrt(t)) * (1 / 60 + 0.5 * policy.misfit_size / spread) + 1e-9
+            assert (
+                paid + loss <= 2.0 * min(40 + math.sqrt(t), t / 5) * (1 / 60 + 0.5 * policy.misfit_size / spread) + 1e-9
+            )
             paid += loss
         policy.tell(query, problem.values[query.index] + 0.1 * rng.standard_normal())
-        assert policy.tests <= 41 + math.sqrt(t)
+        assert policy.tests <= min(40 + math.sqrt(t), t / 5)
         assert policy.paid == pytest.approx(paid)
     assert policy.tests > 10
 
@@ -78,7 +80,7 @@ def test_a_candidate_that_always_fails_does_not_stall_it():
         policy.tell(query, problem.values[query.index] + 0.1 * rng.standard_normal())
     assert failing is not None
     assert asked <= 3
-    assert policy.tests <= 41 + math.sqrt(600)
+    assert policy.tests <= 40 + math.sqrt(600)
 
 
 @pytest.mark.parametrize(("epsilon", "least", "most"), [(0.0, 0.0, 0.04), (0.3, 0.12, 0.5)])
@@ -145,7 +147,9 @@ def test_restored_it_goes_on_to_the_bit_where_the_dictionary_was_chosen_anew():
     rng = np.random.default_rng(7)
     X = np.sort(np.concatenate([0.5 + 0.01 * rng.random(25), rng.random(15)]))[:, None]
     policy = ms.InsuredUCB(ms.Finite(X), ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1), premium=3.0)
-    for _ in range(40):
+    for turn in range(40):
+        if turn == 15:
+            policy.observe(range(40), np.sin(5 * X[:, 0]))  # so many at once that the dictionary is chosen anew
         for query in policy.ask(3):
             if rng.random() < 0.1:
                 policy.drop(query)
@@ -158,3 +162,22 @@ def test_restored_it_goes_on_to_the_bit_where_the_dictionary_was_chosen_anew():
         )  # fmt: skip
     assert policy.posterior.generation > 0
     assert len(policy.pending) > 5
+
+
+def test_it_says_when_its_bands_may_not_hold():
+    problem = ms.problems.misspecified(DOMAIN, MODEL, 0.3, "random", seed=1)
+    rng = np.random.default_rng(1)
+    policy, rows = ms.InsuredUCB(DOMAIN, MODEL), rng.integers(60, size=200)
+    assert policy.recommend().guaranteed
+    policy.observe(rows, problem.values[rows] + 0.3 * rng.standard_normal(200))
+    found = policy.recommend()
+    assert not found.guaranteed
+    assert "misfit" in " ".join(found.caveats)
+    assert "scatter" in " ".join(found.caveats)
+
+
+def test_a_first_batch_is_spread_out():
+    """Nothing is tested before there are results."""
+    batch = ms.InsuredUCB(DOMAIN, MODEL).ask(8)
+    assert not any("test" in query.details for query in batch)
+    assert np.diff(sorted(query.index for query in batch)).min() > 2

@@ -2,7 +2,8 @@
 
 *Eager rounds* maximise mean + 2 standard deviations of f* = f̃ + m, in which the size of the misfit m is learnt
 (`posterior/layered.py`), within the own bands of what was observed. That is cheap and quick, and can be fooled: a point
-that the model undervalues, and that is never tried, gives no sign. So up to 40 + √t rounds are *tests*:
+that the model undervalues, and that is never tried, gives no sign. So up to s(t) = min{40 + √t, t/5} rounds are
+*tests*:
 
 1. a point whose own results lie two standard deviations above what the model says of it, if it may be the best
    (every other test at most);
@@ -10,28 +11,28 @@ that the model undervalues, and that is never tried, gives no sign. So up to 40 
    wrong by the least. Points whose own band lies below that of another are out.
 
 A test is made only if what it and all tests before it were expected to lose, each in units of the range of means on
-offer at its time, is at most 40 + √t times a sixtieth and half of the misfit that shows: insurance is cheap where
-nothing is wrong, and is raised where something is. It is paid in advance, since what a test finds is worth the more
-the earlier it is found. A point that the model undervalues is found the sooner the less wrong the model has to be about
-it; own evidence does the rest.
+offer at its time, is at most s(t) times a sixtieth and half of the misfit that shows: insurance is cheap where nothing
+is wrong, and is raised where something is. It is paid in advance, since what a test finds is worth the more the earlier
+it is found, but not before there are results. A point that the model undervalues is found the sooner the less wrong the
+model has to be about it; own evidence does the rest.
 
 The constants are few and the same everywhere: two standard deviations for eagerness and for surprise, √t as for the
 budget of balancing, and the 40 and the two shares, chosen on the part of `benchmarks/regret.py` that was for choosing.
 
 What is proved (`theory.insured_bound`): on N candidates, whatever the truth, regret is at most of order
 T^{3/4}√(N ln T). For f* within the own bands of all points, an eager round at x_t loses at most twice the radii of x_t
-and of the best point; and by round t a point that may be the best was tried ((40 + √t)/60 − 2)/(2N) times. Tests t^a in
+and of the best point; and by round t a point that may be the best was tried (s(t)/60 − 3)/(2N) times. Tests t^a in
 number would make it T^{max(a, 1 − a/2)}: T^{2/3} at best, for a premium that is no longer small. What makes the policy
 quick is not proved.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
+from misspec import theory
 from misspec.confidence import Key, Width
 from misspec.domains import Domain
 from misspec.errors import Array, number
@@ -42,10 +43,10 @@ from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.policies.field import RESOLUTION, Search
 from misspec.policies.points import Actions, Place, Round, position_in
 from misspec.posterior.layered import Known, Layered
-from misspec.theory import AHEAD, ALLOWANCE
 
 EAGER = 2.0  # standard deviations
 SEEN = 0.5  # of the misfit that shows, times √t: what tests may lose beside a share of the range
+NOISY = 1.5  # times the model's noise: more than that is worth a caveat
 SURPRISING = 2.0  # standard deviations above what the model says
 
 
@@ -94,14 +95,14 @@ class InsuredUCB(UpperConfidence):
         std = np.sqrt(known.variance)
         score = np.clip(known.mean + EAGER * std, lower, upper)
         row, details = int(score.argmax()), {}
-        t = self.t + len(self._asked) + 1  # with what pends
         listed = bool(self.field.size) or isinstance(actions, Actions)
-        if self.premium and self.tests < AHEAD + math.sqrt(t) and listed:
+        budget = theory.tests_allowed(self.t + 1)
+        if self.premium and listed and self.tests + 1 <= budget:
             best = float(known.mean.max())
             extent = max(best - float(known.mean.min()), self.learnt_noise)  # less than noise is no difference
             test, again = self._test(known, row, lower, upper, offer)
             loss = (best - float(known.mean[test])) / extent
-            if test != row and self.paid + loss <= self._allowance(t, extent):
+            if test != row and self.paid + loss <= self._allowance(budget, extent):
                 row, details = test, {"test": loss, "again": again}
         here = float(std[row])
         story = {
@@ -110,9 +111,9 @@ class InsuredUCB(UpperConfidence):
         }  # fmt: skip
         return Choice(self.field.place(offer, row), position_in(actions, row), story)
 
-    def _allowance(self, t: int, extent: float) -> float:
-        """What tests may lose up to round t, in units of the range of means on offer."""
-        return self.premium * (AHEAD + math.sqrt(t)) * (ALLOWANCE + SEEN * self.misfit_size / extent)
+    def _allowance(self, budget: float, extent: float) -> float:
+        """What tests may lose so far, in units of the range of means on offer."""
+        return self.premium * budget * (theory.ALLOWANCE + SEEN * self.misfit_size / extent)
 
     def _test(self, known: Known, eager: int, lower: Array, upper: Array, offer: Actions) -> tuple[int, bool]:
         """The row to test, and whether for its own results. It may be the eager choice, and then costs nothing."""
@@ -196,8 +197,21 @@ class InsuredUCB(UpperConfidence):
     # -- what a user sees ------------------------------------------------------------------------------------
 
     @property
+    def caveats(self) -> list[str]:
+        """Why its bands may not hold the truth; none where they do for ε = 0."""
+        found = super().caveats
+        if self.misfit_size:
+            found = [
+                *found,
+                f"a misfit of about {self.misfit_size:.2g} shows, and the bands are for a model without any",
+            ]
+        if self.learnt_noise > NOISY * self.model.noise:
+            found = [*found, f"repeats scatter by {self.learnt_noise:.2g}, more than the model's noise"]
+        return found
+
+    @property
     def misfit_size(self) -> float:
-        """τ, the size of the misfit as learnt; 0 where none shows."""
+        """τ, the standard deviation of the misfit as learnt, B halved some times; 0 where none shows."""
         return self.layered.misfit_size
 
     @property
