@@ -334,7 +334,10 @@ def length_scale(kernel: Any) -> float:
     known = kernel.get_params() if hasattr(kernel, "get_params") else {}
     found = [np.ravel(value) for name, value in known.items() if name.split("__")[-1] == "length_scale"]
     if not found:
-        raise InvalidInput(f"expected a kernel with a length scale, as RBF(0.2) of scikit-learn has; got {kernel!r}")
+        raise InvalidInput(
+            f"expected a kernel with a length scale, as RBF(0.2) of scikit-learn has; got {kernel!r}, for which there "
+            "are GPUCB and LinUCB"
+        )
     return float(np.exp(np.log(np.concatenate(found)).mean()))
 
 
