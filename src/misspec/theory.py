@@ -242,8 +242,8 @@ def balancing_bound(
 
 
 def tests_allowed(t: float) -> float:
-    """s(t) = min{40 + √t, t/5}: rounds among the first t that may be tests of `InsuredUCB`."""
-    return min(40.0 + math.sqrt(t), t / 5.0)
+    """s(t) = min{√t, t/5}: rounds among the first t that may be tests of `InsuredUCB`."""
+    return min(math.sqrt(t), t / 5.0)
 
 
 def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0, *, premium: float = 1.0) -> float:
@@ -255,9 +255,9 @@ def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0,
     make more than s(t) of them. Each pays at most 1, so that up to round t, with p = min{1, premium/60}, at least
     p·s(t) − 2 rounds were tests, or would have been but for the eager choice being the point to test; and of these half
     went to a point tried least: x* has been tried k(t) = ⌊(p·s(t) − 3)/(2N)⌋ times at least. With Δ = 2(B + ε) and the
-    sums as they stand, from round 300 on, where s(t) = 40 + √t,
+    sums as they stand, from round 25 on, where s(t) = √t,
 
-        R ≤ Δ(s(T) + 300 + N) + Σ_t min{Δ, 2r_{k(t)}} + 2N Σ_{n ≤ T/N} r_n.
+        R ≤ Δ(√T + 25 + N) + Σ_t min{Δ, 2r_{k(t)}} + 2N Σ_{n ≤ T/N} r_n.
 
     Tests t^a in number would give T^{max(a, 1 − a/2)}. It says nothing before millions of rounds, unless the premium is
     large.
@@ -270,16 +270,16 @@ def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0,
         union = np.log(2.0 * np.pi**2 * n**2 * N * (N + 1) / (3.0 * model.delta))  # δ/2 for own bands
         return np.asarray(model.noise * np.sqrt(2.0 * union / n))
 
-    tries = np.arange(0, int(max(paid * (40.0 + math.sqrt(T)) - 3.0, 0.0) / (2 * N)) + 2, dtype=np.float64)  # k
+    tries = np.arange(0, int(max(paid * math.sqrt(T) - 3.0, 0.0) / (2 * N)) + 2, dtype=np.float64)  # k
     begins = np.full(len(tries), T + 1.0)  # the round from which on x* was tried so often
     if paid:
-        roots = np.maximum((2.0 * N * tries + 3.0) / paid - 40.0, math.sqrt(300.0))
+        roots = np.maximum((2.0 * N * tries + 3.0) / paid, 5.0)
         begins = np.minimum(np.ceil(roots**2), T + 1.0)
     begins[0] = 1.0
     rounds = np.append(begins[1:], T + 1.0) - begins
     best = np.append(most, np.minimum(most, 2.0 * radius(tries[1:])))
     alone = float(radius(np.arange(1.0, math.ceil(T / N) + 1.0)).sum())
-    bound = most * (tests_allowed(T) + 300.0 + N) + float(best @ rounds) + 2.0 * N * alone
+    bound = most * (math.sqrt(T) + 25.0 + N) + float(best @ rounds) + 2.0 * N * alone
     return min(bound, most * T)
 
 

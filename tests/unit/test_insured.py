@@ -54,15 +54,13 @@ def test_what_tests_may_cost():
         if "test" in query.details:
             loss = query.details["test"]
             assert 0 <= loss <= 1
-            spread = max(np.ptp(policy.layered.over(slice(None)).mean), policy.learnt_noise)
-            assert (
-                paid + loss <= 2.0 * min(40 + math.sqrt(t), t / 5) * (1 / 60 + 0.5 * policy.misfit_size / spread) + 1e-9
-            )
+            spread = max(np.ptp(policy.layered.over(slice(None)).mean), 0.5)
+            assert paid + loss <= 2.0 * min(math.sqrt(t), t / 5) * (1 / 60 + 0.5 * policy.misfit_size / spread) + 1e-9
             paid += loss
         policy.tell(query, problem.values[query.index] + 0.1 * rng.standard_normal())
-        assert policy.tests <= min(40 + math.sqrt(t), t / 5)
+        assert policy.tests <= min(math.sqrt(t), t / 5)
         assert policy.paid == pytest.approx(paid)
-    assert policy.tests > 10
+    assert policy.tests > 5
 
 
 def test_a_candidate_that_always_fails_does_not_stall_it():
@@ -80,7 +78,7 @@ def test_a_candidate_that_always_fails_does_not_stall_it():
         policy.tell(query, problem.values[query.index] + 0.1 * rng.standard_normal())
     assert failing is not None
     assert asked <= 3
-    assert policy.tests <= 40 + math.sqrt(600)
+    assert policy.tests <= math.sqrt(600)
 
 
 @pytest.mark.parametrize(("epsilon", "least", "most"), [(0.0, 0.0, 0.04), (0.3, 0.12, 0.5)])

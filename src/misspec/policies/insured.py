@@ -2,7 +2,7 @@
 
 *Eager rounds* maximise mean + 2 standard deviations of f* = f̃ + m, in which the size of the misfit m is learnt
 (`posterior/layered.py`), within the own bands of what was observed. That is cheap and quick, and can be fooled: a point
-that the model undervalues, and that is never tried, gives no sign. So up to s(t) = min{40 + √t, t/5} rounds are
+that the model undervalues, and that is never tried, gives no sign. So up to s(t) = min{√t, t/5} rounds are
 *tests*:
 
 1. a point whose own results lie two standard deviations above what the model says of it, if it may be the best
@@ -12,12 +12,12 @@ that the model undervalues, and that is never tried, gives no sign. So up to s(t
 
 A test is made only if what it and all tests before it were expected to lose, each in units of the range of means on
 offer at its time, is at most s(t) times a sixtieth and half of the misfit that shows: insurance is cheap where nothing
-is wrong, and is raised where something is. It is paid in advance, since what a test finds is worth the more the earlier
-it is found, but not before there are results. A point that the model undervalues is found the sooner the less wrong the
-model has to be about it; own evidence does the rest.
+is wrong, and is raised where something is. A point that the model undervalues is found the sooner the less wrong the
+model has to be about it; own evidence does the rest. Ranges count as B/4 at least: differences between the means of
+points that are all alike are noise.
 
 The constants are few and the same everywhere: two standard deviations for eagerness and for surprise, √t as for the
-budget of balancing, and the 40 and the two shares, chosen on the part of `benchmarks/regret.py` that was for choosing.
+budget of balancing, and the two shares, which were chosen on the part of `benchmarks/regret.py` that was for choosing.
 
 What is proved (`theory.insured_bound`): on N candidates, whatever the truth, regret is at most of order
 T^{3/4}√(N ln T). For f* within the own bands of all points, an eager round at x_t loses at most twice the radii of x_t
@@ -99,7 +99,7 @@ class InsuredUCB(UpperConfidence):
         budget = theory.tests_allowed(self.t + 1)
         if self.premium and listed and self.tests + 1 <= budget:
             best = float(known.mean.max())
-            extent = max(best - float(known.mean.min()), self.learnt_noise)  # less than noise is no difference
+            extent = max(best - float(known.mean.min()), 0.25 * self.model.norm_bound)
             test, again = self._test(known, row, lower, upper, offer)
             loss = (best - float(known.mean[test])) / extent
             if test != row and self.paid + loss <= self._allowance(budget, extent):
