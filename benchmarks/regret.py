@@ -430,6 +430,9 @@ def picture(outcome, rows, path):
     count = (~np.isnan(ratios[rows])).sum(axis=0)
     most = count.max(initial=1)
     drawn = [j for j in range(len(outcome.policies)) if np.isfinite(price[j]) and 2 * count[j] >= most]
+    drawn = [
+        j for j in drawn if outcome.policies[j] not in ("balancing price 8", "balancing price 32")
+    ]  # beside another
     if not drawn:
         return
     fig, axis = plt.subplots(figsize=(8.5, 6.2), layout="constrained")
@@ -440,7 +443,7 @@ def picture(outcome, rows, path):
         fill = colour if count[j] == most else "white"
         axis.plot(price[j], worst[j], "o", color=colour, mfc=fill, ms=7, mew=1.6, zorder=3)
     x, y = price[drawn], worst[drawn]
-    axis.set_xlim(min(0.9, 0.9 * x.min()), 1.8 * x.max())
+    axis.set_xlim(min(0.8, 0.8 * x.min()), 1.8 * x.max())
     axis.set_ylim(min(0.8, 0.8 * y.min()), 1.8 * y.max())
     axis.plot(1, 1, "*", color="black", ms=13, zorder=3)
     axis.set_xlabel("price without misfit (geometric mean of regret / best in hindsight)")
