@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, cho_solve, cholesky, lapack
 
 from misspec import kernels
-from misspec.confidence import Key
 from misspec.errors import Array
 from misspec.posterior.posterior import Posterior
 from misspec.posterior.regression import symmetric_times
@@ -40,6 +39,8 @@ BELIEVED = 10.0  # repeated results that the model's noise counts for
 OPTIMISM = 1.0  # of misfits whose log-likelihood is so little below the largest, the largest is taken
 LEAST = 1e-6  # of s²: noise is never taken for less, as the ridge of a model
 TINY = 1e-12
+
+Key = int | bytes  # of a point, as for own bands: a candidate's index, or coordinates to the bit
 
 
 class Known(NamedTuple):
