@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,8 +21,9 @@ from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, number, one_of, whole
 from misspec.information import information_gain
 from misspec.model import Model
-from misspec.policies.answers import Band, Choice, Query
-from misspec.policies.base import Asked, Policy
+from misspec.policies.answers import Choice, Query
+from misspec.policies.base import Asked
+from misspec.policies.bases import OverBases, Rounds
 from misspec.policies.caution import Caution
 from misspec.policies.ec_gp_ucb import Decision, decide, keeps_weights
 from misspec.policies.enlarged import Enlarged
@@ -44,7 +44,7 @@ class Elimination:
     right: float
 
 
-class RegretBalancing(Policy):
+class RegretBalancing(OverBases):
     """Plays the active base with the smallest candidate regret bound; drops bases whose bound the rewards refute.
 
     horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played) or
@@ -65,7 +65,6 @@ class RegretBalancing(Policy):
     """
 
     draws = False
-    keeps_rounds = True
 
     def __init__(
         self,
@@ -129,7 +128,7 @@ class RegretBalancing(Policy):
         self.candidate_bounds = [0.0] * M  # R_i
         self.eliminated: list[Elimination] = []
         # rounds that do not count yet, as asked, with results; how many there are of each base, and their bounds
-        self._rounds: OrderedDict[int, tuple[Asked, float | None]] = OrderedDict()
+        self._rounds = Rounds()
         self._waiting = [0] * M
         self._waiting_bounds = [0.0] * M
         self._radii: dict[int, float] = {}  # h_i, where it is known
@@ -173,7 +172,7 @@ class RegretBalancing(Policy):
             self._offers.add(asked.details["offer"])
             self._radii.clear()
         self.caution.asked(asked.details)
-        self._rounds[asked.query.id] = (asked, None)
+        self._rounds.ask(asked)
         self._await(asked, 1)
 
     def _await(self, asked: Asked, change: int) -> None:
@@ -184,16 +183,11 @@ class RegretBalancing(Policy):
 
     def _learn(self, asked: Asked, y: float) -> None:
         self._evidence.learn(asked.query.id, asked.place, y, self._feeds(asked))  # 6, 7   observe y_t; update the base
-        self._rounds[asked.query.id] = (asked, y)
-        self._count()
+        self._count(self._rounds.tell(asked, y))
 
-    def _count(self) -> None:
+    def _count(self, rounds: list[tuple[Asked, float]]) -> None:
         """Rounds count in the order asked, up to the first pending one: a set chosen by its values would be biased."""
-        while self._rounds:
-            id_, (asked, y) = next(iter(self._rounds.items()))
-            if y is None:
-                break
-            del self._rounds[id_]
+        for asked, y in rounds:
             self._await(asked, -1)
             i = asked.details["base"]
             self.counts[i] += 1  # 7   N_i, J_i and R_i
@@ -221,9 +215,8 @@ class RegretBalancing(Policy):
 
     def _forget(self, asked: Asked) -> None:
         super()._forget(asked)
-        del self._rounds[asked.query.id]
         self._await(asked, -1)
-        self._count()
+        self._count(self._rounds.drop(asked))
 
     # -- its parts -------------------------------------------------------------------------------------------
 
@@ -344,27 +337,6 @@ class RegretBalancing(Policy):
     def _reported(self) -> Enlarged:
         """The active base that allows for the most misspecification (of several kernels: the lowest index of those)."""
         return self._bases[max(self.active, key=lambda i: (self.epsilons[i], -i))]
-
-    @property
-    def _reported_model(self) -> Model:
-        return self._reported.model
-
-    @property
-    def posterior(self) -> Posterior:
-        """Of the most cautious active base, whose bands `band` and `recommend` report."""
-        return self._reported.posterior
-
-    @property
-    def epsilon(self) -> float:
-        """The largest active ε̂: what bands and recommendation allow for."""
-        return self._reported.epsilon
-
-    def _band(self, actions: Actions) -> Band:
-        base = self._reported
-        return base.band(self.field.look(base.posterior, base.own, actions, pending=False))
-
-    def _contenders(self, within: Context | None = None) -> Actions:
-        return self._reported.contenders(self.field, self._next_id, within)
 
     @property
     def story(self) -> dict[str, Any]:

@@ -19,13 +19,13 @@ from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.errors import Array, InvalidInput, flag, number, one_of, vector, whole
 from misspec.model import Model
-from misspec.policies.answers import Band, Choice, Query
-from misspec.policies.base import Asked, Policy
+from misspec.policies.answers import Choice, Query
+from misspec.policies.base import Asked
+from misspec.policies.bases import OverBases, Rounds
 from misspec.policies.ec_gp_ucb import decide, keeps_weights
 from misspec.policies.enlarged import Enlarged
 from misspec.policies.field import RESOLUTION
-from misspec.policies.points import Actions, Context, Place, Round, position_in
-from misspec.policies.rounds import Rounds
+from misspec.policies.points import Actions, Place, Round, position_in
 from misspec.posterior import Posterior
 
 
@@ -38,7 +38,7 @@ class Past(NamedTuple):
     known: int
 
 
-class Corral(Policy):
+class Corral(OverBases):
     """Draws the base that plays with probabilities that it learns from importance-weighted losses.
 
     p_{t+1} is a step of online mirror descent with the log-barrier Σ ln(1/p_i)/η_i; η_i grows by e^{1/ln T} whenever
@@ -57,7 +57,6 @@ class Corral(Policy):
     """
 
     draws = True
-    keeps_rounds = True
 
     def __init__(
         self,
@@ -213,24 +212,8 @@ class Corral(Policy):
 
     @property
     def _reported(self) -> Enlarged:
+        """The most cautious one."""
         return self._bases[int(np.argmax(self.epsilons))]
-
-    @property
-    def posterior(self) -> Posterior:
-        """Of the most cautious base, whose bands `band` and `recommend` report."""
-        return self._reported.posterior
-
-    @property
-    def epsilon(self) -> float:
-        """The largest ε̂: what bands and recommendation allow for."""
-        return self._reported.epsilon
-
-    def _band(self, actions: Actions) -> Band:
-        base = self._reported
-        return base.band(self.field.look(base.posterior, base.own, actions, pending=False))
-
-    def _contenders(self, within: Context | None = None) -> Actions:
-        return self._reported.contenders(self.field, self._next_id, within)
 
     @property
     def story(self) -> dict[str, Any]:

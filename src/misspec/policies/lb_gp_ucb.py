@@ -16,18 +16,17 @@ from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.errors import number, whole
 from misspec.model import Model
-from misspec.policies.answers import Band, Choice, Query
+from misspec.policies.answers import Choice, Query
 from misspec.policies.balancing import Elimination
-from misspec.policies.base import Asked, Policy
+from misspec.policies.base import Asked
+from misspec.policies.bases import OverBases, Rounds
 from misspec.policies.ec_gp_ucb import Decision, decide
 from misspec.policies.enlarged import Enlarged
 from misspec.policies.igp_ucb import with_ridge
-from misspec.policies.points import Actions, Context, Place, Round, position_in
-from misspec.policies.rounds import Rounds
-from misspec.posterior import Posterior
+from misspec.policies.points import Actions, Place, Round, position_in
 
 
-class LBGPUCB(Policy):
+class LBGPUCB(OverBases):
     """GP-UCB with ever shorter length scales on the same data; plays the one whose regret bound would be the smallest,
     and rejects those whose bound the rewards refute.
 
@@ -43,7 +42,6 @@ class LBGPUCB(Policy):
     """
 
     draws = False
-    keeps_rounds = True
 
     def __init__(
         self,
@@ -181,22 +179,8 @@ class LBGPUCB(Policy):
 
     @property
     def _reported(self) -> Enlarged:
+        """The longest length scale that is left."""
         return self._bases[self.active[0]]
-
-    @property
-    def _reported_model(self) -> Model:
-        return self._reported.model
-
-    @property
-    def posterior(self) -> Posterior:
-        """Of the longest length scale that is left."""
-        return self._reported.posterior
-
-    def _band(self, actions: Actions) -> Band:
-        return self._reported.band(self.field.look(self.posterior, None, actions, pending=False))
-
-    def _contenders(self, within: Context | None = None) -> Actions:
-        return self._reported.contenders(self.field, self._next_id, within)
 
     @property
     def story(self) -> dict[str, Any]:
