@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from misspec import kernels
-from misspec.errors import Array, InvalidInput, whole
+from misspec.errors import Array, InvalidInput, seeded, whole
 from misspec.policies import Policy
 from misspec.problems import Problem
 from misspec.simulate import Progress, simulate
@@ -64,7 +64,7 @@ def worst_misfit(
     )
     if problem.epsilon <= 0:
         raise InvalidInput("the problem allows no misfit: its epsilon is 0; make it with an epsilon above 0")
-    rng = np.random.default_rng([whole("seed", seed), 6])
+    rng = np.random.default_rng([seeded(seed), 6])
     search = [int(s) for s in rng.integers(2**31, size=max(1, worlds))]
     judges = [int(s) for s in rng.integers(2**31, size=2 * max(1, worlds))]
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec import frames, search
-from misspec.errors import Array, InvalidInput, matrix, nearest, whole
+from misspec.errors import Array, InvalidInput, matrix, nearest, seeded, whole
 from misspec.parameters import Choice, Columns, Float, Int, Parameter, columns_of, encode_parameter
 
 PROBES = 256  # points on which a kernel is checked when the domain is a box
@@ -226,7 +226,7 @@ class Box:
 
     def cover(self, n: int, seed: int = 0) -> Finite:
         """A Finite of about n Sobol' points (the next power of two), scrambled by the seed: for many dimensions."""
-        unit = search.sobol(self.dimension, whole("n", n, at_least=1), whole("seed", seed))
+        unit = search.sobol(self.dimension, whole("n", n, at_least=1), seeded(seed))
         return Finite(self.decode(unit), box=self)
 
     def probes(self) -> Array:
@@ -403,7 +403,7 @@ class Space:
 
     def cover(self, n: int, seed: int = 0) -> Finite:
         """A Finite of at most n Sobol' points (the next power of two), scrambled by the seed."""
-        unit = search.sobol(max(1, len(self._varying)), whole("n", n, at_least=1), whole("seed", seed))
+        unit = search.sobol(max(1, len(self._varying)), whole("n", n, at_least=1), seeded(seed))
         return Finite(np.unique(self._from_unit(unit), axis=0), box=self)
 
     def probes(self) -> Array:

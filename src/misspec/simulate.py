@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from misspec.contexts import Open
 from misspec.domains import Finite
-from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, whole
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, seeded, whole
 from misspec.policies import Policy, Query, Recommendation
 from misspec.policies.answers import NUMBERS
 from misspec.problems import Problem
@@ -123,7 +123,7 @@ def simulate(
     _check_horizon(policy, T)
     if batch > 1 and problem.offers is not None:
         raise InvalidInput("a contextual problem is played round by round; leave batch at 1")
-    noise_rng, offer_rng = (np.random.default_rng([whole("seed", seed), part]) for part in STREAMS)
+    noise_rng, offer_rng = (np.random.default_rng([seeded(seed), part]) for part in STREAMS)
     draws = problem.noise.draw(noise_rng, T)
     offers = None if problem.offers is None else problem.offers.draw(offer_rng, T)
     vectors = None if isinstance(policy.domain, Finite) else problem.domain.points  # what the rounds bring

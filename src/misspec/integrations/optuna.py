@@ -25,7 +25,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Space
-from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, StorageError, one_of, whole
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, StorageError, one_of, seeded, whole
 from misspec.integrations.optuna_trials import (
     ASKED,
     Axes,
@@ -90,7 +90,7 @@ class MisspecSampler(BaseSampler):
             )
         self._model = model
         self._horizon = None if n_trials is None else whole("n_trials", n_trials, at_least=1)
-        self._seed = _entropy() if seed is None else whole("seed", seed)
+        self._seed = _entropy() if seed is None else seeded(seed)
         refused = sorted({"constraints_func", "minimize", "horizon"} & set(options))
         if refused:
             said = {"constraints_func": "constraints are not supported: give such trials a bad value, or let them fail"}

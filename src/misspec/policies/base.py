@@ -27,6 +27,7 @@ from misspec import frames, kernels, truth
 from misspec.confidence import OwnBands, Width
 from misspec.domains import Domain
 from misspec.errors import (
+    LARGEST,
     Array,
     InvalidInput,
     MisspecError,
@@ -35,6 +36,7 @@ from misspec.errors import (
     flag,
     number,
     one_of,
+    seeded,
     vector,
     whole,
 )
@@ -135,7 +137,7 @@ class Policy(abc.ABC):
         self.t = 0  # told observations
         self._answered = 0  # of these, those that were queries
         self._of_others = 0  # queries, told ones included, that others asked
-        self._rng = np.random.default_rng(whole("seed", seed))
+        self._rng = np.random.default_rng(seeded(seed))
         self._asked: OrderedDict[int, Asked] = OrderedDict()  # pending, in the order asked
         self._unexpected: dict[int, Asked] = {}  # of these, those that no posterior counts as pending yet
         self._next_id = 0
@@ -330,7 +332,7 @@ class Policy(abc.ABC):
         A query is known by itself or its id; on a Space by a dict of its params, on a table by its row, on a domain
         with names by its name: the one that has waited longest, where several are alike. A frame is a list of rows.
         """
-        if isinstance(query, Query | int) and type(y) is float and math.isfinite(y):  # the usual call, by a short cut
+        if isinstance(query, Query | int) and type(y) is float and abs(y) <= LARGEST:  # the usual call, by a short cut
             batch, values = [query], [y]
         else:
             batch = _list_of(query)

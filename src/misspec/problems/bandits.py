@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec import kernels
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, flag, matrix, number, one_of, whole
+from misspec.errors import Array, InvalidInput, flag, matrix, number, one_of, seeded, whole
 from misspec.model import Model
 from misspec.problems.base import Fresh, Gaussian, Groups, Problem, from_values
 from misspec.problems.synthetic import CENTRES, misfit_of, unit
@@ -43,7 +43,7 @@ def fresh_actions(
         whole("rounds", rounds, at_least=1),
     )  # fmt: skip
     eps, ball = number("epsilon", epsilon, at_least=0), one_of("shape", shape, ("ball", "cube")) == "ball"
-    rng = np.random.default_rng([whole("seed", seed), 11])
+    rng = np.random.default_rng([seeded(seed), 11])
     domain = Finite(_ball(rng, T * k, d) if ball else rng.random((T * k, d)))
     centres = _ball(rng, CENTRES, d) if ball else rng.random((CENTRES, d))
     member = _member(model, centres, domain.points, rng)
@@ -83,7 +83,7 @@ def contextual_trap(contexts: int = 10, seed: int = 0, *, noise: float = 0.1) ->
     from sklearn.gaussian_process.kernels import DotProduct
 
     n = whole("contexts", contexts, at_least=1)
-    rng = np.random.default_rng([whole("seed", seed), 13])
+    rng = np.random.default_rng([seeded(seed), 13])
     d = 4
     along, worth = np.array([0.9, 0.35, 0.6, 0.5]), np.array([0.1, 0.525, 0.0, 0.05])
     points = 0.2 * rng.uniform(-1.0, 1.0, (n, 4, d)) / math.sqrt(d - 1)  # what tells contexts apart
@@ -109,7 +109,7 @@ def contextual_needle(
 
     n, k = whole("contexts", contexts, at_least=1), whole("actions", actions, at_least=2)
     h = number("height", height, above=0)
-    rng = np.random.default_rng([whole("seed", seed), 14])
+    rng = np.random.default_rng([seeded(seed), 14])
     points = rng.standard_normal((n * k, 4))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     values = np.zeros(n * k)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from misspec import kernels
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, number, vector, whole
+from misspec.errors import Array, InvalidInput, number, seeded, vector, whole
 from misspec.model import Model
 from misspec.problems.base import Problem, from_values
 from misspec.truth import check_known
@@ -95,7 +95,7 @@ def misspecified(
     For the misfit that hurts a given policy most, see `misspec.adversary`.
     """
     eps = number("epsilon", epsilon, at_least=0)
-    member = random_member(domain, model, [whole("seed", seed), 1], centres)
+    member = random_member(domain, model, [seeded(seed), 1], centres)
     if isinstance(misfit, str):
         m, eps = misfit_of(unit(domain), misfit, eps, width, np.random.default_rng([seed, 2]))
         name = f"{misfit} misfit of {eps:g}" if eps else "no misfit"
@@ -129,7 +129,7 @@ def wrong_kernel(
     """A random member of another kernel's class, scaled to at most `size` away from the offset, under the model."""
     check_known(domain, model)
     other = Model(kernel, 1.0, model.noise)
-    shape = random_member(domain, other, [whole("seed", seed), 3])
+    shape = random_member(domain, other, [seeded(seed), 3])
     size = number("size", size, above=0)
     return from_values(domain, model, model.offset + shape * (size / np.abs(shape).max()), name=name)
 
@@ -156,7 +156,7 @@ def wrong_length_scale(domain: Finite, model: Model, seed: int = 0, *, factor: f
 def nonstationary(domain: Finite, model: Model, seed: int = 0, *, size: float = 1.0) -> Problem:
     """A truth that is slow at one end of the domain and fast at the other: a sine of a warped coordinate."""
     check_known(domain, model)
-    rng = np.random.default_rng([whole("seed", seed), 4])
+    rng = np.random.default_rng([seeded(seed), 4])
     U = unit(domain)
     phase, along = 2.0 * np.pi * rng.random(), U.mean(axis=1)
     wave = np.sin(phase + 2.0 * np.pi * (0.5 * along + 6.0 * along**4))
