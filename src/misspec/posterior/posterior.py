@@ -462,16 +462,18 @@ class Posterior:
             view.hoped = self._fresh_variance(view, self._hoped)
 
     def _correct(self) -> None:
-        """δ, for what the shadows have in common (`shadows.py`): from the α of before, which changes by Mδ."""
-        S = self._shadows.places
+        """Bring δ up to date, for what the shadows have in common (`shadows.py`): where it changes by Δ, α does by MΔ."""
+        S, view = self._shadows.places, self._view
         if not S:
             return
         F, ratio = self._dictionary.rows(S), self.counts[S] / self.model.regularization
         M = np.diag(ratio) - ratio[:, None] * (F @ self._told.times(F).T) * ratio
-        E = self._unseen(self.points[S], F)
-        delta = np.linalg.solve(np.eye(len(S)) + E @ M, -E @ self._alpha())
-        self._table.corrections[S] = delta
-        self._told.shift((ratio * delta) @ F)
+        E, w, alpha = self._unseen(self.points[S], F), self._told.w.copy(), self._alpha()
+        change = np.linalg.solve(np.eye(len(S)) + E @ M, -E @ alpha - self._table.corrections[S])
+        self._table.corrections[S] += change
+        self._told.shift((ratio * change) @ F)
+        if view is not None and view.weights is None:
+            view.mean += view.covariance(self._told.w - w, self._alpha() - alpha)
 
     def _refresh_weights(self, kept: Weights, view: View) -> None:
         """By a dense solve, the more stable form, or, where that would be large, from the dictionary."""
@@ -773,7 +775,7 @@ class Posterior:
             view.unseen.subtract(F[self._shadows.places, r], feature)
             self._tidy_shadows(view)
         if self._table.corrections.any():  # the new feature explains a part of what they were for
-            self.refresh()
+            self._correct()
 
     def _rebuild(self, newcomers: list[int]) -> None:
         """Choose the dictionary anew."""
