@@ -12,6 +12,7 @@ Box and Space are searched. What a search needs of them is in points as the kern
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import warnings
@@ -82,6 +83,14 @@ class Finite:
     def columns(self) -> tuple[Columns, ...]:
         """Which columns of the encoding belong to which coordinate."""
         return coordinates(self.encoded.shape[1]) if self.box is None else self.box.columns
+
+    @functools.cached_property
+    def first_alike(self) -> NDArray[np.intp] | None:
+        """For each candidate the lowest index of those that a kernel sees as the same; None where all differ."""
+        rows = np.ascontiguousarray(self.encoded)
+        whole_rows = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
+        _, first, where = np.unique(whole_rows, return_index=True, return_inverse=True)
+        return None if len(first) == len(rows) else np.asarray(first[where])
 
     def validate(self, points: ArrayLike) -> Array:
         """Points as floats of the right dimension; they need not be candidates."""

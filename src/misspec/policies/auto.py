@@ -24,7 +24,7 @@ from misspec.policies.base import Asked, Policy
 from misspec.policies.evidence import Evidence
 from misspec.policies.field import Search
 from misspec.policies.mixture import Mixture, Rule, improvement, moments, upper
-from misspec.policies.points import Actions, Context, Place, Round, position_in
+from misspec.policies.points import Actions, Context, Place, Round, first_alike, position_in
 from misspec.product import ProductMatern
 
 SAMPLES = ((300, 8), (450, 4), (math.inf, 2))  # of the hyperparameters, up to so many results: more of these know them
@@ -289,7 +289,7 @@ class Auto(Policy):
         new = ~self._waiting(offer.encoded, 0 if actions is None else self._batch)
         order = (teaches & new, works & new, works, np.ones(len(values), dtype=bool))
         left = next(some for some in order if some.any())
-        return Found(offer, int(np.where(left, values, -np.inf).argmax()), (M, S))
+        return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), (M, S))
 
     def _waiting(self, encoded: Array, since: int) -> NDArray[np.bool_]:
         """Which points pend since some query, or, where points differ by degrees, lie next to one that does."""

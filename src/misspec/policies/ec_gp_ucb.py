@@ -13,7 +13,7 @@ from misspec.policies.answers import Band, Choice
 from misspec.policies.base import Asked, Policy
 from misspec.policies.enlarged import Enlarged
 from misspec.policies.field import RESOLUTION, Field
-from misspec.policies.points import Actions, Candidates, Context, Round, position_in
+from misspec.policies.points import Actions, Candidates, Context, Round, first_alike, position_in
 from misspec.posterior import Posterior
 
 
@@ -34,6 +34,7 @@ def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Decision:
     # 4   x_t ∈ argmax μ*_{t−1}(x) + (β_t + ε√t/√λ)·σ_{t−1}(x); another enlargement than ε√t/√λ·σ is added
     std = ends.std(c)
     row, added, upper = ends.maximiser(c, c.mean + (multiplier + slope) * std)
+    row = first_alike(offer, row)
     here = float(std[row])
     story = {
         "mean": float(c.mean[row]), "std": here, "multiplier": multiplier, "enlargement": added + slope * here,

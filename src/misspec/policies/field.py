@@ -383,7 +383,8 @@ class _Listed(Shared):
         def prior() -> Array:
             return np.asarray(posterior.prior[rows])
 
-        found = Candidates(posterior.mean[rows], variance[rows], low, high, rows, norm1, norm2, prior, kept)
+        alike = posterior.first(rows)
+        found = Candidates(posterior.mean[rows], variance[rows], low, high, alike, norm1, norm2, prior, kept)
         if posterior.budget is None:
             return found
         residual, bias = posterior.missed_over(rows)

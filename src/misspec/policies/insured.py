@@ -41,7 +41,7 @@ from misspec.policies.answers import Choice
 from misspec.policies.base import Asked
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.policies.field import RESOLUTION, Search
-from misspec.policies.points import Actions, Place, Round, position_in
+from misspec.policies.points import Actions, Place, Round, first_alike, position_in
 from misspec.posterior.layered import Known, Layered
 
 EAGER = 2.0  # standard deviations
@@ -104,6 +104,7 @@ class InsuredUCB(UpperConfidence):
             loss = (best - float(known.mean[test])) / extent
             if test != row and self.paid + loss <= self._allowance(budget, extent):
                 row, details = test, {"test": loss, "again": again}
+        row = first_alike(offer, row)
         here = float(std[row])
         story = {
             "mean": float(known.mean[row]), "std": here, "multiplier": EAGER, "upper": float(score[row]),

@@ -462,7 +462,7 @@ class Posterior:
             view.hoped = self._fresh_variance(view, self._hoped)
 
     def _correct(self) -> None:
-        """Bring δ up to date, for what the shadows have in common (`shadows.py`): where it changes by Δ, α does by MΔ."""
+        """Bring δ up to date, for what shadows have in common (`shadows.py`): where it changes by Δ, α does by MΔ."""
         S, view = self._shadows.places, self._view
         if not S:
             return
