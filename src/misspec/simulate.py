@@ -19,6 +19,7 @@ from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput,
 from misspec.policies import Policy, Query, Recommendation
 from misspec.policies.answers import NUMBERS
 from misspec.problems import Problem
+from misspec.threads import one_thread
 from misspec.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, as_number
 
 Progress = Callable[[int, int], None]
@@ -131,7 +132,7 @@ def simulate(
     asked: list[Query] = []
     index = np.empty(T, dtype=np.intp)
     y = np.empty(T)
-    with _controller().limit(limits=1):
+    with one_thread:
         while len(asked) < T:
             t = len(asked)
             offered = None if offers is None else offers[t]
@@ -214,8 +215,8 @@ def optimize(
     was merely cut short stays pending, and only one that failed is dropped. Worker threads cannot be stopped: what
     they evaluate then goes on, unheard.
 
-    BLAS runs on one thread while the policy asks and learns, and as it likes in the function. With worker threads it is
-    left alone: the limit belongs to the process, and would reach the function.
+    BLAS runs on one thread while the policy asks and learns, and as it likes in the function. With worker threads the
+    function meets that limit too, while the policy is at work: it belongs to the process.
     """
     batch = whole("batch", batch, at_least=1)
     n = None if workers is None else whole("workers", workers, at_least=1)
@@ -302,7 +303,6 @@ class _Drive:
         self.told: list[Query] = []
         self.y: list[float] = []
         self.failures = 0  # in a row
-        self.blas = _controller()
 
     def run(self) -> Evaluations:
         try:
@@ -339,10 +339,6 @@ class _Drive:
         if error is None and first is not None:
             raise first
 
-    def _one_thread(self) -> Any:
-        """For the policy; the function may use as many as it likes."""
-        return self.blas.limit(limits=1) if self.evaluator.apart else contextlib.nullcontext()
-
     def _fill(self) -> bool:
         """Hand out what there is room for; whether there is room for more."""
         if self.in_turn and self.running:
@@ -357,8 +353,7 @@ class _Drive:
         n = min(room, max(places, busy))
         queries, self.before = self.before[:n], self.before[n:]
         if not queries:
-            with self._one_thread():
-                queries = self._ask(n)
+            queries = self._ask(n)
         if not queries:
             return False
         self.running.update((query.id, query) for query in queries)
@@ -410,8 +405,7 @@ class _Drive:
             value = as_number(outcome, _argument(query))
         except InvalidInput as error:
             return error
-        with self._one_thread():
-            self.policy.tell(query, value)
+        self.policy.tell(query, value)
         self.told.append(query)
         self.y.append(value)
         return None
@@ -505,13 +499,6 @@ def _check_match(policy: Policy, problem: Problem) -> None:
 def _same(one: Finite, other: Finite) -> bool:
     """Whether users and kernels see the same points."""
     return np.array_equal(one.points, other.points) and np.array_equal(one.encoded, other.encoded)
-
-
-def _controller() -> Any:
-    """Controls the threads that BLAS libraries use."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def _trace(

@@ -38,13 +38,6 @@ UNBORN = (
 class Evaluator(Protocol):
     """Evaluates points and hands back what came of them, in any order. Used from one thread, the one that asks."""
 
-    @property
-    def apart(self) -> bool:
-        """Whether the function never runs in this process while a policy asks or learns.
-
-        Then BLAS may be limited to one thread meanwhile: the limit belongs to the process.
-        """
-
     def places(self) -> int:
         """How many points are worth having in flight now; may change from call to call."""
 
@@ -88,8 +81,6 @@ def ended_workers(times: int, x: Any, how: str) -> MisspecError:
 class Here:
     """One after another, in the thread that asks."""
 
-    apart = True
-
     def __init__(self, function: Callable[[Any], Any], places: int) -> None:
         self._function, self._places = function, places
         self._waiting: collections.deque[Job] = collections.deque()
@@ -119,8 +110,6 @@ class Threads:
     A thread cannot be stopped: after `close` what is being evaluated goes on, unheard, and the process does not wait
     for it to end.
     """
-
-    apart = False
 
     def __init__(self, function: Callable[[Any], Any], n: int) -> None:
         self._function, self._n = function, n
@@ -172,8 +161,6 @@ class Processes:
     Every process has a pipe of its own and one evaluation at a time, so that it is known which evaluation ended with
     it: that one is tried again, and the others never notice.
     """
-
-    apart = True
 
     def __init__(self, function: Callable[[Any], Any], n: int) -> None:
         try:

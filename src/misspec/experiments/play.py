@@ -17,6 +17,7 @@ from misspec.experiments import construct
 from misspec.policies import Policy
 from misspec.problems import Problem
 from misspec.simulate import Trace, simulate
+from misspec.threads import one_thread
 
 LOOKS = 24  # rounds at which bands are looked at
 SOME = 500  # vectors at which bands are looked at, where rounds bring vectors
@@ -48,10 +49,8 @@ class Played:
 
 def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None) -> Played:
     """Play a run. progress: called with the rounds done since the last call."""
-    from threadpoolctl import threadpool_limits
-
     start = time.perf_counter()
-    with threadpool_limits(1):  # for the same bits, however busy the machine is
+    with one_thread:
         problem = _problem(json.dumps(_of_problem(settings)))
         horizon, domain, model = settings["horizon"], problem.arena, problem.model
         policy = construct.make_policy(settings["policy"], domain, model, problem.epsilon, horizon, settings["seed"])

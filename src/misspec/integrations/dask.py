@@ -77,7 +77,7 @@ class Cluster:
         self._futures: dict[int, tuple[Any, Any]] = {}  # by id of the query: its future, and what it evaluates
         self._back: queue.SimpleQueue[tuple[int, Any, Any]] = queue.SimpleQueue()
         self._losses: Counter[int] = Counter()  # of futures, by id
-        self._places, self.apart = 1, True
+        self._places = 1
         self._looked = -LOOK
         self._look()
 
@@ -91,8 +91,6 @@ class Cluster:
         except (OSError, TimeoutError) as error:  # CommClosedError is an OSError
             raise self._gone(error) from error
         self._places = sum(workers.values())
-        # workers may be threads of this process, which a limit on BLAS would reach
-        self.apart = not any(str(address).startswith("inproc://") for address in workers)
 
     def places(self) -> int:
         self._look()

@@ -14,7 +14,7 @@ import logging
 import math
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +45,7 @@ from misspec.parameters import Float
 from misspec.policies import ECGPUCB, GPUCB, Auto, PhasedUncertaintySampling, Policy, Query, RegretBalancing, restore
 from misspec.policies.answers import NUMBERS
 from misspec.policies.auto import FIRST, GROWTH, models_of
+from misspec.threads import one_thread
 
 __all__ = ["MisspecSampler", "distributions_of", "policy_of", "space_of"]
 
@@ -133,7 +134,7 @@ class MisspecSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         if not search_space:
             return {}
-        with self._lock, _one_thread():
+        with self._lock, one_thread:
             kept = self._read(study, search_space)
             axes = kept.axes
             history = History.of(study, axes, trial.number, self._policy)
@@ -490,12 +491,3 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
 
 def _entropy() -> int:
     return int(np.random.SeedSequence().generate_state(1)[0])
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """BLAS on one thread: the matrices are small."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
-        yield

@@ -26,6 +26,7 @@ from misspec.integrations.menu import Entry, Key, Line, Menu, OfSpace, OfTable, 
 from misspec.parameters import Choice
 from misspec.policies.answers import Query
 from misspec.policies.auto import FIRST, NEGLIGIBLE, Auto
+from misspec.threads import one_thread
 
 TRIES = 20  # queries of one call that may come to what was tried before, once rounded, until points are drawn
 SHOWN = 4  # results of a repeat that are listed
@@ -153,8 +154,6 @@ def suggest(
 
     InvalidInput names line and column of a cell that is wrong.
     """
-    from threadpoolctl import threadpool_limits
-
     whole("batch", batch, at_least=1)
     path = Path(source)
     read = None if results is None else sheets.read(Path(results))
@@ -183,7 +182,7 @@ def suggest(
         )
     told = _results(read, goal, menu)
     notes += [*_encodings(read), *told.notes]
-    with threadpool_limits(1):  # for the same bits, however busy the machine is
+    with one_thread:
         policy = Auto(menu.domain, noise=noise, minimize=minimize, seed=seed)
         return _suggested(policy, menu, goal, told, notes, batch)
 

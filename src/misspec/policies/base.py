@@ -48,6 +48,7 @@ from misspec.policies.field import field_of
 from misspec.policies.journal import Journal, attach
 from misspec.policies.points import Actions, Context, Place, Round
 from misspec.posterior import Posterior
+from misspec.threads import one_thread
 
 LOG = logging.getLogger("misspec")
 CERTIFIED = 1000  # points among which conflicts are looked for, at most
@@ -454,7 +455,8 @@ class Policy(abc.ABC):
         """All of a change or nothing of it; in the journal, if there is one, before the call returns."""
         before = self._mark(drawing=drawing)
         try:
-            found = change()
+            with one_thread:
+                found = change()
             if self._journal is not None:
                 self._journal.append(self, before[0])
         except BaseException:
@@ -523,25 +525,26 @@ class Policy(abc.ABC):
         return made
 
     def _replay(self, events: Iterable[tuple[Any, ...]]) -> None:
-        for kind, *rest in events:
-            if kind == "ask":
-                query = rest[0]
-                self._hallucinate()
-                self._register(query, self.field.stored_place(query.index, query.x, query.context))
-            elif kind == "observe":
-                points, values, *contexts = rest
-                self.observe(points, values, context=contexts[0] if contexts else None)
-            elif kind in ("tell", "drop"):
-                (self.tell if kind == "tell" else self.drop)(*rest)
-            else:
-                self._relive(kind, *rest)
+        with one_thread:
+            for kind, *rest in events:
+                if kind == "ask":
+                    query = rest[0]
+                    self._hallucinate()
+                    self._register(query, self.field.stored_place(query.index, query.x, query.context))
+                elif kind == "observe":
+                    points, values, *contexts = rest
+                    self.observe(points, values, context=contexts[0] if contexts else None)
+                elif kind in ("tell", "drop"):
+                    (self.tell if kind == "tell" else self.drop)(*rest)
+                else:
+                    self._relive(kind, *rest)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def band(self, X: ArrayLike | None = None, *, context: Any = None) -> Band:
         """Bands for f* over a Finite domain, or at the rows of X; every term included, told data only. context: on a
         `Joint` domain, where X has x alone (one for all rows, or one per row)."""
-        with self._lock:
+        with self._lock, one_thread:
             self._repair()
             if context is None:
                 return self._band(self.field.whole("band() without points") if X is None else self._parse(X))
@@ -557,7 +560,7 @@ class Policy(abc.ABC):
 
         actions, context: of these, or for this context, as in `ask`; the gap is then to the best of them.
         """
-        with self._lock:
+        with self._lock, one_thread:
             self._repair()
             offered = self._round(actions, context)
             if isinstance(offered, Actions):
