@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from misspec import kernels
-from misspec.errors import Array, InvalidInput, seeded, whole
+from misspec.errors import Array, InvalidInput, seeded, shown, whole
 from misspec.policies import Policy
 from misspec.problems import Problem
 from misspec.simulate import Progress, simulate
@@ -95,7 +95,8 @@ def _fresh(make: MakePolicy, problem: Problem) -> Policy:
     if not isinstance(policy, Policy) or policy.t:
         raise InvalidInput(
             "make must be a function that returns a fresh policy for a problem, as in "
-            f"lambda p: ms.GPUCB(p.domain, p.model); got {make!r}" + (", which returns a used one" if policy else "")
+            f"lambda p: ms.GPUCB(p.domain, p.model); got {shown(make)}"
+            + (", which returns a used one" if policy else "")
         )
     return policy
 

@@ -15,7 +15,7 @@ from misspec import kernels, search
 from misspec.contexts import Joint, Open
 from misspec.domains import Box, Domain, Finite, Space
 from misspec.encoding import kernel_key
-from misspec.errors import Array, InvalidInput, whole
+from misspec.errors import Array, InvalidInput, shown, whole
 from misspec.model import Model
 from misspec.posterior import Tracked
 
@@ -63,7 +63,7 @@ class InformationGain:
         """An upper bound on γ_t for any t ≤ T: the smaller of `upper` and g_t/(1 − 1/e). t: a number or an array."""
         rounds = np.asarray(t)
         if rounds.min() < 0 or rounds.max() > len(self.path):
-            raise InvalidInput(f"this information gain was computed for up to {len(self.path)} rounds, got {t!r}")
+            raise InvalidInput(f"this information gain was computed for up to {len(self.path)} rounds, got {shown(t)}")
         missed = self.missed * rounds / len(self.path)
         bound = np.minimum(self.upper, self.values[rounds] / GREEDY_FACTOR + missed)
         return float(bound) if bound.ndim == 0 else np.asarray(bound)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.errors import Array, InvalidInput
+from misspec.errors import Array, InvalidInput, shown
 
 SLACK = 1e-9  # rounding allowed above k(x,x) = 1
 SAMPLE = 48  # points on which a kernel is tried before it is trusted
@@ -36,10 +36,12 @@ def cross(kernel: Kernel, X: Array, Z: Array) -> Array:
     """k(X, Z), shape (n, m), checked to be finite."""
     values = np.asarray(kernel(X, Z), dtype=np.float64)
     if values.shape != (len(X), len(Z)):
-        raise InvalidInput(f"kernel(X, Z) must return shape {(len(X), len(Z))}, got {values.shape} from {kernel!r}")
+        raise InvalidInput(
+            f"kernel(X, Z) must return shape {(len(X), len(Z))}, got {values.shape} from {shown(kernel)}"
+        )
     if not np.isfinite(values).all():
         raise InvalidInput(
-            f"kernel {kernel!r} returned values that are not finite; repair the kernel or its parameters"
+            f"kernel {shown(kernel)} returned values that are not finite; repair the kernel or its parameters"
         )
     return values
 
@@ -48,9 +50,9 @@ def diagonal(kernel: Kernel, X: Array) -> Array:
     """k(x, x) for each row of X, checked to be finite and not negative."""
     values = np.asarray(kernel.diag(X), dtype=np.float64)
     if values.shape != (len(X),):
-        raise InvalidInput(f"kernel.diag(X) must return shape {(len(X),)}, got {values.shape} from {kernel!r}")
+        raise InvalidInput(f"kernel.diag(X) must return shape {(len(X),)}, got {values.shape} from {shown(kernel)}")
     if not np.isfinite(values).all() or values.min(initial=0.0) < 0:
-        raise InvalidInput(f"kernel {kernel!r} must have a finite diagonal k(x,x) ≥ 0; repair the kernel")
+        raise InvalidInput(f"kernel {shown(kernel)} must have a finite diagonal k(x,x) ≥ 0; repair the kernel")
     return values
 
 
@@ -92,19 +94,19 @@ def check(kernel: Any, X: Array) -> None:
         raise
     except Exception as error:
         raise InvalidInput(
-            f"kernel {kernel!r} failed on points of dimension {X.shape[1]} ({type(error).__name__}: {error}); "
+            f"kernel {shown(kernel)} failed on points of dimension {X.shape[1]} ({type(error).__name__}: {error}); "
             "the length scales of an anisotropic kernel must match the dimension"
         ) from error
     scale = max(1.0, float(np.abs(K).max()))
     if np.abs(reverse[::-1] - K.T).max() > 1e-8 * scale or np.abs(K - K.T).max() > 1e-8 * scale:
-        raise InvalidInput(f"kernel {kernel!r} is not symmetric: k(x,z) differs from k(z,x); repair the kernel")
+        raise InvalidInput(f"kernel {shown(kernel)} is not symmetric: k(x,z) differs from k(z,x); repair the kernel")
     if np.abs(np.diag(K) - diag).max() > 1e-8 * scale:
         raise InvalidInput(
-            f"kernel {kernel!r} has k(x,x) different from diag(x); "
+            f"kernel {shown(kernel)} has k(x,x) different from diag(x); "
             "if it has a WhiteKernel part, drop it: noise belongs in Model(noise=…)"
         )
     if float(np.linalg.eigvalsh((K + K.T) / 2)[0]) < -1e-7 * scale * len(sample):
-        raise InvalidInput(f"kernel {kernel!r} is not positive semidefinite on the domain; choose another kernel")
+        raise InvalidInput(f"kernel {shown(kernel)} is not positive semidefinite on the domain; choose another kernel")
 
 
 def gradient(kernel: Kernel, X: Array, Z: Array) -> Array:
@@ -335,8 +337,8 @@ def length_scale(kernel: Any) -> float:
     found = [np.ravel(value) for name, value in known.items() if name.split("__")[-1] == "length_scale"]
     if not found:
         raise InvalidInput(
-            f"expected a kernel with a length scale, as RBF(0.2) of scikit-learn has; got {kernel!r}, for which there "
-            "are GPUCB and LinUCB"
+            f"expected a kernel with a length scale, as RBF(0.2) of scikit-learn has; got {shown(kernel)}, for which "
+            "there are GPUCB and LinUCB"
         )
     return float(np.exp(np.log(np.concatenate(found)).mean()))
 

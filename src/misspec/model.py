@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from misspec import kernels
 from misspec.domains import Domain
-from misspec.errors import InvalidInput, matrix, number, vector
+from misspec.errors import InvalidInput, matrix, number, shown, vector
 
 LEAST_REGULARIZATION = 1e-6
 
@@ -43,7 +43,7 @@ class Model:
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, kernels.Kernel) or isinstance(self.kernel, type):
             raise InvalidInput(
-                f"kernel must have __call__(X, Z) and diag(X), as scikit-learn's RBF(0.2) has; got {self.kernel!r}"
+                f"kernel must have __call__(X, Z) and diag(X), as scikit-learn's RBF(0.2) has; got {shown(self.kernel)}"
             )
         noise = number("noise (σ)", self.noise, at_least=0)
         ridge = max(noise**2, LEAST_REGULARIZATION) if self.regularization is None else self.regularization
@@ -107,7 +107,9 @@ class Model:
             kernel = Matern(0.3 * reach, length_scale_bounds=list(zip(0.02 * reach, 10 * reach, strict=True)), nu=2.5)
         kernels.check(kernel, X)
         if not hasattr(kernel, "hyperparameters"):
-            raise InvalidInput(f"only kernels of scikit-learn can be fitted, got {kernel!r}; make the Model by hand")
+            raise InvalidInput(
+                f"only kernels of scikit-learn can be fitted, got {shown(kernel)}; make the Model by hand"
+            )
         zeros = {
             f"{h.name}_bounds": "fixed" for h in kernel.hyperparameters if not h.fixed and _is_zero(kernel, h.name)
         }

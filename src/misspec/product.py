@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from misspec.errors import Array, InvalidInput, number, one_of, vector
+from misspec.errors import Array, InvalidInput, number, one_of, shown, vector
 
 ROOT = math.sqrt(5.0)
 
@@ -58,7 +58,7 @@ class ProductMatern:
         self._width = len(owners)
         self.additive = number("additive", additive, at_least=0)
         if self.additive > 1:
-            raise InvalidInput(f"additive is a share, at most 1, got {additive!r}")
+            raise InvalidInput(f"additive is a share, at most 1, got {shown(additive)}")
         self.length_scale.flags.writeable = False
 
     def __repr__(self) -> str:
@@ -100,7 +100,7 @@ class ProductMatern:
     def _check(self, X: Array) -> None:
         if X.shape[1] != self._width:
             raise InvalidInput(
-                f"{self!r} is for {self._width} column{'s' * (self._width > 1)} of an encoding, got points of "
+                f"{shown(self)} is for {self._width} column{'s' * (self._width > 1)} of an encoding, got points of "
                 f"dimension {X.shape[1]}; product_kernel(domain) makes one for a domain"
             )
 
@@ -112,7 +112,7 @@ def _pair(given: Any) -> tuple[int, int]:
         start = stop = 0
     if not 0 <= start < stop:
         raise InvalidInput(
-            f"columns must be pairs (first, after the last) of whole numbers, one per parameter, got {given!r}"
+            f"columns must be pairs (first, after the last) of whole numbers, one per parameter, got {shown(given)}"
         )
     return start, stop
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from misspec.contexts import Open
 from misspec.domains import Finite
-from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, seeded, whole
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, seeded, shown, whole
 from misspec.policies import Policy, Query, Recommendation
 from misspec.policies.answers import NUMBERS
 from misspec.problems import Problem
@@ -267,7 +267,7 @@ def drive(
     T = whole("horizon", horizon, at_least=1)
     most = None if in_flight is None else whole("in_flight", in_flight, at_least=1)
     if on_error not in ("raise", "drop"):
-        raise InvalidInput(f"on_error must be raise or drop, got {on_error!r}")
+        raise InvalidInput(f"on_error must be raise or drop, got {shown(on_error)}")
     if not isinstance(policy, Policy):
         raise InvalidInput(f"optimize takes a policy and a function, got {_kinds(policy, start)}")
     before = policy.pending[:T] if resumable else []
@@ -497,7 +497,7 @@ def _check_match(policy: Policy, problem: Problem) -> None:
     if not same:
         differ = "" if repr(ours) != repr(theirs) else " (their points differ, or how the kernel sees them)"
         raise InvalidInput(
-            f"the policy's domain, {ours!r}, is not the problem's, {theirs!r}{differ}; "
+            f"the policy's domain, {shown(ours)}, is not the problem's, {shown(theirs)}{differ}; "
             "make the policy with problem.arena and problem.model"
         )
 

@@ -18,7 +18,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.errors import Array, InvalidInput, number, one_of, whole
+from misspec.errors import Array, InvalidInput, number, one_of, shown, whole
 from misspec.information import InformationGain
 from misspec.model import Model
 
@@ -152,7 +152,7 @@ def phased_bound(
         bound = 6.0 * eps * T * (1.0 + np.log(T)) * np.sqrt((2.0 + 1.0 / ridge) * gamma)
         bound = bound + 32.0 * multiplier * np.sqrt((1.0 + 2.0 * ridge) * T * gamma)
     else:
-        raise InvalidInput(f"constants must be tight or paper, got {constants!r}")
+        raise InvalidInput(f"constants must be tight or paper, got {shown(constants)}")
     bound = 2.0 * model.norm_bound + bound + (2.0 * eps * T if regret == "true" else 0.0)
     return _answer(bound, T, model, eps, regret)
 
@@ -166,7 +166,7 @@ def _phased_multiplier(model: Model, gamma: Any, episodes: float, width: str, po
         return model.noise / math.sqrt(model.regularization) * np.sqrt(log) + model.norm_bound
     if width in ("lemma1", "mixture"):
         return _multiplier(model, gamma, episodes / model.delta)
-    raise InvalidInput(f"width must be lemma1, mixture or nonadaptive, got {width!r}; numbers guarantee nothing")
+    raise InvalidInput(f"width must be lemma1, mixture or nonadaptive, got {shown(width)}; numbers guarantee nothing")
 
 
 def _planned_bound(
@@ -460,7 +460,9 @@ def check_schedule(schedule: Any, horizon: int | None) -> Schedule:
     else:
         found = whole("schedule (if not doubling or few)", schedule, at_least=1)
     if horizon is None and found != "doubling":
-        raise InvalidInput(f"schedule={found!r} plans all evaluations ahead, got no horizon; say how many: horizon=T")
+        raise InvalidInput(
+            f"schedule={shown(found)} plans all evaluations ahead, got no horizon; say how many: horizon=T"
+        )
     if horizon is not None and isinstance(found, int) and found > horizon:
         raise InvalidInput(f"schedule must be at most the horizon, {horizon} evaluations, got {found} episodes")
     return found
@@ -583,7 +585,7 @@ def _rounds(horizon: Any) -> Array:
     except (TypeError, ValueError):
         T = np.empty(0)
     if T.size == 0 or not np.isfinite(T).all() or (T < 1).any():
-        raise InvalidInput(f"horizon must be rounds from 1 on, got {horizon!r}")
+        raise InvalidInput(f"horizon must be rounds from 1 on, got {shown(horizon)}")
     return T
 
 
@@ -592,7 +594,7 @@ def _read(model: Any, horizon: Any, gain: Any, epsilon: float, regret: str) -> t
         raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
     T = _rounds(horizon)
     if regret not in REGRETS:
-        raise InvalidInput(f"regret must be one of {', '.join(REGRETS)}, got {regret!r}")
+        raise InvalidInput(f"regret must be one of {', '.join(REGRETS)}, got {shown(regret)}")
     gamma = gain.up_to(T.astype(np.intp)) if isinstance(gain, InformationGain) else number("gain (γ_T)", gain, above=0)
     return T, np.asarray(gamma), number("epsilon", epsilon, at_least=0)
 

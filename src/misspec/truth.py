@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec import confidence, kernels
 from misspec.domains import Box, Domain, Finite, Space
-from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, vector
+from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, shown, vector
 from misspec.model import Model
 
 GAP = 1e-8  # between a solution and its proof at which the exchange ends, in units of the largest value
@@ -376,7 +376,7 @@ def _encode(domain: Any, points: Array) -> Array:
     box = domain.box if isinstance(domain, Finite) else domain
     if box is not None and not box.contains(points).all():
         outside = points[int(np.argmin(box.contains(points)))]
-        raise InvalidInput(f"points must lie in {box!r}, got {outside}; are they in other units?")
+        raise InvalidInput(f"points must lie in {shown(box)}, got {outside}; are they in other units?")
     return domain.encode(points)
 
 

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from misspec.errors import InvalidInput, MisspecError
+from misspec.errors import InvalidInput, MisspecError, shown
 
 LOG = logging.getLogger("misspec")
 Job = tuple[int, Any]  # the id of a query, and what the function is called with
@@ -74,7 +74,7 @@ def as_number(result: Any, x: Any) -> float:
     except (TypeError, ValueError):
         value = math.nan
     if not math.isfinite(value):
-        raise InvalidInput(f"the function must return a finite number, got {result!r} at x = {x}")
+        raise InvalidInput(f"the function must return a finite number, got {shown(result)} at x = {x}")
     return value
 
 

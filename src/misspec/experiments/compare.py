@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from misspec.errors import Array, InvalidInput, whole
+from misspec.errors import Array, InvalidInput, shown, whole
 from misspec.policies import Policy
 from misspec.problems import Problem
 from misspec.simulate import simulate
@@ -94,7 +94,7 @@ def _made(name: str, make: Callable[[Problem], Policy], problem: Problem) -> Pol
     try:
         return make(problem)
     except TypeError as error:
-        raise InvalidInput(f"policies[{name!r}] must make a policy from a problem alone: {error}") from error
+        raise InvalidInput(f"policies[{shown(name)}] must make a policy from a problem alone: {error}") from error
 
 
 def _labels(problems: list[Problem]) -> list[str]:

@@ -25,7 +25,17 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Space
-from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, StorageError, one_of, seeded, whole
+from misspec.errors import (
+    Array,
+    AwaitingResults,
+    HorizonReached,
+    InvalidInput,
+    StorageError,
+    one_of,
+    seeded,
+    shown,
+    whole,
+)
 from misspec.integrations.optuna_trials import (
     ASKED,
     Axes,
@@ -228,7 +238,7 @@ class MisspecSampler(BaseSampler):
                 return PhasedUncertaintySampling(space, model, horizon=self._horizon, **options)
             return RegretBalancing(space, model, horizon=self._horizon or HORIZON, **options)
         except TypeError as error:
-            raise InvalidInput(f"the policy {self._policy!r} does not take these options: {error}") from None
+            raise InvalidInput(f"the policy {shown(self._policy)} does not take these options: {error}") from None
 
     def _conflicts(self, study: Study, axes: Axes, policy: Policy) -> int:
         """How many points contradict the model; looked for when results have grown by a seventh."""

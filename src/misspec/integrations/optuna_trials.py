@@ -25,7 +25,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Space
-from misspec.errors import Array, InvalidInput
+from misspec.errors import Array, InvalidInput, shown
 from misspec.parameters import Choice, Float, Int, Parameter
 
 ASKED = "misspec:asked"  # attribute of a trial: the query that it is
@@ -218,7 +218,7 @@ def space_of(distributions: Mapping[str, BaseDistribution]) -> Space:
     for name, distribution in distributions.items():
         parameter = parameter_of(distribution)
         if parameter is None:
-            raise InvalidInput(f"parameter {name!r} cannot be one of a Space: {distribution!r}")
+            raise InvalidInput(f"parameter {shown(name)} cannot be one of a Space: {shown(distribution)}")
         found[name] = parameter
     return Space(found)
 
@@ -250,7 +250,7 @@ def parameter_of(distribution: BaseDistribution) -> Parameter | None:
             try:
                 return Choice(choices)
             except InvalidInput:  # objects: by their positions
-                return Choice(tuple(f"{i}: {option!r}" for i, option in enumerate(choices)))
+                return Choice(tuple(f"{i}: {shown(option)}" for i, option in enumerate(choices)))
     except InvalidInput:
         pass
     return None

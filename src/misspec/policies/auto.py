@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec import learning
 from misspec.domains import Domain, coordinates
-from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, whole
+from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, shown, whole
 from misspec.learning import LARGEST, Data, Fitted, Hyperposterior, Scaling
 from misspec.model import Model
 from misspec.policies import learnt
@@ -480,8 +480,8 @@ class Auto(Policy):
         """InvalidInput where there is no domain that is the same in all rounds."""
         if not self.field.fixed:
             raise InvalidInput(
-                f"{what} is about a whole domain, and on {self.domain!r} it depends on the round; recommend(…) and "
-                "band(…) answer for one"
+                f"{what} is about a whole domain, and on {shown(self.domain)} it depends on the round; recommend(…) "
+                "and band(…) answer for one"
             )
 
     def _informed(self, what: str) -> Auto:

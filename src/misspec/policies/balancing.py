@@ -18,7 +18,7 @@ from misspec import kernels, theory
 from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.encoding import kernel_key
-from misspec.errors import Array, InvalidInput, number, one_of, whole
+from misspec.errors import Array, InvalidInput, number, one_of, shown, whole
 from misspec.information import information_gain
 from misspec.model import Model
 from misspec.policies.answers import Choice, Query
@@ -296,7 +296,7 @@ class RegretBalancing(OverBases):
         if not self.field.fixed:
             raise InvalidInput(
                 f'bounds="paper" need an upper bound on γ_T, which is computed for fixed domains only, not for '
-                f"{self.domain!r}; say what it is: gain=…"
+                f"{shown(self.domain)}; say what it is: gain=…"
             )
         known: dict[str, float] = self.__dict__.setdefault("_known_gains", {})
         key = f"{kernel_key(m.kernel)} {m.regularization}"

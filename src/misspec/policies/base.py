@@ -37,6 +37,7 @@ from misspec.errors import (
     number,
     one_of,
     seeded,
+    shown,
     vector,
     whole,
 )
@@ -433,7 +434,7 @@ class Policy(abc.ABC):
             raise InvalidInput(f"expected a Query that this policy asked, or its id, got {type(query).__name__}")
         if int(key) not in self._asked:
             reason = "it was told or dropped before" if 0 <= int(key) < self._next_id else "this policy never asked it"
-            raise InvalidInput(f"query {key!r} is not pending: {reason}; see policy.pending")
+            raise InvalidInput(f"query {shown(key)} is not pending: {reason}; see policy.pending")
         found = self._asked[int(key)]
         if isinstance(query, Query) and query is not found.query and not _alike(query, found.query):
             raise InvalidInput(f"query {key} comes from another policy: its point differs from the one asked here")
@@ -444,7 +445,7 @@ class Policy(abc.ABC):
         found = self.field.find(named, [asked.place for asked in waiting])
         if not found:
             raise InvalidInput(
-                f"no pending query is {named!r}; see policy.pending, or observe() results from elsewhere"
+                f"no pending query is {shown(named)}; see policy.pending, or observe() results from elsewhere"
             )
         return waiting[found[0]]
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from misspec import confidence
 from misspec.confidence import OwnBands, Width
-from misspec.errors import Array, InvalidInput, flag, number
+from misspec.errors import Array, InvalidInput, flag, number, shown
 from misspec.information import InformationGain
 from misspec.model import Model
 from misspec.policies.answers import Band
@@ -60,7 +60,7 @@ class Enlarged:
         self.width = confidence.check_width(width)
         if enlargement is not None and enlargement not in confidence.ENLARGEMENTS:
             names = ", ".join(confidence.ENLARGEMENTS)
-            raise InvalidInput(f"enlargement must be one of {names}, or None, got {enlargement!r}")
+            raise InvalidInput(f"enlargement must be one of {names}, or None, got {shown(enlargement)}")
         self.enlargement = enlargement
         self.corruption = corruption
         self.delta = delta

@@ -31,7 +31,7 @@ from misspec import frames, kernels, search
 from misspec.confidence import OwnBands
 from misspec.contexts import Joint, Open
 from misspec.domains import Box, Domain, Finite, Space, Table
-from misspec.errors import Array, InvalidInput, StorageError
+from misspec.errors import Array, InvalidInput, StorageError, shown
 from misspec.model import Model
 from misspec.parameters import decode_parameter
 from misspec.policies.active import Active, Arms
@@ -242,7 +242,8 @@ class Shared:
 
     def _rows(self, indices: Any) -> Actions:
         raise InvalidInput(
-            f"indices need a Finite domain, this is {self.domain!r}; hand in points, one per row ({len(indices)} given)"
+            f"indices need a Finite domain, this is {shown(self.domain)}; hand in points, one per row "
+            f"({len(indices)} given)"
         )
 
     def place(self, actions: Actions, row: int) -> Place:
@@ -257,7 +258,7 @@ class Shared:
 
     def find(self, named: Any, among: Sequence[Place]) -> list[int]:
         if isinstance(named, str):
-            raise InvalidInput(f"expected a Query that this policy asked, or its id, got {named!r}")
+            raise InvalidInput(f"expected a Query that this policy asked, or its id, got {shown(named)}")
         U = self.domain.encode(named)
         if not among:
             return []
@@ -274,10 +275,14 @@ class Shared:
         return {}
 
     def within(self, context: Any, given: Any, model: Model) -> Round:  # noqa: ARG002
-        raise InvalidInput(f"{self.domain!r} has no contexts, got {context!r}; ms.Joint(domain, contexts) has")
+        raise InvalidInput(
+            f"{shown(self.domain)} has no contexts, got {shown(context)}; ms.Joint(domain, contexts) has"
+        )
 
     def pair(self, given: Any, contexts: Any, model: Model) -> Actions:  # noqa: ARG002
-        raise InvalidInput(f"{self.domain!r} has no contexts, got {contexts!r}; ms.Joint(domain, contexts) has")
+        raise InvalidInput(
+            f"{shown(self.domain)} has no contexts, got {shown(contexts)}; ms.Joint(domain, contexts) has"
+        )
 
     def stored(self, actions: Actions) -> list[Any]:
         # members of a space are rows to the policy only
@@ -539,7 +544,7 @@ class BoxField(Shared):
 
     def whole(self, what: str) -> Actions:
         remedy = "hand in points, or make a list of them: box.grid(n), space.cover(n)"
-        raise InvalidInput(f"{what} needs a Finite domain, this is {self.domain!r}; {remedy}")
+        raise InvalidInput(f"{what} needs a Finite domain, this is {shown(self.domain)}; {remedy}")
 
     def offer(self, search_for: Callable[[], Search], offered: Round = None) -> Actions:
         """Points among which the maximiser lies: found by search, observed, or just outside the resolution of those."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec import kernels
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, flag, matrix, number, one_of, seeded, whole
+from misspec.errors import Array, InvalidInput, flag, matrix, number, one_of, seeded, shown, whole
 from misspec.model import Model
 from misspec.problems.base import Fresh, Gaussian, Groups, Problem, from_values
 from misspec.problems.synthetic import CENTRES, misfit_of, unit
@@ -148,7 +148,7 @@ def classification_bandit(
     classes, codes = _coded(labels)
     K, n = len(classes), len(rows)
     if K < 2:
-        raise InvalidInput(f"y must hold at least two classes, got only {classes[0]!r}")
+        raise InvalidInput(f"y must hold at least two classes, got only {shown(classes[0])}")
     seen = _components(rows, components)
     seen = np.concatenate([seen, np.full((n, 1), math.sqrt(float((seen**2).sum(axis=1).mean())))], axis=1)
     seen /= np.linalg.norm(seen, axis=1).max()

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec.contexts import Open
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, number, vector, whole
+from misspec.errors import Array, InvalidInput, number, shown, vector, whole
 from misspec.model import Model
 from misspec.truth import best_in_class, check_known
 
@@ -187,7 +187,7 @@ def contextual(problem: Problem, actions: int) -> Problem:
     """The same as a contextual problem: each round offers `actions` of the candidates, drawn i.i.d."""
     k = whole("actions", actions, at_least=1)
     if problem.offers is not None:
-        raise InvalidInput(f"{problem!r} is contextual already; make one of the problem without action sets")
+        raise InvalidInput(f"{shown(problem)} is contextual already; make one of the problem without action sets")
     if k > len(problem.domain):
         raise InvalidInput(f"actions must be at most the {len(problem.domain)} candidates, got {k}")
     name = f"{problem.name}, {k} actions per round"

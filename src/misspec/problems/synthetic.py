@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from misspec import kernels
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, number, seeded, vector, whole
+from misspec.errors import Array, InvalidInput, number, seeded, shown, vector, whole
 from misspec.model import Model
 from misspec.problems.base import Problem, from_values
 from misspec.truth import check_known
@@ -108,7 +108,7 @@ def misfit_of(U: Array, misfit: str, epsilon: float, width: float, rng: np.rando
     """A named misfit at points of the unit cube, and its ε: 0 where there is none."""
     if misfit not in MISFITS:
         hint = "; see misspec.adversary for that" if misfit == "adversarial" else ""
-        raise InvalidInput(f"misfit must be one of {', '.join(MISFITS)} or N numbers, got {misfit!r}{hint}")
+        raise InvalidInput(f"misfit must be one of {', '.join(MISFITS)} or N numbers, got {shown(misfit)}{hint}")
     shape = MISFITS[misfit](U, rng, number("width", width, above=0))
     return epsilon * shape, epsilon if shape.any() else 0.0
 
@@ -145,7 +145,9 @@ def wrong_length_scale(domain: Finite, model: Model, seed: int = 0, *, factor: f
     """A truth whose length scale is `factor` times the model's."""
     kernel = model.kernel
     if not hasattr(kernel, "length_scale") or not hasattr(kernel, "clone_with_theta"):
-        raise InvalidInput(f"wrong_length_scale needs a kernel of scikit-learn with a length_scale, got {kernel!r}")
+        raise InvalidInput(
+            f"wrong_length_scale needs a kernel of scikit-learn with a length_scale, got {shown(kernel)}"
+        )
     from sklearn.base import clone
 
     scale = np.asarray(kernel.length_scale) * number("factor", factor, above=0)
