@@ -45,7 +45,7 @@ class Finite:
         self, points: ArrayLike, names: Sequence[str] | None = None, *, box: Box | Space | None = None
     ) -> None:
         self.points: Array = matrix("points of a Finite domain", points, rows_at_least=1)
-        self.box = None if box is None else instance("box", box, (Box, Space))
+        self.box: Box | Space | None = None if box is None else instance("box", box, (Box, Space))
         plain = box is None and type(self).encode is Finite.encode
         self.encoded: Array = self.points if plain else self.encode(self.points)
         self.points.flags.writeable = self.encoded.flags.writeable = False
@@ -719,3 +719,13 @@ class Domain(Protocol):
 
     def probes(self) -> Array:
         """Encoded points on which a kernel is checked."""
+
+
+def a_domain(domain: Any) -> Any:
+    """A domain of this library or of somebody else's, or InvalidInput."""
+    if isinstance(domain, type) or not all(hasattr(domain, name) for name in ("dimension", "encode", "probes")):
+        raise InvalidInput(
+            f"domain must be a Finite or a Box, or a Space, got {type(domain).__name__}: ms.Finite(points), "
+            "ms.Box(bounds) or ms.Space(parameters) makes one"
+        )
+    return domain

@@ -13,18 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 Array = NDArray[np.float64]
 
 LARGEST = 1e150  # of a number, in size: its square is one too
+SMALLEST = 1e-150  # of one that must be above 0: so is the square of its inverse
 MOST = 2**53  # of a whole number: it is a float too, to the last digit
 MOST_SEED = 2**256  # more than any source of chance gives
 MOST_AT_ONCE = 100_000  # of queries, and of whatever else is made one by one in a call
 SHOWN = 200  # characters of a value that a message quotes
-NO_NUMBERS = (
-    bool,
-    np.bool_,
-    np.complexfloating,
-    np.datetime64,
-    np.timedelta64,
-    np.ma.MaskedArray,
-)  # though some are floats to Python
+# though float() takes some of them
+NO_NUMBERS = (bool, np.bool_, np.complexfloating, np.datetime64, np.timedelta64, np.ma.MaskedArray)
 KINDS = {"c": "complex numbers", "M": "dates", "m": "durations", "V": "records"}  # of arrays that are no numbers
 
 
@@ -86,12 +81,14 @@ def number(
     if not (
         abs(result) <= LARGEST
         and (above is None or result > above)
+        and (above != 0 or result >= SMALLEST)
         and (at_least is None or result >= at_least)
         and (below is None or result < below)
     ):
         bounds = ((">", above), ("≥", at_least), ("<", below))
         wanted = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
         limit = f", at most {LARGEST:g} in size" if LARGEST < abs(result) < float("inf") else ""
+        limit = f", at least {SMALLEST:g}" if above == 0 and 0 < result < SMALLEST else limit
         raise InvalidInput(f"{name} must be a finite number{' ' + wanted if wanted else ''}{limit}, got {shown(value)}")
     return result
 
@@ -175,8 +172,7 @@ def vector(name: str, value: ArrayLike, *, length: int | None = None) -> Array:
 
 
 def array(wanted: str, value: Any) -> NDArray[Any]:
-    """An array of any kind of numbers or text; InvalidInput for what is masked, complex, or a date. wanted: what must be
-    handed in, for the message."""
+    """An array of numbers or text; InvalidInput for what is masked, complex, or a date. wanted: as messages begin."""
     if type(value) is np.ndarray and value.dtype.kind in "fiu":  # the usual case, by a short cut
         return value
     try:
@@ -208,12 +204,14 @@ def _floats(value: Any, wanted: str) -> Array:
     found = array(wanted, value)
     try:
         return np.asarray(found.astype(np.float64, copy=False))
-    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+    except Exception as error:  # a cell of somebody else's
         raise InvalidInput(f"{wanted}, got {shown(value)}: {short(error)}") from None
 
 
 def _kind(entry: Any) -> str:
     """What kind of array an entry would make."""
+    if isinstance(entry, np.ma.MaskedArray):
+        return "V"
     return entry.dtype.kind if isinstance(entry, np.generic) else "c" if isinstance(entry, complex) else ""
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.errors import Array, InvalidInput, shown
+from misspec.errors import LARGEST, Array, InvalidInput, MisspecError, array, short, shown
 
 SLACK = 1e-9  # rounding allowed above k(x,x) = 1
 SAMPLE = 48  # points on which a kernel is tried before it is trusted
@@ -34,7 +34,7 @@ class Kernel(Protocol):
 
 def cross(kernel: Kernel, X: Array, Z: Array) -> Array:
     """k(X, Z), shape (n, m), checked to be finite."""
-    values = np.asarray(kernel(X, Z), dtype=np.float64)
+    values = _evaluated(kernel, kernel, X, Z)
     if values.shape != (len(X), len(Z)):
         raise InvalidInput(
             f"kernel(X, Z) must return shape {(len(X), len(Z))}, got {values.shape} from {shown(kernel)}"
@@ -48,12 +48,28 @@ def cross(kernel: Kernel, X: Array, Z: Array) -> Array:
 
 def diagonal(kernel: Kernel, X: Array) -> Array:
     """k(x, x) for each row of X, checked to be finite and not negative."""
-    values = np.asarray(kernel.diag(X), dtype=np.float64)
+    values = _evaluated(kernel, kernel.diag, X)
     if values.shape != (len(X),):
         raise InvalidInput(f"kernel.diag(X) must return shape {(len(X),)}, got {values.shape} from {shown(kernel)}")
     if not np.isfinite(values).all() or values.min(initial=0.0) < 0:
         raise InvalidInput(f"kernel {shown(kernel)} must have a finite diagonal k(x,x) ≥ 0; repair the kernel")
     return values
+
+
+def _evaluated(kernel: Kernel, function: Any, *points: Array) -> Array:
+    """What a kernel returns; InvalidInput where it fails, or returns something else than real numbers."""
+    try:
+        values = function(*points)
+        if type(values) is np.ndarray and values.dtype == np.float64:
+            return values
+        return np.asarray(array("a kernel must return numbers", values), dtype=np.float64)
+    except MisspecError:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"kernel {shown(kernel)} failed on points of dimension {points[0].shape[1]} ({type(error).__name__}: "
+            f"{short(error)}); the length scales of an anisotropic kernel must match the dimension"
+        ) from error
 
 
 def check_bounded(kernel: Kernel, X: Array, what: str = "the domain") -> Array:
@@ -84,20 +100,14 @@ def check(kernel: Any, X: Array) -> None:
         )
     rows = np.unique(np.linspace(0, len(X) - 1, SAMPLE).astype(int))
     sample = X[rows]
-    try:
-        K, reverse, diag = (
-            cross(kernel, sample, sample.copy()),
-            cross(kernel, sample[::-1], sample),
-            diagonal(kernel, sample),
-        )
-    except InvalidInput:
-        raise
-    except Exception as error:
-        raise InvalidInput(
-            f"kernel {shown(kernel)} failed on points of dimension {X.shape[1]} ({type(error).__name__}: {error}); "
-            "the length scales of an anisotropic kernel must match the dimension"
-        ) from error
+    K, reverse, diag = (
+        cross(kernel, sample, sample.copy()),
+        cross(kernel, sample[::-1], sample),
+        diagonal(kernel, sample),
+    )
     scale = max(1.0, float(np.abs(K).max()))
+    if scale > LARGEST:
+        raise InvalidInput(f"kernel {shown(kernel)} has values of {scale:g}, too large to compute with; scale it down")
     if np.abs(reverse[::-1] - K.T).max() > 1e-8 * scale or np.abs(K - K.T).max() > 1e-8 * scale:
         raise InvalidInput(f"kernel {shown(kernel)} is not symmetric: k(x,z) differs from k(z,x); repair the kernel")
     if np.abs(np.diag(K) - diag).max() > 1e-8 * scale:

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from misspec import kernels
-from misspec.domains import Domain
-from misspec.errors import InvalidInput, matrix, number, shown, vector
+from misspec.domains import Domain, a_domain
+from misspec.errors import InvalidInput, flag, instance, matrix, number, shown, vector
 
 LEAST_REGULARIZATION = 1e-6
+SMALLEST, LARGEST = 1e-50, 1e50  # of the constants: ratios and squares of all of them are then numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,11 +57,17 @@ class Model:
             "scale": number("scale", self.scale, above=0),
         }
         for name, value in checked.items():
+            if not (value == 0 or SMALLEST <= abs(value) <= LARGEST):
+                raise InvalidInput(
+                    f"{name} must lie between {SMALLEST:g} and {LARGEST:g} in size, got {value:g}; take other units"
+                )
+        checked["fitted"] = flag("fitted", self.fitted)
+        for name, value in checked.items():
             object.__setattr__(self, name, value)  # frozen: set once, here
 
     def check(self, domain: Domain) -> None:
         """InvalidInput unless the kernel works on the domain and k(x,x) ≤ 1 there."""
-        probes = domain.probes()
+        probes = a_domain(domain).probes()
         kernels.check(self.kernel, probes)
         if getattr(domain, "bounded", True):  # otherwise points are checked as they come
             kernels.check_bounded(self.kernel, probes)
@@ -97,10 +104,10 @@ class Model:
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-        X = matrix("points", points if domain is None else domain.encode(points), rows_at_least=2)
+        X = matrix("points", points if domain is None else a_domain(domain).encode(points), rows_at_least=2)
         y = vector("observations", observations, length=len(X))
         spread = np.ptp(X, axis=0)
-        if not (np.ptp(y) > 0 and spread.max() > 0):
+        if not (y.std() > SMALLEST and spread.max() > SMALLEST):
             raise InvalidInput("a fit needs observations and points that vary; got constant ones")
         if kernel is None:
             reach = np.where(spread > 0, spread, spread.max())
@@ -144,3 +151,9 @@ class Model:
 
 def _is_zero(kernel: Any, hyperparameter: str) -> bool:
     return bool(np.any(np.asarray(kernel.get_params()[hyperparameter]) == 0))
+
+
+def a_model(given: Any) -> Model:
+    """A Model, or InvalidInput."""
+    model: Model = instance("model", given, Model, "ms.Model(kernel, …) makes one")
+    return model

@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from misspec.errors import Array, InvalidInput, number, one_of, shown, vector
+from misspec.errors import Array, InvalidInput, listed, number, one_of, shown, vector
 
 ROOT = math.sqrt(5.0)
 
@@ -45,7 +45,7 @@ class ProductMatern:
             raise InvalidInput("length_scale must hold at least one number, got none")
         if not (self.length_scale > 0).all():
             raise InvalidInput(f"length scales must be above 0, got {self.length_scale.min():g}")
-        pairs = [(j, j + 1) for j in range(len(self.length_scale))] if columns is None else columns
+        pairs = [(j, j + 1) for j in range(len(self.length_scale))] if columns is None else listed("columns", columns)
         self.columns = tuple(_pair(each) for each in pairs)
         if len(self.columns) != len(self.length_scale):
             raise InvalidInput(
@@ -169,8 +169,10 @@ def product_kernel(
     every option too, so that options can be more or less alike). length_scale: one for all, or one for each.
     """
     one_of("per", per, ("parameter", "choice"))
+    if not hasattr(domain, "columns"):
+        raise InvalidInput(f"domain must be a Finite, a Box or a Space, got {type(domain).__name__}")
     pairs = [(each.start, each.stop) for each in domain.columns]
     if per == "choice":
         pairs = [(i, i + 1) for start, stop in pairs for i in range(start, stop)]
-    scales = np.asarray(length_scale, dtype=np.float64)
-    return ProductMatern(np.full(len(pairs), float(scales)) if scales.ndim == 0 else scales, pairs, additive)
+    scales = vector("length_scale", length_scale)
+    return ProductMatern(np.repeat(scales, len(pairs)) if len(scales) == 1 else scales, pairs, additive)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from misspec.errors import Array, InvalidInput, number, one_of, shown, whole
 from misspec.information import InformationGain
-from misspec.model import Model
+from misspec.model import Model, a_model
 
 REGRETS = ("true", "in_class")
 ALLOWANCE = 1.0 / 60.0  # of the range, times `tests_allowed`: what tests of `InsuredUCB` may lose at least
@@ -590,8 +590,7 @@ def _rounds(horizon: Any) -> Array:
 
 
 def _read(model: Any, horizon: Any, gain: Any, epsilon: float, regret: str) -> tuple[Array, Array, float]:
-    if not isinstance(model, Model):
-        raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
+    a_model(model)
     T = _rounds(horizon)
     if regret not in REGRETS:
         raise InvalidInput(f"regret must be one of {', '.join(REGRETS)}, got {shown(regret)}")

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 from misspec import confidence, kernels
 from misspec.domains import Box, Domain, Finite, Space
 from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, shown, vector
-from misspec.model import Model
+from misspec.model import Model, a_model
 
 GAP = 1e-8  # between a solution and its proof at which the exchange ends, in units of the largest value
 TRUSTED = 1e-4  # and above which best_in_class has no result
@@ -383,11 +383,9 @@ def _encode(domain: Any, points: Array) -> Array:
 def check_known(domain: Any, model: Any) -> None:
     """InvalidInput unless a truth can be known on this domain, and the model works there."""
     if not isinstance(domain, Finite):
-        given = repr(domain) if isinstance(domain, Box | Space) else type(domain).__name__
+        given = shown(domain) if isinstance(domain, Box | Space) else type(domain).__name__
         raise InvalidInput(f"a known truth needs a Finite domain, got {given}; box.grid(n) makes one of a box")
-    if not isinstance(model, Model):
-        raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
-    model.check(domain)
+    a_model(model).check(domain)
 
 
 # -- the convex programs -----------------------------------------------------------------------------------------------

@@ -19,7 +19,10 @@ SETTINGS = {
 ENTRIES = {
     "from_data": (
         ms.Model.from_data,
-        {"points": POINTS, "observations": VALUES, "kernel": RBF(0.3, "fixed"), "delta": 0.1, "domain": BOX, "noise": 0.1},
+        {
+            "points": POINTS, "observations": VALUES, "kernel": RBF(0.3, "fixed"), "delta": 0.1, "domain": BOX,
+            "noise": 0.1,
+        },
     ),
     "information_gain": (ms.information_gain, {"domain": LIST, "model": MODEL, "horizon": 5}),
     "up_to": (ms.information_gain(LIST, MODEL, 5).up_to, {"t": 3}),
@@ -36,7 +39,7 @@ ENTRIES = {
             "time_order": False,
         },
     ),
-    "noise_from_repeats": (ms.noise_from_repeats, {"points": [[0.0]] * 7, "observations": [0.1, 0.2, 0.1, 0.3, 0.2, 0.1, 0.2]}),
+    "noise_from_repeats": (ms.noise_from_repeats, {"points": [[0.0]] * 7, "observations": np.arange(7.0)}),
     "ProductMatern": (ms.ProductMatern, {"length_scale": [0.5, 1.0], "columns": [(0, 1), (1, 3)], "additive": 0.1}),
     "product_kernel": (ms.product_kernel, {"domain": BOX, "length_scale": 0.5, "per": "parameter", "additive": 0.0}),
     "Posterior": (ms.Posterior, {"model": MODEL, "domain": BOX, "weights": False, "budget": 3, "check": True}),
@@ -118,7 +121,7 @@ def test_kernels_of_odd_parameters(scale, kind):
     attempt(lambda: played(ms.Model(kind(scale), 1.0, 0.1)))
 
 
-@fuzz(200, values=st.lists(hostile_numbers, min_size=4, max_size=4), others=hostile_objects)
+@fuzz(60, values=st.lists(hostile_numbers, min_size=4, max_size=4), others=hostile_objects)
 def test_truths_and_data_of_odd_sizes(values, others):
     attempt(lambda: ms.best_in_class(LIST, MODEL, values))
     attempt(lambda: ms.diagnose(POINTS, values, MODEL))

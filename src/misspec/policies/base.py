@@ -41,7 +41,7 @@ from misspec.errors import (
     vector,
     whole,
 )
-from misspec.model import Model
+from misspec.model import Model, a_model
 from misspec.policies import state
 from misspec.policies.answers import Band, Choice, Conflict, Observations, Query, Recommendation, copied
 from misspec.policies.evidence import Evidence
@@ -132,9 +132,7 @@ class Policy(abc.ABC):
         """
         self._settings: dict[str, Any]
         self.field = field_of(domain, seed, 0.0 if resolution is None else number("resolution", resolution, at_least=0))
-        if not isinstance(model, Model):
-            raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
-        self.domain, self.model = domain, model
+        self.domain, self.model = domain, a_model(model)
         self.t = 0  # told observations
         self._answered = 0  # of these, those that were queries
         self._of_others = 0  # queries, told ones included, that others asked
