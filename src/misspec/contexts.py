@@ -193,10 +193,7 @@ class Joint:
             named = [isinstance(each, str) or (isinstance(each, int) and not isinstance(each, bool)) for each in given]
             if named and all(named):
                 return list(given)  # by name or index
-        try:
-            found = np.asarray(given)
-        except ValueError as error:
-            raise InvalidInput(f"contexts must be rows of numbers, all equally long: {error}") from None
+        found = array("contexts must be rows of numbers, all equally long", given)
         each = n > 1 and self.contexts.dimension == 1 and found.shape == (n,)  # one number each
         return list(found) if found.ndim >= 2 or each else []
 

@@ -16,6 +16,7 @@ LARGEST = 1e150  # of a number, in size: its square is one too
 SMALLEST = 1e-150  # of one that must be above 0: so is the square of its inverse
 MOST = 2**53  # of a whole number: it is a float too, to the last digit
 MOST_SEED = 2**256  # more than any source of chance gives
+MOST_ROUNDS = 10_000_000  # for which something is computed or kept one by one
 MOST_AT_ONCE = 100_000  # of queries, and of whatever else is made one by one in a call
 SHOWN = 200  # characters of a value that a message quotes
 # though float() takes some of them

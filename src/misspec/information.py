@@ -15,7 +15,7 @@ from misspec import kernels, search
 from misspec.contexts import Joint, Open
 from misspec.domains import Box, Domain, Finite, Space
 from misspec.encoding import kernel_key
-from misspec.errors import Array, InvalidInput, array, shown, whole
+from misspec.errors import MOST_ROUNDS, Array, InvalidInput, array, shown, whole
 from misspec.model import Model, a_model
 from misspec.posterior import Tracked
 
@@ -28,7 +28,6 @@ CHECK = 2048  # others, to measure how well they do
 POLISHED = 100  # steps of the greedy design that are polished in the box, and
 STARTS = 4  # from this many of the cover's best points
 CLIMB = 30  # by at most this many steps of L-BFGS-B
-MOST_ROUNDS = 10_000_000  # of a greedy design, which has one step for each
 MOST_KEPT = 4  # results that are kept for calls with the same arguments
 
 

@@ -86,10 +86,10 @@ def check_bounded(kernel: Kernel, X: Array, what: str = "the domain") -> Array:
 
 
 def within_one(kernel: Any, X: Array) -> bool:
-    """Whether X is finite with k(x,x) ≤ 1: the same question as `check_bounded`, answered quickly."""
+    """Whether X is finite, and not too large, with k(x,x) ≤ 1: as `check_bounded` asks, answered quickly."""
     if _is(kernel, "DotProduct"):  # NaN and infinity are not at most 1 either
         return bool(np.einsum("nd,nd->n", X, X).max() + kernel.sigma_0**2 <= 1 + SLACK)
-    return bool(np.isfinite(X).all() and diagonal(kernel, X).max() <= 1 + SLACK)
+    return bool(np.abs(X).max() <= LARGEST and diagonal(kernel, X).max() <= 1 + SLACK)
 
 
 def check(kernel: Any, X: Array) -> None:

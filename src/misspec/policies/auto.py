@@ -48,6 +48,7 @@ DELTA = 0.1  # of own bands
 LARGEST_STATE = 700.0  # logarithm of the largest float, about
 UNKNOWN = 4.0  # spreads of the results within which one lies of which nothing is known
 KNOWN, PROMISING = 30, 100  # points among which further results are imagined
+MOST_IMAGINED = 1000  # of them at once
 
 
 class Found(NamedTuple):
@@ -471,7 +472,7 @@ class Auto(Policy):
 
     def expected_gain(self, n: int = 10) -> float:
         """By how much n further evaluations are expected to improve the best value, in your units; never below 0."""
-        whole("n", n, at_least=1)
+        whole("n", n, at_least=1, at_most=MOST_IMAGINED)
         with self._lock:
             self._repair()
             return self._informed("an expected gain")._gain(n)
@@ -552,10 +553,10 @@ def _checked(samples: Any, width: int) -> dict[str, Any]:
         right = right and len(states) > 0 and scaling.shape == (3,) and abs(scaling[0]) == 1.0 and numbers[1] >= 0
         right = right and bool(scaling[2] > 0 and (fitted[:, 1] > 0).all() and (np.abs(states) < LARGEST_STATE).all())
         right = right and all(np.isfinite(each).all() for each in (states, fitted, scaling, numbers))
-    except (TypeError, ValueError, KeyError, OverflowError):
+    except Exception:  # whatever an object of somebody else's raises
         right = False
     if not right:
-        raise InvalidInput(f"expected what `samples` of an Auto on the same domain has, got {str(samples)[:200]}")
+        raise InvalidInput(f"expected what `samples` of an Auto on the same domain has, got {shown(samples)}")
     return copied(samples)
 
 

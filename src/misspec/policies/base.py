@@ -28,6 +28,7 @@ from misspec.confidence import OwnBands, Width
 from misspec.domains import Domain
 from misspec.errors import (
     LARGEST,
+    MOST_AT_ONCE,
     Array,
     InvalidInput,
     MisspecError,
@@ -244,17 +245,22 @@ class Policy(abc.ABC):
         A failed call changes nothing.
         """
         if n is not None:
-            if np.ndim(n) > 0 or (not self.field.fixed and not isinstance(n, int | np.integer)):
+            several = isinstance(n, list | tuple | dict | np.ndarray)
+            if several or (not self.field.fixed and not isinstance(n, int | np.integer)):
                 raise InvalidInput(
                     "ask(n) takes a number of queries; hand in actions or a context by name: ask(actions=…), "
                     "ask(context=…)"
                 )
-            whole("n", n, at_least=1)
+            n = whole("n", n, at_least=1)
         with self._lock:
             self._repair()
             offered = self._round(actions, context)
             available = self._available()
             count = 1 if n is None else n if available is None else min(n, available)
+            if count > MOST_AT_ONCE:
+                raise InvalidInput(
+                    f"at most {MOST_AT_ONCE:,} queries can be asked at once, got {count:,}; ask for fewer"
+                )
             self._batch = self._next_id
             batch = self._changed(lambda: [self._ask_one(offered) for _ in range(count)], drawing=self.draws)
             return batch[0] if n is None else batch
@@ -385,7 +391,7 @@ class Policy(abc.ABC):
                 raise InvalidInput(
                     f"{type(self).__name__} forgets all data but its own: it takes no data from elsewhere"
                 )
-            if isinstance(points_or_indices, np.ndarray | list) and not len(points_or_indices) and not np.size(y):
+            if _is_empty(points_or_indices) and _is_empty(y):
                 return  # a table, or a file of results, that has none yet
             given = self._given(points_or_indices, context)
             values = vector("observations", y, length=len(given.points)).tolist()
@@ -864,7 +870,14 @@ def _list_of(queries: Any) -> list[Any]:
     columns = isinstance(queries, Mapping) and any(isinstance(each, list | tuple) for each in queries.values())
     if columns or frames.is_frame(queries):
         return list(frames.read(queries, "the rows").rows())
-    return list(queries) if isinstance(queries, list | tuple | np.ndarray) else [queries]
+    if isinstance(queries, np.ndarray):
+        return list(np.atleast_1d(queries))
+    return list(queries) if isinstance(queries, list | tuple) else [queries]
+
+
+def _is_empty(given: Any) -> bool:
+    """Whether it is a list or an array with nothing in it."""
+    return given.size == 0 if isinstance(given, np.ndarray) else isinstance(given, list | tuple) and not given
 
 
 def _kept(value: Any) -> Any:

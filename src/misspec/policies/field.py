@@ -31,7 +31,7 @@ from misspec import frames, kernels, search
 from misspec.confidence import OwnBands
 from misspec.contexts import Joint, Open
 from misspec.domains import Box, Domain, Finite, Space, Table
-from misspec.errors import Array, InvalidInput, StorageError, shown
+from misspec.errors import Array, InvalidInput, StorageError, array, shown
 from misspec.model import Model
 from misspec.parameters import decode_parameter
 from misspec.policies.active import Active, Arms
@@ -213,11 +213,8 @@ class Shared:
     def parse(self, given: ArrayLike, model: Model) -> Actions:
         if frames.is_named(given):
             return self._points(given, model)
-        try:
-            raw: Any = given.to_numpy() if hasattr(given, "to_numpy") else np.asarray(given)
-        except ValueError as error:
-            raise InvalidInput(f"expected domain indices or points, one per row: {error}") from None
-        if raw.ndim == 1 and raw.size and np.issubdtype(raw.dtype, np.integer):
+        raw = array("expected domain indices or points, one per row", given)
+        if raw.ndim == 1 and raw.size and raw.dtype.kind in "iu":
             return self._rows(raw)
         if raw.size == 0:
             raise InvalidInput(NOTHING)

@@ -133,7 +133,7 @@ class JointField(Shared):
         """Whole points [x, c]."""
         if frames.is_named(given):
             raise InvalidInput("whole points [x, c] have no names; hand in x by name, and context=c beside it")
-        points = matrix("points [x, c]", np.asarray(given), columns=self.domain.dimension)
+        points = matrix("points [x, c]", given, columns=self.domain.dimension)
         return self._paired(points[:, : self._d], points[:, self._d :], model)
 
     def pair(self, given: Any, contexts: Any, model: Model) -> JointActions:
