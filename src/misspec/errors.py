@@ -132,6 +132,13 @@ def instance(name: str, value: Any, kinds: Any, hint: str = "") -> Any:
     return value
 
 
+def callback(name: str, value: Any) -> Any:
+    """A function or None, or InvalidInput that names the argument."""
+    if value is not None and not callable(value):
+        raise InvalidInput(f"{name} must be a function, or None, got {shown(value)}")
+    return value
+
+
 def listed(name: str, value: Any, *, at_most: int = MOST) -> list[Any]:
     """What a list or anything like it holds, or InvalidInput that names the argument."""
     found: list[Any] | None = None

@@ -39,7 +39,8 @@ MODEL = ms.Model(RBF(0.5), norm_bound=1.0, noise=0.1)
 LINEAR = ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1)
 EXTRA = {
     "ECGPUCB": {"epsilon": 0.1}, "RegretBalancing": {"horizon": 20}, "CorruptionTolerantGPUCB": {"corruption": 0.5},
-    "PhasedElimination": {"horizon": 20}, "RIPS": {"horizon": 20}, "LBGPUCB": {"horizon": 20}, "Corral": {"horizon": 20},
+    "PhasedElimination": {"horizon": 20}, "RIPS": {"horizon": 20}, "LBGPUCB": {"horizon": 20},
+    "Corral": {"horizon": 20},
 }  # fmt: skip
 LINEAR_ONES = ("LinUCB", "LinearThompson", "PhasedElimination", "RIPS")
 NAMES = [*PLAYABLE, "Auto"]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec import learning
-from misspec.domains import Domain, coordinates
+from misspec.domains import Domain, a_domain, coordinates
 from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, shown, whole
 from misspec.learning import LARGEST, Data, Fitted, Hyperposterior, Scaling
 from misspec.model import Model
@@ -570,7 +570,7 @@ def models_of(samples: dict[str, Any], domain: Domain) -> list[Model]:
 
 def _columns(domain: Any) -> list[tuple[int, int]]:
     """Which columns of the encoding belong to which parameter."""
-    columns = getattr(domain, "columns", None) or coordinates(getattr(domain, "dimension", 1))
+    columns = getattr(a_domain(domain), "columns", None) or coordinates(domain.dimension)
     return [(each.start, each.stop) for each in columns]
 
 
