@@ -22,7 +22,7 @@ import numpy as np
 from misspec import confidence, kernels
 from misspec.confidence import Width
 from misspec.domains import Box, Domain, Finite
-from misspec.errors import Array, InvalidInput, flag, number, one_of, shown, whole
+from misspec.errors import Array, InvalidInput, callback, flag, number, one_of, shown, whole
 from misspec.model import Model
 
 try:
@@ -253,6 +253,7 @@ class GPyTorchKernel:
         if kernel.batch_shape:
             raise InvalidInput(f"kernel must have no batch shape, got {tuple(kernel.batch_shape)}; hand in one of them")
         self.amplitude = number("amplitude", amplitude, above=0)
+        callback("transform", transform)
         self._kernel = _frozen(kernel)
         self._transform = _frozen(transform) if isinstance(transform, torch.nn.Module) else transform
 

@@ -400,7 +400,7 @@ class Auto(Policy):
             return self._before_model(actions)
         M, S = self._mixture.look(self.field, self._own, actions, pending=False)
         mean, std = moments(M, S)
-        ends = [self._scaling.back(mean + sign * BAND * std) for sign in (-1.0, 1.0)]
+        ends = [self._mixture.back(mean + sign * BAND * std) for sign in (-1.0, 1.0)]
         return Band(np.minimum(*ends), np.maximum(*ends))
 
     def _before_model(self, actions: Actions) -> Band:
@@ -520,7 +520,7 @@ class Auto(Policy):
         beliefs = [learnt.belief(each, points, encoded) for each in mixture.posteriors]
         best = float(np.mean([each.mean for each in beliefs], axis=0)[seen].max())
         gain = learnt.gain(beliefs, seen, n)
-        now, then = (float(self._scaling.back(z)) for z in (best, best + gain))
+        now, then = (float(self._mixture.back(z)) for z in (best, best + gain))
         return abs(then - now)
 
     def _find_conflicts(self, events: Sequence[tuple[Any, ...]]) -> list[Conflict]:  # noqa: ARG002  # of all of them
@@ -536,7 +536,7 @@ class Auto(Policy):
             if below[i] < 0 or above[i] > 0:
                 sign = -1.0 if below[i] < 0 else 1.0
                 ends = (averages[i] - sign * radii[i], mean[i] + sign * BAND * std[i])
-                gap = abs(float(self._scaling.back(ends[0])) - float(self._scaling.back(ends[1])))
+                gap = abs(float(self._mixture.back(ends[0])) - float(self._mixture.back(ends[1])))
                 index = key if isinstance(key, int) and self.field.indexed else None
                 found.append(Conflict(points[i], index, gap, gap))
         return found

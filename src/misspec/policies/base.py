@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, overload
@@ -385,6 +386,12 @@ class Policy(abc.ABC):
 
         On a `Joint` domain, points are rows [x, c]; with context=, x alone, and one context for all or one per row.
         """
+        outside = self._learn_from(points_or_indices, y, context)
+        if outside:
+            warnings.warn(f"{outside}; are they in other units?", stacklevel=2)
+
+    def _learn_from(self, points_or_indices: Any, y: Any, context: Any) -> str:
+        """Learn data from elsewhere; what is odd about them, where something is."""
         with self._lock:
             self._repair()
             if not self.takes_data:
@@ -392,11 +399,20 @@ class Policy(abc.ABC):
                     f"{type(self).__name__} forgets all data but its own: it takes no data from elsewhere"
                 )
             if _is_empty(points_or_indices) and _is_empty(y):
-                return  # a table, or a file of results, that has none yet
+                return ""  # a table, or a file of results, that has none yet
             given = self._given(points_or_indices, context)
             values = vector("observations", y, length=len(given.points)).tolist()
             places = [self.field.place(given, row) for row in range(len(values))]
             self._changed(lambda: self._take_in(given, places, values))
+            rows = (
+                np.flatnonzero(~self.domain.contains(given.points))
+                if getattr(self.field, "edges", False)
+                else np.zeros(0)
+            )
+            if not len(rows):
+                return ""
+            first = shown(given.points[rows[0]].tolist())
+            return f"{len(rows)} of {len(values)} points observed lie outside {shown(self.domain)}, first {first}"
 
     def _take_in(self, given: Actions, places: list[Place], values: list[float]) -> None:
         self._observe(given, places, values)
@@ -535,7 +551,7 @@ class Policy(abc.ABC):
                 self._register(query, self.field.stored_place(query.index, query.x, query.context))
             elif kind == "observe":
                 points, values, *contexts = rest
-                self.observe(points, values, context=contexts[0] if contexts else None)
+                self._learn_from(points, values, contexts[0] if contexts else None)
             elif kind in ("tell", "drop"):
                 (self.tell if kind == "tell" else self.drop)(*rest)
             else:

@@ -209,6 +209,7 @@ class Shared:
     domain: Any
     indexed = False
     fixed = True
+    edges = False  # whether points that are handed in can lie outside, where nothing is asked
 
     def parse(self, given: ArrayLike, model: Model) -> Actions:
         if frames.is_named(given):
@@ -485,6 +486,7 @@ class _OfSpace:
     """What fields of a space have in common."""
 
     domain: Any
+    edges = True
 
     def _apart(self, U: Array, known: Array) -> Any:
         apart = self.domain.apart(U, known)
@@ -534,6 +536,7 @@ class MembersField(_OfSpace, _Listed):
 class BoxField(Shared):
     """A box: posteriors anywhere, offers by search; the same for the same seed and turn."""
 
+    edges = True
     domain: Any  # a Box, or a Space
     seed: int
     resolution: float
