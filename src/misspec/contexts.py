@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec import frames
 from misspec.domains import MOST_CORNERS, PROBES, Box, Finite, Space, coordinates, width_of
-from misspec.errors import Array, InvalidInput, array, matrix, number, shown, whole
+from misspec.errors import Array, InvalidInput, array, floats, matrix, number, shown, whole
 from misspec.parameters import Columns
 
 FAR = 16  # of the longest codes of either part, on which a kernel is checked together
@@ -170,7 +170,7 @@ class Joint:
         if isinstance(contexts, Finite) and isinstance(given, str):
             return contexts.points[contexts.named([given])]
         if not frames.is_named(given):
-            given = array(f"a context must be {contexts.dimension} number(s)", given).reshape(1, -1)
+            given = floats(f"a context must be {contexts.dimension} number(s)", given).reshape(1, -1)
         found = contexts.validate(given)
         if found.shape != (1, contexts.dimension):
             raise InvalidInput(f"one context is expected, of {contexts.dimension} number(s), got {len(found)} of them")

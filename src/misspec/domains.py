@@ -164,8 +164,6 @@ class Box:
                 f"bounds of a Box must have low < high, got {tuple(pairs[bad].tolist())} in dimension {bad}; "
                 "swap an inverted pair and drop a dimension that does not vary"
             )
-        if (pairs[:, 1] / 2 - pairs[:, 0] / 2 > np.finfo(float).max / 2).any():
-            raise InvalidInput("bounds of a Box are so far apart that high - low overflows; rescale that dimension")
         self.low: Array = pairs[:, 0].copy()
         self.high: Array = pairs[:, 1].copy()
         self.low.flags.writeable = self.high.flags.writeable = False

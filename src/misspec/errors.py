@@ -153,7 +153,7 @@ def listed(name: str, value: Any, *, at_most: int = MOST) -> list[Any]:
 
 def matrix(name: str, value: ArrayLike, *, columns: int | None = None, rows_at_least: int = 0) -> Array:
     """A finite (n, d) array of floats, or InvalidInput that says which shape or row is wrong."""
-    result = _floats(value, f"{name} must be an (n, d) array of numbers")
+    result = floats(f"{name} must be an (n, d) array of numbers", value)
     if result.ndim != 2:
         remedy = "reshape(-1, 1) makes n points of one dimension" if result.ndim == 1 else "one row per point"
         raise InvalidInput(f"{name} must have shape (n, d), got {result.shape}; {remedy}")
@@ -168,7 +168,7 @@ def matrix(name: str, value: ArrayLike, *, columns: int | None = None, rows_at_l
 
 def vector(name: str, value: ArrayLike, *, length: int | None = None) -> Array:
     """A finite 1-d array of floats (a single number is a vector of length one)."""
-    result = np.atleast_1d(_floats(value, f"{name} must be numbers"))
+    result = np.atleast_1d(floats(f"{name} must be numbers", value))
     if result.ndim != 1 or (length is not None and result.size != length):
         wanted = (
             "a list of numbers" if length is None else "one number" if length == 1 else f"{length} numbers in a list"
@@ -205,7 +205,7 @@ def array(wanted: str, value: Any) -> NDArray[Any]:
     return np.asarray(found)
 
 
-def _floats(value: Any, wanted: str) -> Array:
+def floats(wanted: str, value: Any) -> Array:
     """An array of floats; InvalidInput where that would make numbers of what is none, or of what is masked."""
     if type(value) is np.ndarray and value.dtype == np.float64:  # the usual case, by a short cut
         return value

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from misspec.errors import InvalidInput, nearest, shown
+from misspec.errors import LARGEST, InvalidInput, nearest, shown
 
-LARGEST = 1.7e308  # of a number; Python's integers have no end
 CODE = re.compile(r"[+-]?0\d")  # a number that people would not write so
 COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")  # a number with a decimal comma
 HINT = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line by which spreadsheets say what separates
