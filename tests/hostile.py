@@ -98,6 +98,8 @@ NUMBERS = (
 )
 NUMBERS += (
     math.nan,
+    10**6,
+    10**12,
     10**18,
     10**26,
     10**400,
@@ -192,3 +194,24 @@ def hostile_arrays(draw, rows=3, columns=1):
 
 
 hostile = st.one_of(hostile_objects, hostile_arrays())
+
+
+@st.composite
+def spoilt(draw, arguments, values=hostile, most=2):
+    """Arguments of a call that works, of which one or two are replaced by hostile values."""
+    names = draw(st.lists(st.sampled_from(sorted(arguments)), min_size=1, max_size=most, unique=True))
+    return {**arguments, **{name: draw(values) for name in names}}
+
+
+@st.composite
+def calls(draw, entries, values=hostile):
+    """One of some entries, each a function and arguments with which it works, and what it is called with."""
+    name = draw(st.sampled_from(sorted(entries)))
+    function, arguments = entries[name]
+    return function, draw(spoilt(arguments, values))
+
+
+def works(entries):
+    """Every entry works as it is listed; otherwise fuzzing it would show nothing."""
+    for name, (function, arguments) in entries.items():
+        assert function(**arguments) is not NotImplemented, name

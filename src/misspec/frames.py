@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from misspec.errors import InvalidInput, nearest
+from misspec.errors import LARGEST, InvalidInput, nearest, shown
 
-LARGEST = 1.7e308  # of a number; Python's integers have no end
 CODE = re.compile(r"[+-]?0\d")  # a number that people would not write so
 COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")  # a number with a decimal comma
 HINT = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line by which spreadsheets say what separates
@@ -52,13 +51,13 @@ class Frame:
         return [dict(zip(self.columns, cells, strict=True)) for cells in zip(*self.columns.values(), strict=True)]
 
     def column(self, name: str) -> list[Any]:
-        if name not in self.columns:
-            raise InvalidInput(f"{self.where} has no column {name!r}{nearest(name, self.columns)}")
+        if not isinstance(name, str) or name not in self.columns:
+            raise InvalidInput(f"{self.where} has no column {shown(name)}{nearest(name, self.columns)}")
         return self.columns[name]
 
     def at(self, name: str, row: int) -> str:
         """How errors name a cell; row counts from 0."""
-        return f"{self.where}, column {name!r}, data row {row + 1}"
+        return f"{self.where}, column {shown(name)}, data row {row + 1}"
 
 
 def is_frame(source: Any) -> bool:
@@ -94,7 +93,9 @@ def read(source: Any, where: str = "the table") -> Frame:
             odd = [name for name in {**dict.fromkeys(names), **row} if name not in row or name not in names]
             if odd:
                 does = "lacks" if odd[0] not in row else "has, unlike the first row,"
-                raise InvalidInput(f"{where}, data row {number} {does} {odd[0]!r}; rows must have the same columns")
+                raise InvalidInput(
+                    f"{where}, data row {number} {does} {shown(odd[0])}; rows must have the same columns"
+                )
         return _frame([(name, _list(where, name, [row[name] for row in source])) for name in names], where)
     raise InvalidInput(
         f"expected a CSV file, a data frame, a dict of columns or a list of dicts, got {type(source).__name__}"
@@ -282,7 +283,7 @@ def _frame(columns: Sequence[tuple[Any, list[Any]]], where: str) -> Frame:
 def _differ(names: Sequence[str], where: str) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
-        raise InvalidInput(f"{where} has two columns of the same name, {twice!r}; rename one")
+        raise InvalidInput(f"{where} has two columns of the same name, {shown(twice)}; rename one")
 
 
 def _list(where: str, name: Any, values: Any) -> list[Any]:
@@ -292,7 +293,7 @@ def _list(where: str, name: Any, values: Any) -> list[Any]:
             values = getattr(values, method)()
             break
     if not isinstance(values, list | tuple):
-        raise InvalidInput(f"column {name!r} of {where} must be a list, got {type(values).__name__}")
+        raise InvalidInput(f"column {shown(name)} of {where} must be a list, got {type(values).__name__}")
     return [_native(cell) for cell in values]
 
 

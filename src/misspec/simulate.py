@@ -15,7 +15,20 @@ from numpy.typing import NDArray
 
 from misspec.contexts import Open
 from misspec.domains import Finite
-from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, seeded, whole
+from misspec.errors import (
+    MOST_AT_ONCE,
+    MOST_ROUNDS,
+    Array,
+    AwaitingResults,
+    HorizonReached,
+    InvalidInput,
+    callback,
+    flag,
+    one_of,
+    seeded,
+    shown,
+    whole,
+)
 from misspec.policies import Policy, Query, Recommendation
 from misspec.policies.answers import NUMBERS
 from misspec.problems import Problem
@@ -25,6 +38,7 @@ from misspec.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, a
 Progress = Callable[[int, int], None]
 STREAMS = (101, 102)  # of noise and action sets: not those that problems of the same seed are drawn from
 JUDGED = (103, 20)  # stream and number of the action sets on which recommendations are judged where these vary
+MOST_WORKERS = 10_000  # threads or processes
 FAILURES = 10  # of a user's function in a row, after which on_error="drop" gives up
 SAVED, SAVING = 3.0, 0.05  # seconds between saves at least, and the share of the time that they may take
 
@@ -118,8 +132,9 @@ def simulate(
 
     BLAS runs on one thread meanwhile: the matrices are small, and threads would only wait for each other.
     """
-    T = whole("horizon", horizon, at_least=1)
-    batch = whole("batch", batch, at_least=1)
+    T = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS)
+    batch = whole("batch", batch, at_least=1, at_most=MOST_AT_ONCE)
+    callback("progress", progress)
     _check_match(policy, problem)
     _check_horizon(policy, T)
     if batch > 1 and problem.offers is not None:
@@ -218,8 +233,8 @@ def optimize(
     BLAS runs on one thread while the policy asks and learns, and as it likes in the function. With worker threads the
     function meets that limit too, while the policy is at work: it belongs to the process.
     """
-    batch = whole("batch", batch, at_least=1)
-    n = None if workers is None else whole("workers", workers, at_least=1)
+    batch = whole("batch", batch, at_least=1, at_most=MOST_AT_ONCE)
+    n = None if workers is None else whole("workers", workers, at_least=1, at_most=MOST_WORKERS)
     if n is not None and batch > 1:
         raise InvalidInput("workers ask as places become free, not in batches: leave batch at 1")
     if flag("processes", processes) and n is None:
@@ -267,8 +282,8 @@ def drive(
     """
     T = whole("horizon", horizon, at_least=1)
     most = None if in_flight is None else whole("in_flight", in_flight, at_least=1)
-    if on_error not in ("raise", "drop"):
-        raise InvalidInput(f"on_error must be raise or drop, got {on_error!r}")
+    one_of("on_error", on_error, ("raise", "drop"))
+    callback("progress", progress)
     if not isinstance(policy, Policy):
         raise InvalidInput(f"optimize takes a policy and a function, got {_kinds(policy, start)}")
     before = policy.pending[:T] if resumable else []
@@ -491,7 +506,7 @@ def _check_match(policy: Policy, problem: Problem) -> None:
     if not same:
         differ = "" if repr(ours) != repr(theirs) else " (their points differ, or how the kernel sees them)"
         raise InvalidInput(
-            f"the policy's domain, {ours!r}, is not the problem's, {theirs!r}{differ}; "
+            f"the policy's domain, {shown(ours)}, is not the problem's, {shown(theirs)}{differ}; "
             "make the policy with problem.arena and problem.model"
         )
 

@@ -29,8 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec import confidence, kernels
 from misspec.domains import Box, Domain, Finite, Space
-from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, vector
-from misspec.model import Model
+from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, shown, vector
+from misspec.model import Model, a_model
 
 GAP = 1e-8  # between a solution and its proof at which the exchange ends, in units of the largest value
 TRUSTED = 1e-4  # and above which best_in_class has no result
@@ -376,18 +376,16 @@ def _encode(domain: Any, points: Array) -> Array:
     box = domain.box if isinstance(domain, Finite) else domain
     if box is not None and not box.contains(points).all():
         outside = points[int(np.argmin(box.contains(points)))]
-        raise InvalidInput(f"points must lie in {box!r}, got {outside}; are they in other units?")
+        raise InvalidInput(f"points must lie in {shown(box)}, got {outside}; are they in other units?")
     return domain.encode(points)
 
 
 def check_known(domain: Any, model: Any) -> None:
     """InvalidInput unless a truth can be known on this domain, and the model works there."""
     if not isinstance(domain, Finite):
-        given = repr(domain) if isinstance(domain, Box | Space) else type(domain).__name__
+        given = shown(domain) if isinstance(domain, Box | Space) else type(domain).__name__
         raise InvalidInput(f"a known truth needs a Finite domain, got {given}; box.grid(n) makes one of a box")
-    if not isinstance(model, Model):
-        raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
-    model.check(domain)
+    a_model(model).check(domain)
 
 
 # -- the convex programs -----------------------------------------------------------------------------------------------

@@ -21,7 +21,9 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from misspec.errors import InvalidInput, MisspecError
+import numpy as np
+
+from misspec.errors import LARGEST, NO_NUMBERS, InvalidInput, MisspecError, short, shown
 
 LOG = logging.getLogger("misspec")
 Job = tuple[int, Any]  # the id of a query, and what the function is called with
@@ -62,12 +64,13 @@ def evaluate(function: Callable[[Any], Any], x: Any) -> Any:
 
 def as_number(result: Any, x: Any) -> float:
     """A result as a float, or InvalidInput."""
-    try:
-        value = float(result)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise InvalidInput(f"the function must return a finite number, got {result!r} at x = {x}")
+    value = math.nan
+    if not isinstance(result, NO_NUMBERS) or isinstance(result, bool | np.bool_):  # right or wrong is a result
+        with contextlib.suppress(Exception):  # whatever an object of somebody else's raises
+            value = float(result)
+    if not abs(value) <= LARGEST:
+        limit = "" if not math.isfinite(value) else f", at most {LARGEST:g} in size"
+        raise InvalidInput(f"the function must return a finite number{limit}, got {shown(result)} at x = {short(x)}")
     return value
 
 

@@ -379,7 +379,7 @@ def test_a_call_that_fails_writes_nothing(tmp_path):
         lambda: policy.observe([[0.1]], [0.5]),
     ):
         Moody.failing = True
-        with pytest.raises(RuntimeError, match="not now"):
+        with pytest.raises(ms.InvalidInput, match="not now"):
             call()
         assert (text(policy), path.read_bytes()) == (before, written)
     for call in (

@@ -25,7 +25,18 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Space
-from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, StorageError, one_of, seeded, whole
+from misspec.errors import (
+    Array,
+    AwaitingResults,
+    HorizonReached,
+    InvalidInput,
+    StorageError,
+    instance,
+    one_of,
+    seeded,
+    shown,
+    whole,
+)
 from misspec.integrations.optuna_trials import (
     ASKED,
     Axes,
@@ -40,7 +51,7 @@ from misspec.integrations.optuna_trials import (
     space_of,
 )
 from misspec.learning import Scaling
-from misspec.model import Model
+from misspec.model import Model, a_model
 from misspec.parameters import Float
 from misspec.policies import ECGPUCB, GPUCB, Auto, PhasedUncertaintySampling, Policy, Query, RegretBalancing, restore
 from misspec.policies.answers import NUMBERS
@@ -83,8 +94,8 @@ class MisspecSampler(BaseSampler):
         **options: Any,
     ) -> None:
         self._policy = one_of("policy", policy, POLICIES)
-        if model is not None and not isinstance(model, Model):
-            raise InvalidInput(f"model must be a Model or None, got {type(model).__name__}")
+        if model is not None:
+            a_model(model)
         if policy == "auto" and model is not None:
             raise InvalidInput(
                 'policy="auto" learns its model and takes none; leave model= out, or take another policy'
@@ -229,7 +240,7 @@ class MisspecSampler(BaseSampler):
                 return PhasedUncertaintySampling(space, model, horizon=self._horizon, **options)
             return RegretBalancing(space, model, horizon=self._horizon or HORIZON, **options)
         except TypeError as error:
-            raise InvalidInput(f"the policy {self._policy!r} does not take these options: {error}") from None
+            raise InvalidInput(f"the policy {shown(self._policy)} does not take these options: {error}") from None
 
     def _conflicts(self, study: Study, axes: Axes, policy: Policy) -> int:
         """How many points contradict the model; looked for when results have grown by a seventh."""
@@ -473,7 +484,7 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
 
     space: where it is known; by default what all completed trials have in common, and nothing else is in the model.
     """
-    if len(study.directions) != 1:
+    if len(instance("study", study, Study).directions) != 1:
         raise InvalidInput(f"misspec optimises one objective, and this study has {len(study.directions)}")
     common = optuna.search_space.intersection_search_space(study.get_trials(deepcopy=False))
     distributions = distributions_of(space) if space is not None else common

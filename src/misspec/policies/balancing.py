@@ -18,7 +18,7 @@ from misspec import kernels, theory
 from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.encoding import kernel_key
-from misspec.errors import Array, InvalidInput, number, one_of, whole
+from misspec.errors import Array, InvalidInput, flag, number, one_of, shown, whole
 from misspec.information import information_gain
 from misspec.model import Model
 from misspec.policies.answers import Choice, Query
@@ -90,7 +90,7 @@ class RegretBalancing(OverBases):
         delays: str = "any",
         seed: int = 0,
     ) -> None:
-        parts = 3 if grounded else 2  # of δ: model widths, own bands, elimination test
+        parts = 3 if flag("grounded", grounded) else 2  # of δ: model widths, own bands, elimination test
         super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution, delays=delays)
         T = self.horizon = whole("horizon", horizon, at_least=1)
         self._bounds = one_of("bounds", bounds, ("realised", "paper"))
@@ -296,7 +296,7 @@ class RegretBalancing(OverBases):
         if not self.field.fixed:
             raise InvalidInput(
                 f'bounds="paper" need an upper bound on γ_T, which is computed for fixed domains only, not for '
-                f"{self.domain!r}; say what it is: gain=…"
+                f"{shown(self.domain)}; say what it is: gain=…"
             )
         known: dict[str, float] = self.__dict__.setdefault("_known_gains", {})
         key = f"{kernel_key(m.kernel)} {m.regularization}"

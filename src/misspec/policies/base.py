@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, overload
@@ -28,6 +29,7 @@ from misspec.confidence import OwnBands, Width
 from misspec.domains import Domain
 from misspec.errors import (
     LARGEST,
+    MOST_AT_ONCE,
     Array,
     InvalidInput,
     MisspecError,
@@ -37,10 +39,11 @@ from misspec.errors import (
     number,
     one_of,
     seeded,
+    shown,
     vector,
     whole,
 )
-from misspec.model import Model
+from misspec.model import Model, a_model
 from misspec.policies import state
 from misspec.policies.answers import Band, Choice, Conflict, Observations, Query, Recommendation, copied
 from misspec.policies.evidence import Evidence
@@ -132,9 +135,7 @@ class Policy(abc.ABC):
         """
         self._settings: dict[str, Any]
         self.field = field_of(domain, seed, 0.0 if resolution is None else number("resolution", resolution, at_least=0))
-        if not isinstance(model, Model):
-            raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
-        self.domain, self.model = domain, model
+        self.domain, self.model = domain, a_model(model)
         self.t = 0  # told observations
         self._answered = 0  # of these, those that were queries
         self._of_others = 0  # queries, told ones included, that others asked
@@ -246,17 +247,22 @@ class Policy(abc.ABC):
         A failed call changes nothing.
         """
         if n is not None:
-            if np.ndim(n) > 0 or (not self.field.fixed and not isinstance(n, int | np.integer)):
+            several = isinstance(n, list | tuple | dict | np.ndarray)
+            if several or (not self.field.fixed and not isinstance(n, int | np.integer)):
                 raise InvalidInput(
                     "ask(n) takes a number of queries; hand in actions or a context by name: ask(actions=…), "
                     "ask(context=…)"
                 )
-            whole("n", n, at_least=1)
+            n = whole("n", n, at_least=1)
         with self._lock:
             self._repair()
             offered = self._round(actions, context)
             available = self._available()
             count = 1 if n is None else n if available is None else min(n, available)
+            if count > MOST_AT_ONCE:
+                raise InvalidInput(
+                    f"at most {MOST_AT_ONCE:,} queries can be asked at once, got {count:,}; ask for fewer"
+                )
             self._batch = self._next_id
             batch = self._changed(lambda: [self._ask_one(offered) for _ in range(count)], drawing=self.draws)
             return batch[0] if n is None else batch
@@ -381,18 +387,33 @@ class Policy(abc.ABC):
 
         On a `Joint` domain, points are rows [x, c]; with context=, x alone, and one context for all or one per row.
         """
+        outside = self._learn_from(points_or_indices, y, context)
+        if outside:
+            warnings.warn(f"{outside}; are they in other units?", stacklevel=2)
+
+    def _learn_from(self, points_or_indices: Any, y: Any, context: Any) -> str:
+        """Learn data from elsewhere; what is odd about them, where something is."""
         with self._lock:
             self._repair()
             if not self.takes_data:
                 raise InvalidInput(
                     f"{type(self).__name__} forgets all data but its own: it takes no data from elsewhere"
                 )
-            if isinstance(points_or_indices, np.ndarray | list) and not len(points_or_indices) and not np.size(y):
-                return  # a table, or a file of results, that has none yet
+            if _is_empty(points_or_indices) and _is_empty(y):
+                return ""  # a table, or a file of results, that has none yet
             given = self._given(points_or_indices, context)
             values = vector("observations", y, length=len(given.points)).tolist()
             places = [self.field.place(given, row) for row in range(len(values))]
             self._changed(lambda: self._take_in(given, places, values))
+            rows = (
+                np.flatnonzero(~self.domain.contains(given.points))
+                if getattr(self.field, "edges", False)
+                else np.zeros(0)
+            )
+            if not len(rows):
+                return ""
+            first = shown(given.points[rows[0]].tolist())
+            return f"{len(rows)} of {len(values)} points observed lie outside {shown(self.domain)}, first {first}"
 
     def _take_in(self, given: Actions, places: list[Place], values: list[float]) -> None:
         self._observe(given, places, values)
@@ -434,7 +455,7 @@ class Policy(abc.ABC):
             raise InvalidInput(f"expected a Query that this policy asked, or its id, got {type(query).__name__}")
         if int(key) not in self._asked:
             reason = "it was told or dropped before" if 0 <= int(key) < self._next_id else "this policy never asked it"
-            raise InvalidInput(f"query {key!r} is not pending: {reason}; see policy.pending")
+            raise InvalidInput(f"query {shown(key)} is not pending: {reason}; see policy.pending")
         found = self._asked[int(key)]
         if isinstance(query, Query) and query is not found.query and not _alike(query, found.query):
             raise InvalidInput(f"query {key} comes from another policy: its point differs from the one asked here")
@@ -445,7 +466,7 @@ class Policy(abc.ABC):
         found = self.field.find(named, [asked.place for asked in waiting])
         if not found:
             raise InvalidInput(
-                f"no pending query is {named!r}; see policy.pending, or observe() results from elsewhere"
+                f"no pending query is {shown(named)}; see policy.pending, or observe() results from elsewhere"
             )
         return waiting[found[0]]
 
@@ -533,7 +554,7 @@ class Policy(abc.ABC):
                     self._register(query, self.field.stored_place(query.index, query.x, query.context))
                 elif kind == "observe":
                     points, values, *contexts = rest
-                    self.observe(points, values, context=contexts[0] if contexts else None)
+                    self._learn_from(points, values, contexts[0] if contexts else None)
                 elif kind in ("tell", "drop"):
                     (self.tell if kind == "tell" else self.drop)(*rest)
                 else:
@@ -868,7 +889,14 @@ def _list_of(queries: Any) -> list[Any]:
     columns = isinstance(queries, Mapping) and any(isinstance(each, list | tuple) for each in queries.values())
     if columns or frames.is_frame(queries):
         return list(frames.read(queries, "the rows").rows())
-    return list(queries) if isinstance(queries, list | tuple | np.ndarray) else [queries]
+    if isinstance(queries, np.ndarray):
+        return list(np.atleast_1d(queries))
+    return list(queries) if isinstance(queries, list | tuple) else [queries]
+
+
+def _is_empty(given: Any) -> bool:
+    """Whether it is a list or an array with nothing in it."""
+    return given.size == 0 if isinstance(given, np.ndarray) else isinstance(given, list | tuple) and not given
 
 
 def _kept(value: Any) -> Any:

@@ -76,7 +76,7 @@ class Corral(OverBases):
         delays: str = "any",
         seed: int = 0,
     ) -> None:
-        parts = 2 if grounded else 1  # of δ: the widths, the own bands
+        parts = 2 if flag("grounded", grounded) else 1  # of δ: the widths, the own bands
         super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution, delays=delays)
         T = self.horizon = whole("horizon", horizon, at_least=2)
         self._stochastic = flag("stochastic", stochastic)

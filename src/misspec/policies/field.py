@@ -31,7 +31,7 @@ from misspec import frames, kernels, search
 from misspec.confidence import OwnBands
 from misspec.contexts import Joint, Open
 from misspec.domains import Box, Domain, Finite, Space, Table
-from misspec.errors import Array, InvalidInput, StorageError
+from misspec.errors import Array, InvalidInput, StorageError, array, shown
 from misspec.model import Model
 from misspec.parameters import decode_parameter
 from misspec.policies.active import Active, Arms
@@ -209,15 +209,13 @@ class Shared:
     domain: Any
     indexed = False
     fixed = True
+    edges = False  # whether points that are handed in can lie outside, where nothing is asked
 
     def parse(self, given: ArrayLike, model: Model) -> Actions:
         if frames.is_named(given):
             return self._points(given, model)
-        try:
-            raw: Any = given.to_numpy() if hasattr(given, "to_numpy") else np.asarray(given)
-        except ValueError as error:
-            raise InvalidInput(f"expected domain indices or points, one per row: {error}") from None
-        if raw.ndim == 1 and raw.size and np.issubdtype(raw.dtype, np.integer):
+        raw = array("expected domain indices or points, one per row", given)
+        if raw.ndim == 1 and raw.size and raw.dtype.kind in "iu":
             return self._rows(raw)
         if raw.size == 0:
             raise InvalidInput(NOTHING)
@@ -242,7 +240,8 @@ class Shared:
 
     def _rows(self, indices: Any) -> Actions:
         raise InvalidInput(
-            f"indices need a Finite domain, this is {self.domain!r}; hand in points, one per row ({len(indices)} given)"
+            f"indices need a Finite domain, this is {shown(self.domain)}; hand in points, one per row "
+            f"({len(indices)} given)"
         )
 
     def place(self, actions: Actions, row: int) -> Place:
@@ -257,7 +256,7 @@ class Shared:
 
     def find(self, named: Any, among: Sequence[Place]) -> list[int]:
         if isinstance(named, str):
-            raise InvalidInput(f"expected a Query that this policy asked, or its id, got {named!r}")
+            raise InvalidInput(f"expected a Query that this policy asked, or its id, got {shown(named)}")
         U = self.domain.encode(named)
         if not among:
             return []
@@ -274,10 +273,14 @@ class Shared:
         return {}
 
     def within(self, context: Any, given: Any, model: Model) -> Round:  # noqa: ARG002
-        raise InvalidInput(f"{self.domain!r} has no contexts, got {context!r}; ms.Joint(domain, contexts) has")
+        raise InvalidInput(
+            f"{shown(self.domain)} has no contexts, got {shown(context)}; ms.Joint(domain, contexts) has"
+        )
 
     def pair(self, given: Any, contexts: Any, model: Model) -> Actions:  # noqa: ARG002
-        raise InvalidInput(f"{self.domain!r} has no contexts, got {contexts!r}; ms.Joint(domain, contexts) has")
+        raise InvalidInput(
+            f"{shown(self.domain)} has no contexts, got {shown(contexts)}; ms.Joint(domain, contexts) has"
+        )
 
     def stored(self, actions: Actions) -> list[Any]:
         # members of a space are rows to the policy only
@@ -484,6 +487,7 @@ class _OfSpace:
     """What fields of a space have in common."""
 
     domain: Any
+    edges = True
 
     def _apart(self, U: Array, known: Array) -> Any:
         apart = self.domain.apart(U, known)
@@ -533,6 +537,7 @@ class MembersField(_OfSpace, _Listed):
 class BoxField(Shared):
     """A box: posteriors anywhere, offers by search; the same for the same seed and turn."""
 
+    edges = True
     domain: Any  # a Box, or a Space
     seed: int
     resolution: float
@@ -540,7 +545,7 @@ class BoxField(Shared):
 
     def whole(self, what: str) -> Actions:
         remedy = "hand in points, or make a list of them: box.grid(n), space.cover(n)"
-        raise InvalidInput(f"{what} needs a Finite domain, this is {self.domain!r}; {remedy}")
+        raise InvalidInput(f"{what} needs a Finite domain, this is {shown(self.domain)}; {remedy}")
 
     def offer(self, search_for: Callable[[], Search], offered: Round = None) -> Actions:
         """Points among which the maximiser lies: found by search, observed, or just outside the resolution of those."""

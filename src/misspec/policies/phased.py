@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from misspec import theory
 from misspec.confidence import Width
 from misspec.domains import Domain
-from misspec.errors import Array, AwaitingResults, HorizonReached, whole
+from misspec.errors import Array, AwaitingResults, HorizonReached, flag, whole
 from misspec.model import Model
 from misspec.policies.active import Active, Spending
 from misspec.policies.answers import Band, Choice
@@ -79,7 +79,14 @@ class PhasedUncertaintySampling(Policy):
         resolution: float | None = RESOLUTION,
         seed: int = 0,
     ) -> None:
-        super().__init__(domain, model, seed=seed, grounded=grounded, parts=2 if grounded else 1, resolution=resolution)
+        super().__init__(
+            domain,
+            model,
+            seed=seed,
+            grounded=grounded,
+            parts=2 if flag("grounded", grounded) else 1,
+            resolution=resolution,
+        )
         self.horizon = self.limit = None if horizon is None else whole("horizon", horizon, at_least=1)
         self.schedule = theory.check_schedule(schedule, self.horizon)
         self.lengths = [] if self.horizon is None else theory.episode_lengths(self.horizon, self.schedule)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from misspec import confidence, kernels
 from misspec.domains import Domain
-from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, whole
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, shown, whole
 from misspec.model import Model
 from misspec.policies.answers import Band, Choice
 from misspec.policies.base import Asked, Policy
@@ -47,8 +47,8 @@ class ArmElimination(Policy):
         self.horizon = self.limit = whole("horizon", horizon, at_least=1)
         if not self.field.size:
             raise InvalidInput(
-                f"{type(self).__name__} eliminates from a list of arms, got {domain!r}; ms.Finite(points) is one, and "
-                "Box.grid(n) makes one"
+                f"{type(self).__name__} eliminates from a list of arms, got {shown(domain)}; ms.Finite(points) is one, "
+                "and Box.grid(n) makes one"
             )
         self._arms = self.field.whole(type(self).__name__)
         self._promise("", model)

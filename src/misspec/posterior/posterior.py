@@ -27,8 +27,8 @@ from numpy.typing import ArrayLike
 
 from misspec import kernels
 from misspec.domains import Domain, width_of
-from misspec.errors import Array, InvalidInput, vector, whole
-from misspec.model import Model
+from misspec.errors import Array, InvalidInput, flag, vector, whole
+from misspec.model import Model, a_model
 from misspec.posterior.dictionary import TOLERANCE, Explained
 from misspec.posterior.frozen import Budgeted, Frozen, Linear, Missed, dictionary_of
 from misspec.posterior.look import Bias, Glance, Local, nonnegative
@@ -64,16 +64,16 @@ class Posterior:
     def __init__(
         self, model: Model, domain: Domain, *, weights: bool = False, budget: int | None = None, check: bool = True
     ) -> None:
-        if check:
+        self.model = a_model(model)
+        if flag("check", check):
             model.check(domain)
-        self.model = model
         self.domain = domain
         self.t = 0  # told observations
         width = width_of(domain)
         self._table = Table(width)
         self.budget = None if budget is None else whole("budget", budget, at_least=1)
         self._dictionary = dictionary_of(
-            model.kernel, width, self._table, self.budget, listed=self._listed, keep=bool(weights)
+            model.kernel, width, self._table, self.budget, listed=self._listed, keep=flag("weights", weights)
         )
         if isinstance(self._dictionary, Linear):
             self.budget = None  # nothing is missed

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, vector
+from misspec.errors import Array, InvalidInput, instance, vector
 from misspec.model import Model
 from misspec.posterior.look import Bias
 from misspec.posterior.posterior import Posterior
@@ -35,6 +35,7 @@ class Tracked(Posterior):
     def __init__(
         self, model: Model, domain: Finite, *, weights: bool = False, budget: int | None = None, check: bool = True
     ) -> None:
+        instance("domain", domain, Finite, "ms.Finite(points) makes one")
         super().__init__(model, domain, weights=weights, budget=budget, check=check)
         self._view = View(model.kernel, domain.encoded, model.offset)
         if weights and budget is None:  # the weights of a budgeted dictionary are not those of the kernel

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from misspec import storage
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, StorageError
+from misspec.errors import Array, InvalidInput, StorageError, shown
 from misspec.parameters import Choice, Float, Int, Parameter
 from misspec.policies import Conflict, Policy, Recommendation, learnt
 from misspec.product import distances
@@ -197,7 +197,7 @@ def facts(
         raise InvalidInput(f"a report is of a policy, got {type(policy).__name__}; ms.reports.write draws experiments")
     if not policy.field.fixed:
         raise InvalidInput(
-            f"a report is about a whole domain, and on {policy.domain!r} what is best depends on the round; "
+            f"a report is about a whole domain, and on {shown(policy.domain)} what is best depends on the round; "
             "ms.reports.trace_figure(trace) draws a simulated run"
         )
     told = policy.observations
