@@ -134,7 +134,7 @@ def load(
 ) -> Policy:
     """A policy from a file written by save() or journal(); what it does not hold is handed in again, as for restore().
 
-    A last record of a journal that is damaged or was cut short, as by a power cut, is left out, with a warning.
+    A last record of a journal that was cut short, as by a power cut, is left out, with a warning.
     """
     if not records.recognised(path):
         return state.load_saved(path, kernel=kernel, domain=domain, width=width)
@@ -147,7 +147,7 @@ def load(
         raise StorageError(f"{path} holds a random state that cannot be used: {error}") from error
     if source.reader.torn:
         warnings.warn(
-            f"the last record of {path} is damaged or was cut short, and its {source.reader.torn} bytes are left out: "
+            f"the last record of {path} was cut short, and its {source.reader.torn} bytes are left out: "
             f"the policy is as after the {len(policy._events)} events before it, and policy.journal(path) goes on",
             UserWarning,
             stacklevel=2,
@@ -210,7 +210,7 @@ def _compared(policy: Policy, path: Path, header: dict[str, Any]) -> Written:
             )
         count += 1
     if source.reader.torn:
-        LOG.warning("%s: %d bytes of a record that is damaged or was cut short are cut off", path, source.reader.torn)
+        LOG.warning("%s: %d bytes of a record that was cut short are cut off", path, source.reader.torn)
     return source.reader.mark, count, source.random
 
 
