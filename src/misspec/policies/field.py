@@ -492,8 +492,8 @@ class FiniteField(_Listed):
             raise StorageError(known if points is None else DIFFERS)
         if not right or _digest(found) != digest:
             raise StorageError(
-                "the stored points are not those that the policy was made with: they were edited; or the domain "
-                "encodes its points in a way of its own, and is to be handed in again: domain=…"
+                "the stored points are not those that the policy was made with: they were edited, or the domain "
+                "encodes its points in a way of its own; hand it in again: domain=…"
             )
         return found
 

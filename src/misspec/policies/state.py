@@ -120,6 +120,8 @@ def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: An
 
 def _part(state: dict[str, Any], name: str, kind: type) -> Any:
     """What a state must have."""
+    if name not in state:
+        raise StorageError(f"not a policy's state: {name} is missing")
     if type(state.get(name)) is not kind:
         raise StorageError(f"not a policy's state: {name} must be of type {kind.__name__}, got {shown(state.get(name))}")
     return state[name]
