@@ -19,6 +19,7 @@ from misspec.errors import Array, InvalidInput, array, floats, matrix, number, s
 from misspec.parameters import Columns
 
 FAR = 16  # of the longest codes of either part, on which a kernel is checked together
+MOST_DIMENSIONS = 100_000  # of points that rounds bring
 SLACK = 1e-9  # rounding allowed beyond a radius or the faces of a box
 
 
@@ -32,7 +33,7 @@ class Open:
     kind = "Open"  # as it is stored
 
     def __init__(self, dimension: int, radius: float | None = None, box: ArrayLike | Box | None = None) -> None:
-        self.dimension = whole("dimension", dimension, at_least=1)
+        self.dimension = whole("dimension", dimension, at_least=1, at_most=MOST_DIMENSIONS)
         self.radius = None if radius is None else number("radius", radius, above=0)
         bounds: Any = box
         self.box = None if box is None else box if isinstance(box, Box) else Box(bounds)

@@ -261,7 +261,12 @@ def certificate_of_bands(
     X = own.encoded if also is None else np.concatenate([own.encoded, also])
     ridge = model.regularization / told.counts
     K, k = (kernels.cross(model.kernel, told.encoded, Z) for Z in (told.encoded, X))
-    factor = cho_factor(K + np.diag(ridge), lower=True)
+    try:
+        factor = cho_factor(K + np.diag(ridge), lower=True)
+    except np.linalg.LinAlgError as error:
+        raise NumericalError(
+            f"the regularization (λ = {model.regularization:g}) is lost in rounding beside the kernel: {error}; raise it"
+        ) from error
     log_det = 2.0 * float(np.log(np.diag(factor[0])).sum()) - float(np.log(ridge).sum())
     W = cho_solve(factor, k)  # column j: the weights at X_j
     mean, norm1, prior = (told.averages - model.offset) @ W, np.abs(W).sum(axis=0), kernels.diagonal(model.kernel, X)

@@ -186,15 +186,20 @@ class Auto(Policy):
 
         They are renewed when there are more by a seventh than they were learnt from.
         """
-        checked = _checked(samples, len(self.columns) + 2)
         with self._lock:
             self._repair()
-            if checked["scaling"][0] != self._scaling.sign or checked["results"] > self.t:
-                raise InvalidInput(
-                    f"these samples were learnt from {checked['results']} results, of which {self.t} are told here, or "
-                    "for the other direction (minimize=…); observe the results first"
-                )
+            checked = self._check_samples(samples)
             self._changed(lambda: self._relive("renew", checked))
+
+    def _check_samples(self, samples: Any) -> dict[str, Any]:
+        """A copy of samples that can be adopted now; InvalidInput for others."""
+        checked = _checked(samples, len(self.columns) + 2)
+        if checked["scaling"][0] != self._scaling.sign or checked["results"] > self.t:
+            raise InvalidInput(
+                f"these samples were learnt from {checked['results']} results, of which {self.t} are told here, or "
+                "for the other direction (minimize=…); observe the results first"
+            )
+        return checked
 
     def _feed(self, *, exact: bool) -> None:
         """All results so far to new posteriors; where these have room for some, the best ones come first."""
@@ -209,6 +214,8 @@ class Auto(Policy):
         if kind != "renew":
             super()._relive(kind, *rest)
         (renewal,) = rest
+        if isinstance(renewal, dict):
+            self._check_samples({"results": self.t, **renewal})  # which older states do not say
         self._adopt(renewal)
         self._events.append(("renew", renewal))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -166,6 +166,13 @@ class RegretBalancing(OverBases):
     def _expected(self, place: Place) -> Query:
         """Somebody has to be charged for it: the base whose turn it is plays what there is."""
         return self._ask_one(dataclasses.replace(self.field.only(place), given=False))
+
+    def _recognise(self, details: Mapping[str, Any]) -> None:
+        whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
+        for name in ("bound", *({"expected"} & set(details))):
+            number(f"{name} of a stored query", details.get(name))
+        if not isinstance(details.get("offer"), str):
+            raise InvalidInput(f"offer of a stored query must be text, got {shown(details.get('offer'))}")
 
     def _remember(self, asked: Asked) -> None:
         if asked.details["offer"] not in self._offers:  # 4   D_t was received

@@ -198,6 +198,9 @@ class Policy(abc.ABC):
         """Replay an event of the policy's own."""
         raise StorageError(f"unknown event {kind!r} in a policy's state; was it written by a newer misspec?")
 
+    def _recognise(self, details: Mapping[str, Any]) -> None:  # noqa: B027  # optional
+        """InvalidInput where details of a stored query, which this policy will read back, are none that it writes."""
+
     def _available(self) -> int | None:
         """How many queries can be asked now (None: any number); raises where none can."""
         return None
@@ -550,6 +553,9 @@ class Policy(abc.ABC):
             for kind, *rest in events:
                 if kind == "ask":
                     query = rest[0]
+                    if query.id < self._next_id:
+                        raise StorageError(f"query {query.id} was asked after query {self._next_id - 1}")
+                    self._recognise(query.details)
                     self._hallucinate()
                     self._register(query, self.field.stored_place(query.index, query.x, query.context))
                 elif kind == "observe":

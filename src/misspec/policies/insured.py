@@ -28,6 +28,7 @@ quick is not proved.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ import numpy as np
 from misspec import theory
 from misspec.confidence import Key, Width
 from misspec.domains import Domain
-from misspec.errors import Array, number
+from misspec.errors import Array, flag, number
 from misspec.model import Model
 from misspec.policies.answers import Choice
 from misspec.policies.base import Asked
@@ -155,6 +156,11 @@ class InsuredUCB(UpperConfidence):
             return np.asarray(here.mean + EAGER * np.sqrt(here.variance))
 
         return Search(self.posterior, self._own, score, lambda U: self.layered.slopes(U, EAGER), self._next_id)
+
+    def _recognise(self, details: Mapping[str, Any]) -> None:
+        if "test" in details:
+            number("test of a stored query", details["test"])
+            flag("again of a stored query", details.get("again"))
 
     def _remember(self, asked: Asked) -> None:
         self._pay(asked, 1)
