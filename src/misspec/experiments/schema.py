@@ -3,6 +3,7 @@
 horizon = 2000
 seeds = 5                                   # 0 … 4, or a list
 epsilons = [0.0, 0.1, 0.2]                  # of every problem that takes one
+minimize = false                            # whether smaller is better; a problem can have its own
 
 [domain]
 box = [[0, 1]]
@@ -48,6 +49,7 @@ from misspec.experiments import construct
 from misspec.model import Model
 
 FORMAT = 1  # of what a run's settings mean; a new one redoes all runs
+MOST_ROUNDS, MOST_RUNS = 10**8, 10**6  # more would not end, or not fit into memory
 FEW = 12  # candidates, or rounds, on which to try a problem that takes long
 
 # -- parts of a file ---------------------------------------------------------------------------------------------------
@@ -104,7 +106,8 @@ class ModelSpec(_Part):
 
 
 class ProblemSpec(BaseModel):
-    """A function of misspec.problems with its arguments; `domain`, `model` and `epsilons` replace the file's."""
+    """A function of misspec.problems with its arguments; `domain`, `model`, `epsilons` and `minimize` replace the
+    file's."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False, strict=True)
     kind: str = "misspecified"
@@ -113,6 +116,7 @@ class ProblemSpec(BaseModel):
     model: ModelSpec | None = None
     epsilons: list[Annotated[float, Field(ge=0)]] | None = None
     actions: Annotated[int, Field(ge=1)] | None = None
+    minimize: bool | None = None
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> ProblemSpec:
@@ -188,10 +192,11 @@ class PolicySpec(BaseModel):
 class Experiment(_Part):
     """What a file says; `runs()` lists what is to be done."""
 
-    horizon: Annotated[int, Field(ge=1)]
+    horizon: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
     seeds: Annotated[int, Field(ge=1)] | list[Annotated[int, Field(ge=0)]] = 5
     epsilons: list[Annotated[float, Field(ge=0)]] = []
     title: str = ""
+    minimize: bool = False
     notes: str = ""  # how to read the results, for the page and the terminal
     domain: DomainSpec | None = None
     model: ModelSpec | None = None
@@ -222,8 +227,12 @@ class Experiment(_Part):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise ValueError(f"{what}: two are called {twice[0]!r}; give each a name of its own")
-        if len(set(self.all_seeds)) < len(self.all_seeds):
+        if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
             raise ValueError("seeds: give a number, or a list of different seeds")
+        worlds_of = sum(len(self.epsilons_of(problem)) for problem in self.problems)
+        count = len(self.policies) * worlds_of * (self.seeds if isinstance(self.seeds, int) else len(self.seeds))
+        if count > MOST_RUNS:
+            raise ValueError(f"these are {count:.3g} runs, more than {MOST_RUNS:,}; take fewer seeds, or several files")
         worlds: list[tuple[Finite | Open, Model] | None] = []
         for i, problem in enumerate(self.problems):
             place = f"problems[{i}] ({problem.name})"
@@ -257,7 +266,7 @@ class Experiment(_Part):
 
         Returns a small world to try policies on, with the problem's model; None where that would take long.
         """
-        settings = self._run(self.policies[0], problem, self.epsilons_of(problem)[0], self.all_seeds[0]).settings
+        settings = self._first(problem).settings
         if "solve" in construct.takes(problem.kind):  # what it brings is known without its truth
             return _small(*construct.make_world(settings))
         if problem.kind == "svm_digits":  # takes seconds, and has nothing to check but a model
@@ -282,6 +291,15 @@ class Experiment(_Part):
     def all_seeds(self) -> list[int]:
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
+    @property
+    def first_seed(self) -> int:
+        """That of the runs that are pictured."""
+        return 0 if isinstance(self.seeds, int) else self.seeds[0]
+
+    def minimizes(self, problem: ProblemSpec) -> bool:
+        """Whether smaller is better there."""
+        return self.minimize if problem.minimize is None else problem.minimize
+
     def epsilons_of(self, problem: ProblemSpec) -> list[float | None]:
         """[None] for a problem that computes its own ε."""
         if not problem.takes_epsilon:
@@ -290,35 +308,46 @@ class Experiment(_Part):
 
     def world(self) -> tuple[Finite | Open, Model]:
         """The domain and the model of the first problem."""
-        return construct.make_world(self.runs()[0].settings)
+        return construct.make_world(self._first(self.problems[0]).settings)
+
+    def _first(self, problem: ProblemSpec) -> Run:
+        policy = self.policies[0]
+        return self._run(policy, problem, self._settings(policy, problem), self.epsilons_of(problem)[0], self.first_seed)
 
     def runs(self) -> list[Run]:
         """Policies innermost: neighbours share their problem."""
-        return [
-            self._run(policy, problem, epsilon, seed)
-            for problem in self.problems
-            for epsilon in self.epsilons_of(problem)
-            for seed in self.all_seeds
-            for policy in self.policies
-        ]
+        found = []
+        for problem in self.problems:
+            alike = [(policy, self._settings(policy, problem)) for policy in self.policies]  # whatever ε and the seed
+            found += [
+                self._run(policy, problem, settings, epsilon, seed)
+                for epsilon in self.epsilons_of(problem)
+                for seed in self.all_seeds
+                for policy, settings in alike
+            ]
+        return found
 
-    def _run(self, policy: PolicySpec, problem: ProblemSpec, epsilon: float | None, seed: int) -> Run:
+    def _settings(self, policy: PolicySpec, problem: ProblemSpec) -> dict[str, Any]:
         domain, model = problem.domain or self.domain, problem.model or self.model
         # the names are for people: changing them changes nothing
         settings = {
             "format": FORMAT,
             "policy": policy.model_dump(mode="json", exclude={"name"}),
-            "problem": problem.model_dump(mode="json", exclude={"name", "domain", "model", "epsilons"}),
+            "problem": problem.model_dump(mode="json", exclude={"name", "domain", "model", "epsilons", "minimize"}),
             "domain": domain.model_dump(mode="json") if domain is not None and problem.takes_domain else None,
             "model": model.model_dump(mode="json")
             if model is not None and (problem.needs("model") or problem.model is not None)
             else None,
-            "epsilon": epsilon,
-            "seed": seed,
             "horizon": self.horizon,
-            "pictured": seed == self.all_seeds[0],
         }
-        return Run(policy.name, problem.name, epsilon, seed, settings)
+        # said only where it is so: runs that maximise keep the settings, and the key, that they always had
+        return settings | {"minimize": True} if self.minimizes(problem) else settings
+
+    def _run(
+        self, policy: PolicySpec, problem: ProblemSpec, settings: dict[str, Any], epsilon: float | None, seed: int
+    ) -> Run:
+        own = {"epsilon": epsilon, "seed": seed, "pictured": seed == self.first_seed}
+        return Run(policy.name, problem.name, epsilon, seed, settings | own)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -376,6 +405,16 @@ def parse(content: bytes, name: str) -> Experiment:
         raise InvalidInput(f"{name}: {_first(error, table)}") from None
     except RecursionError:
         raise InvalidInput(f"{name} nests tables too deeply; an experiment needs three levels") from None
+
+
+def minimized(content: bytes, name: str) -> bytes:
+    """TOML text that says in addition that smaller is better."""
+    experiment = parse(content, name)
+    if experiment.minimize:
+        return content
+    if "minimize" in experiment.model_fields_set:
+        raise InvalidInput(f"{name} says minimize = false; change that line")
+    return b"minimize = true\n" + content
 
 
 def demo() -> bytes:

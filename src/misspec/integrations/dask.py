@@ -31,6 +31,7 @@ def optimize(
     on_error: str = "raise",
     progress: Progress | None = None,
     save: str | os.PathLike[str] | None = None,
+    minimize: bool = False,
 ) -> Evaluations:
     """Maximise a user's function with `horizon` evaluations on a Dask cluster.
 
@@ -39,7 +40,7 @@ def optimize(
                 the whole episode. On a cluster that adapts to its load, say how many are wanted: with one worker it
                 would see one task
 
-    function, on_error, progress and save are as in `ms.optimize`, and so are stops: what was told stays told, futures
+    function, on_error, progress, save and minimize are as in `ms.optimize`, and so are stops: what was told stays told, futures
     in flight are cancelled, and queries that were cut short stay pending. Queries that pend at the start, as after
     ms.load of a policy that was saved in the middle, are evaluated first, and count.
 
@@ -66,6 +67,7 @@ def optimize(
         on_error=on_error,
         progress=progress,
         save=save,
+        minimize=minimize,
     )
 
 
