@@ -145,7 +145,7 @@ def test_gain(misspec_command, tmp_path):
     assert "Finite(12 points in 1 dimension)" in misspec_command("gain", "small.toml")
     assert "leave those options out" in misspec_command("gain", "small.toml", "--length-scale", 0.3, code=1)
     assert "did you mean 'Matern'?" in misspec_command("gain", "--kernel", "Maten", code=1)
-    assert "--length-scale and --nu must be above 0" in misspec_command("gain", "--length-scale", 0, code=1)
+    assert "--length-scale must be a finite number > 0" in misspec_command("gain", "--length-scale", 0, code=1)
 
 
 def test_diagnose(misspec_command, tmp_path):

@@ -34,7 +34,6 @@ import os
 import tomllib
 from collections.abc import Iterable
 from importlib import resources
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -44,15 +43,21 @@ from pydantic import BaseModel, ConfigDict, Field
 from misspec.contexts import Open
 from misspec.domains import Finite
 from misspec.encoding import kernel_from_table
-from misspec.errors import InvalidInput, nearest
+from misspec.errors import InvalidInput, nearest, number, shown
+from misspec.frames import contents, printable
 from misspec.experiments import construct
 from misspec.model import Model
 
 FORMAT = 1  # of what a run's settings mean; a new one redoes all runs
 MOST_ROUNDS, MOST_RUNS = 10**8, 10**6  # more would not end, or not fit into memory
+DEEPEST = 30  # levels of tables: kernels can be sums of sums
 FEW = 12  # candidates, or rounds, on which to try a problem that takes long
 
 # -- parts of a file ---------------------------------------------------------------------------------------------------
+
+
+# control characters of a name are for no terminal, no picture and no table
+Name = Annotated[str, pydantic.AfterValidator(printable)]
 
 
 class _Part(BaseModel):
@@ -73,7 +78,7 @@ class DomainSpec(_Part):
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(each, list) and len(each) == 2 for each in value):
-            raise ValueError(f"a box is a list of [low, high] pairs, as in [[0, 1]]; got {value!r}")
+            raise ValueError(f"a box is a list of [low, high] pairs, as in [[0, 1]]; got {shown(value)}")
         return value
 
     @pydantic.model_validator(mode="after")
@@ -111,7 +116,7 @@ class ProblemSpec(BaseModel):
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False, strict=True)
     kind: str = "misspecified"
-    name: str = ""
+    name: Name = ""
     domain: DomainSpec | None = None
     model: ModelSpec | None = None
     epsilons: list[Annotated[float, Field(ge=0)]] | None = None
@@ -165,7 +170,7 @@ class PolicySpec(BaseModel):
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False, strict=True)
     kind: str
-    name: str = ""
+    name: Name = ""
     as_in_paper: bool = False
 
     @pydantic.model_validator(mode="after")
@@ -195,9 +200,9 @@ class Experiment(_Part):
     horizon: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
     seeds: Annotated[int, Field(ge=1)] | list[Annotated[int, Field(ge=0)]] = 5
     epsilons: list[Annotated[float, Field(ge=0)]] = []
-    title: str = ""
+    title: Name = ""
     minimize: bool = False
-    notes: str = ""  # how to read the results, for the page and the terminal
+    notes: Name = ""  # how to read the results, for the page and the terminal
     domain: DomainSpec | None = None
     model: ModelSpec | None = None
     problems: Annotated[list[ProblemSpec], Field(min_length=1)]
@@ -208,7 +213,7 @@ class Experiment(_Part):
     def _some_seeds(cls, value: Any) -> Any:
         several = isinstance(value, list) and value and all(type(each) is int and each >= 0 for each in value)
         if not several and not (type(value) is int and value >= 1):
-            raise ValueError(f"give a number from 1 on, or a list of seeds, got {value!r}")
+            raise ValueError(f"give a number from 1 on, or a list of seeds, got {shown(value)}")
         return value
 
     @pydantic.field_validator("problems", "policies", mode="before")
@@ -243,7 +248,7 @@ class Experiment(_Part):
                 raise ValueError(f"{place}: {problem.kind} needs epsilons; add epsilons = [0.0, 0.1] to the file")
             try:
                 worlds.append(self._try(problem))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, ArithmeticError) as error:
                 raise ValueError(f"{place}: {error}") from None
         for i, policy in enumerate(self.policies):
             found = [p.name for p in self.problems if p.contextual]
@@ -256,7 +261,7 @@ class Experiment(_Part):
                 try:  # so that its own checks are made now and not in the hundredth run
                     here = self.world() if ":" in policy.kind else world or construct.stand_in()
                     construct.make_policy(policy.model_dump(), *here, 0.1, self.horizon, seed=0)
-                except (ValueError, TypeError) as error:
+                except (ValueError, TypeError, ArithmeticError) as error:
                     on = f" (on {problem.name})" if len(self.problems) > 1 and ":" not in policy.kind else ""
                     raise ValueError(f"policies[{i}] ({policy.name}){on}: {error}") from None
         return self
@@ -383,12 +388,7 @@ def read(path: str | os.PathLike[str]) -> Experiment:
 
 def content_of(path: str | os.PathLike[str]) -> bytes:
     """The bytes of a TOML file."""
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        raise InvalidInput(f"{path} does not exist; `misspec demo` leaves an experiment.toml to start from") from None
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+    return contents(path, missing="; `misspec demo` leaves an experiment.toml to start from")
 
 
 def parse(content: bytes, name: str) -> Experiment:
@@ -397,8 +397,9 @@ def parse(content: bytes, name: str) -> Experiment:
         table = tomllib.loads(content.decode())
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{name} is not text in UTF-8 ({error}); is it a TOML file?") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # TOML's own error, or an integer of thousands of digits
         raise InvalidInput(f"{name} is not valid TOML: {error}; repair that line") from None
+    _check_values(table, name, "")
     try:
         return Experiment.model_validate(table)
     except pydantic.ValidationError as error:
@@ -422,6 +423,20 @@ def demo() -> bytes:
     return resources.files("misspec.experiments").joinpath("demo.toml").read_bytes()
 
 
+def _check_values(value: Any, name: str, key: str, depth: int = 0) -> None:
+    """InvalidInput for what no key of any table may be; what a problem or a policy is handed is not known here."""
+    if isinstance(value, dict | list):
+        if depth > DEEPEST:
+            raise InvalidInput(f"{name} nests tables too deeply; an experiment needs three levels")
+        for each, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            _check_values(inner, name, f"{key}[{each}]" if isinstance(each, int) else f"{key}.{each}", depth + 1)
+    elif isinstance(value, int | float):
+        if not isinstance(value, bool):
+            number(f"{name}: {key.lstrip('.')}", value)
+    elif not isinstance(value, str):
+        raise InvalidInput(f"{name}: {key.lstrip('.')} must be a number, a word, a list or a table, got {value}")
+
+
 def _first(error: pydantic.ValidationError, table: Any) -> str:
     """The first complaint in one line: key, what was expected, what came."""
     # a key that is not known comes before one that is missing: often it is the same one, misspelt
@@ -438,7 +453,7 @@ def _first(error: pydantic.ValidationError, table: Any) -> str:
     elif first["type"] == "value_error":
         says = str(first["ctx"]["error"])
     else:
-        says = f"{first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r}"
+        says = f"{first['msg'][0].lower()}{first['msg'][1:]}, got {shown(first['input'])}"
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return f"{key}: {says}{more}" if key else f"{says}{more}"
 

@@ -183,6 +183,7 @@ def outcomes(
     """
     try:
         from distributed import Client, LocalCluster
+        from distributed.comm import get_address_host_port
     except ImportError:
         raise InvalidInput("a Dask cluster needs the extra dask: pip install 'misspec[dask]'") from None
     if address != "local" and cores is not None:
@@ -193,6 +194,8 @@ def outcomes(
         if address == "local":
             options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
             cluster = LocalCluster(n_workers=cores, **options)
+        else:
+            get_address_host_port(address)  # a client of what is no address would wait for it when it is cleared away
         client = Client(cluster if cluster is not None else address, timeout=PATIENCE, set_as_default=False)
         _check_versions(client)
     except (OSError, TimeoutError, ValueError) as error:
