@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec import frames, search
-from misspec.errors import Array, InvalidInput, matrix, nearest, seeded, whole
+from misspec.errors import Array, InvalidInput, matrix, nearest, seeded, shown, whole
 from misspec.parameters import Choice, Columns, Float, Int, Parameter, columns_of, encode_parameter
 
 PROBES = 256  # points on which a kernel is checked when the domain is a box
@@ -663,7 +663,7 @@ def _parameter(frame: frames.Frame, name: str) -> Parameter:
         wanted = {"number": "a finite number", "text": "text", "truth": "True or False"}[usual]
         wanted = f"{wanted}, as elsewhere in this column" if usual in kinds else "a finite number or text"
         raise InvalidInput(
-            f"{frame.at(name, odd[0])}: expected {wanted}, got {cells[odd[0]]!r}; repair it, or leave the column out: "
+            f"{frame.at(name, odd[0])}: expected {wanted}, got {shown(cells[odd[0]])}; repair it, or leave the column out: "
             f"ignore=[{name!r}]"
         )
     if usual == "number":
@@ -691,7 +691,7 @@ def _results(frame: frames.Frame, target: str | None) -> tuple[NDArray[np.intp],
         if frames.kind_of(cell) not in ("number", "nothing"):
             raise InvalidInput(
                 f"{frame.at(str(target), row)}: a result must be a finite number, or empty where there is none yet, "
-                f"got {cell!r}"
+                f"got {shown(cell)}"
             )
     told = [row for row, cell in enumerate(cells) if cell is not None]
     return np.array(told, dtype=np.intp), np.array([float(cells[row]) for row in told], dtype=np.float64)

@@ -15,6 +15,7 @@ Array = NDArray[np.float64]
 LARGEST = 1e150  # of a number, in size: its square is one too
 MOST = 2**53  # of a whole number: it is a float too, to the last digit
 MOST_SEED = 2**256  # more than any source of chance gives
+LISTED = 20  # names of which a message says that they are known
 SHOWN = 200  # characters of a value that a message quotes
 KINDS = {"c": "complex numbers", "M": "dates", "m": "durations", "V": "records"}  # of arrays that are no numbers
 
@@ -49,7 +50,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     lower = {each.lower(): each for each in names}
     close = difflib.get_close_matches(str(name).lower(), lower, n=1, cutoff=0.6)
     hint = f"; did you mean {lower[close[0]]!r}?" if close else ""
-    return f"{hint} (known: {', '.join(names)})"
+    known_names = ", ".join(names[:LISTED]) + (f" and {len(names) - LISTED:,} more" if len(names) > LISTED else "")
+    return f"{hint} (known: {known_names})"
 
 
 def shown(value: Any) -> str:

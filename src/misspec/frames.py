@@ -6,6 +6,7 @@ the first line of data; errors name row and column.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
@@ -24,6 +25,7 @@ import numpy as np
 from misspec.errors import InvalidInput, nearest, shown
 
 LARGEST = 1.7e308  # of a number; Python's integers have no end
+LONGEST = 500  # characters of a column's name
 DIGITS = 400  # of a whole number at most
 CODE = re.compile(r"[+-]?0\d")  # a number that people would not write so
 COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")  # a number with a decimal comma
@@ -57,12 +59,12 @@ class Frame:
 
     def column(self, name: str) -> list[Any]:
         if name not in self.columns:
-            raise InvalidInput(f"{self.where} has no column {name!r}{nearest(name, self.columns)}")
+            raise InvalidInput(f"{self.where} has no column {shown(name)}{nearest(name, self.columns)}")
         return self.columns[name]
 
     def at(self, name: str, row: int) -> str:
         """How errors name a cell; row counts from 0."""
-        return f"{self.where}, column {name!r}, data row {row + 1}"
+        return f"{self.where}, column {shown(name)}, data row {row + 1}"
 
 
 def is_frame(source: Any) -> bool:
@@ -98,7 +100,9 @@ def read(source: Any, where: str = "the table") -> Frame:
             odd = [name for name in {**dict.fromkeys(names), **row} if name not in row or name not in names]
             if odd:
                 does = "lacks" if odd[0] not in row else "has, unlike the first row,"
-                raise InvalidInput(f"{where}, data row {number} {does} {odd[0]!r}; rows must have the same columns")
+                raise InvalidInput(
+                    f"{where}, data row {number} {does} {shown(odd[0])}; rows must have the same columns"
+                )
         return _frame([(name, _list(where, name, [row[name] for row in source])) for name in names], where)
     raise InvalidInput(
         f"expected a CSV file, a data frame, a dict of columns or a list of dicts, got {type(source).__name__}"
@@ -193,6 +197,9 @@ def parse(text: str, where: str) -> Sheet:
         rows = [[row[i] for i in places if i < len(row)] + row[width:] for row in rows]
     if all(is_number(cell) for cell in header):
         raise InvalidInput(f"{where} must start with a line of column names, got {shown(','.join(rows[0]))}")
+    long = next((name for name in header if len(name) > LONGEST), None)
+    if long is not None:
+        raise InvalidInput(f"{where} has a column whose name is {len(long):,} characters long, {shown(long)}; shorten it")
     _differ(header, where)
     return Sheet(header, rows[1:], lines[1:], separator, places, width)
 
@@ -257,7 +264,10 @@ def plain(frame: Frame, keep: Sequence[str]) -> Frame:
 
 def _separator(header: str) -> str:
     """What gives the most columns; a blank only if nothing else separates, since names may contain some."""
-    counts = {each: len(next(csv.reader([header], delimiter=each))) for each in ",;\t"} if header else {",": 1}
+    counts = {",": 1}
+    for each in ",;\t" if header else "":
+        with contextlib.suppress(csv.Error):  # what does not separate a long line makes one long cell of it
+            counts[each] = len(next(csv.reader([header], delimiter=each)))
     best = max(counts, key=lambda each: counts[each])
     return best if counts[best] > 1 or " " not in header.strip() else " "
 
@@ -311,7 +321,7 @@ def _list(where: str, name: Any, values: Any) -> list[Any]:
             values = getattr(values, method)()
             break
     if not isinstance(values, list | tuple):
-        raise InvalidInput(f"column {name!r} of {where} must be a list, got {type(values).__name__}")
+        raise InvalidInput(f"column {shown(name)} of {where} must be a list, got {type(values).__name__}")
     return [_native(cell) for cell in values]
 
 

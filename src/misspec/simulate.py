@@ -483,7 +483,9 @@ def check_turned(policy: Policy) -> None:
     """InvalidInput for a policy with a direction of its own: it need not be told −y."""
     if "minimize" in signature_of(type(policy)).parameters:
         name = type(policy).__name__
-        raise InvalidInput(f"{name} has a direction of its own: make it with {name}(…, minimize=True), and leave it out")
+        raise InvalidInput(
+            f"{name} has a direction of its own: make it with {name}(…, minimize=True), and leave it out"
+        )
 
 
 def _kinds(policy: Any, function: Any) -> str:

@@ -340,7 +340,9 @@ def _spelled(point: Array, domain: Any) -> str:
     if not isinstance(space, Space):
         return np.array2string(point, precision=4, separator=", ")
     values = space.params(point).items()
-    return ", ".join(f"{name} = {value:.6g}" if isinstance(value, float) else f"{name} = {value}" for name, value in values)
+    return ", ".join(
+        f"{name} = {value:.6g}" if isinstance(value, float) else f"{name} = {value}" for name, value in values
+    )
 
 
 def _sentence(found: Diagnosis, model: Model, residual: float, where: str) -> str:

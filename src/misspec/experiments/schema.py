@@ -44,8 +44,8 @@ from misspec.contexts import Open
 from misspec.domains import Finite
 from misspec.encoding import kernel_from_table
 from misspec.errors import InvalidInput, nearest, number, shown
-from misspec.frames import contents, printable
 from misspec.experiments import construct
+from misspec.frames import contents, printable
 from misspec.model import Model
 
 FORMAT = 1  # of what a run's settings mean; a new one redoes all runs
@@ -317,7 +317,9 @@ class Experiment(_Part):
 
     def _first(self, problem: ProblemSpec) -> Run:
         policy = self.policies[0]
-        return self._run(policy, problem, self._settings(policy, problem), self.epsilons_of(problem)[0], self.first_seed)
+        return self._run(
+            policy, problem, self._settings(policy, problem), self.epsilons_of(problem)[0], self.first_seed
+        )
 
     def runs(self) -> list[Run]:
         """Policies innermost: neighbours share their problem."""

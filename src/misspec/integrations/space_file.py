@@ -43,7 +43,7 @@ def read(path: str | os.PathLike[str]) -> Space:
         raise InvalidInput(f"{path}: beside [parameters] nothing is known, got {got}; {EXAMPLE}")
     if not given:
         raise InvalidInput(f"{path} names no parameter; write one per line, {EXAMPLE}")
-    return Space({name: _parameter(f"{path}, parameter {name!r}", value) for name, value in given.items()})
+    return Space({name: _parameter(f"{path}, parameter {shown(name)}", value) for name, value in given.items()})
 
 
 def _parameter(where: str, value: Any) -> Any:
@@ -63,13 +63,13 @@ def _of_table(table: Mapping[str, Any]) -> Any:
     for key, value in table.items():
         name = ALIASES.get(key, key)
         if name not in KNOWN:
-            raise InvalidInput(f"unknown key {key!r}{nearest(key, KNOWN)}")
+            raise InvalidInput(f"unknown key {shown(key)}{nearest(key, KNOWN)}")
         if name in fields:
-            raise InvalidInput(f"{key!r} says the same as another key; leave one of them out")
+            raise InvalidInput(f"{shown(key)} says the same as another key; leave one of them out")
         fields[name] = value
     kind = str(fields.pop("kind", _guessed(fields))).lower().removesuffix("eger")
     if kind not in KINDS:
-        raise InvalidInput(f"unknown kind {kind!r}{nearest(kind, KINDS)}")
+        raise InvalidInput(f"unknown kind {shown(kind)}{nearest(kind, KINDS)}")
     wanted = {"options"} if kind == "choice" else {"low", "high"}
     missing = sorted(wanted - set(fields))
     odd = sorted(set(fields) - wanted - ({"log", "step"} if kind != "choice" else set()))

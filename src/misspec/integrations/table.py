@@ -84,7 +84,9 @@ def certify(
     if not raw:
         still = np.flatnonzero(np.ptp(X, axis=0) <= 0)
         if still.size:
-            raise InvalidInput(f"column {table.names[still[0]]!r} never changes; leave it out, or take columns raw")
+            raise InvalidInput(
+                f"column {shown(table.names[still[0]])} never changes; leave it out, or take columns raw"
+            )
     space = (_Raw if raw else Space)(table.rows.parameters)
     spread = float(f"{max(float(np.abs(y - centre).max()), 1e-12):.1g}")
     tried = [spread * 2**k for k in range(-1, 5)] if norm_bound is None else [norm_bound]
@@ -135,7 +137,7 @@ def read(
     for name in [goal, *ignore, *chosen]:
         frame.column(name)  # says what is wrong
     if goal in chosen or not chosen:
-        raise InvalidInput(f"the target {goal!r} cannot be one of the columns of points; choose with --columns")
+        raise InvalidInput(f"the target {shown(goal)} cannot be one of the columns of points; choose with --columns")
     if len(set(chosen)) < len(chosen) or set(chosen) & set(ignore):
         raise InvalidInput("--columns and --ignore must name different columns, each of them once")
     cells = {name: frame.columns[name] for name in chosen} | {goal: _numbers(frame.columns[goal])}
