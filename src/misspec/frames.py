@@ -151,15 +151,17 @@ def _sheet(path: str | os.PathLike[str]) -> Sheet:
 def contents(path: str | os.PathLike[str], missing: str = "") -> bytes:
     """What a file holds. missing: what to do where there is none."""
     try:
-        if stat.S_IFMT(os.stat(path).st_mode) in (stat.S_IFCHR, stat.S_IFBLK):
-            raise InvalidInput(f"{path} is a device and no file; name a file")
-        return Path(path).read_bytes()
+        device = stat.S_IFMT(Path(path).stat().st_mode) in (stat.S_IFCHR, stat.S_IFBLK)  # some never end
+        content = b"" if device else Path(path).read_bytes()
     except FileNotFoundError:
         raise InvalidInput(f"{path} does not exist{missing}") from None
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, TypeError):  # a null character, or no path at all
         raise InvalidInput(f"{shown(path)} cannot be the name of a file") from None
+    if device:
+        raise InvalidInput(f"{path} is a device; name a file")
+    return content
 
 
 def printable(text: str) -> str:
