@@ -8,7 +8,7 @@ import random
 
 from hypothesis import strategies as st
 
-# -- CSV -----------------------------------------------------------------------------------------------------------------
+# -- CSV ---------------------------------------------------------------------------------------------------------------
 
 SHEETS = (
     "temperature,solvent,yield\n80,water,1.5\n90,oil,2.5\n80,oil,3\n100,water,4\n",
@@ -66,8 +66,13 @@ def texts(draw):
     else:
         for _ in range(rng.randint(1, 3)):
             line = rng.choice(lines)
-            rng.choice([lambda row: row.append(rng.choice(CELLS)), lambda row: row.__setitem__(0, rng.choice(CELLS)),
-                        lambda row: row.__setitem__(-1, rng.choice(CELLS)), lambda row: len(row) > 1 and row.pop()])(line)  # fmt: skip
+            what, cell = rng.choice(["more", "first", "last", "fewer"]), rng.choice(CELLS)
+            if what == "fewer":
+                line.pop()
+            elif what == "more" or not line:
+                line.append(cell)
+            else:
+                line[0 if what == "first" else -1] = cell
     end = rng.choice(["\n", "\r\n", "\r"])
     return end.join(separator.join(line) for line in lines) + rng.choice(["", end])
 
@@ -79,7 +84,7 @@ def write(path, text, encoding):
 ENCODINGS = st.sampled_from(["utf-8"] * 5 + ["utf-8-sig", "utf-16", "utf-16-le"])
 
 
-# -- TOML ----------------------------------------------------------------------------------------------------------------
+# -- TOML --------------------------------------------------------------------------------------------------------------
 
 EXPERIMENT = {
     "horizon": 6,

@@ -663,8 +663,8 @@ def _parameter(frame: frames.Frame, name: str) -> Parameter:
         wanted = {"number": "a finite number", "text": "text", "truth": "True or False"}[usual]
         wanted = f"{wanted}, as elsewhere in this column" if usual in kinds else "a finite number or text"
         raise InvalidInput(
-            f"{frame.at(name, odd[0])}: expected {wanted}, got {shown(cells[odd[0]])}; repair it, or leave the column out: "
-            f"ignore=[{name!r}]"
+            f"{frame.at(name, odd[0])}: expected {wanted}, got {shown(cells[odd[0]])}; repair it, or leave the column "
+            f"out: ignore=[{name!r}]"
         )
     if usual == "number":
         return Float(min(cells), max(cells))

@@ -15,6 +15,7 @@ import os
 import re
 import stat
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -201,7 +202,7 @@ def parse(text: str, where: str) -> Sheet:
         raise InvalidInput(f"{where} must start with a line of column names, got {shown(','.join(rows[0]))}")
     long = next((name for name in header if len(name) > LONGEST), None)
     if long is not None:
-        raise InvalidInput(f"{where} has a column whose name is {len(long):,} characters long, {shown(long)}; shorten it")
+        raise InvalidInput(f"{where} has a column with a name of {len(long):,} characters, {shown(long)}; shorten it")
     _differ(header, where)
     return Sheet(header, rows[1:], lines[1:], separator, places, width)
 
@@ -311,8 +312,7 @@ def _frame(columns: Sequence[tuple[Any, list[Any]]], where: str) -> Frame:
 
 def _differ(names: Sequence[str], where: str) -> None:
     if len(set(names)) < len(names):
-        seen: set[str] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        twice = next(name for name, often in Counter(names).items() if often > 1)
         raise InvalidInput(f"{where} has two columns of the same name, {shown(twice)}; rename one")
 
 

@@ -517,8 +517,8 @@ def _check_match(policy: Policy, problem: Problem) -> None:
         )
     if policy.minimize:
         raise InvalidInput(
-            "problems are maximised, and this policy minimises; make it with minimize=False, and ms.problems.negated(problem) "
-            "where values are a loss"
+            "problems are maximised, and this policy minimises; make it with minimize=False, for "
+            "ms.problems.negated(problem) where values are a loss"
         )
     ours, theirs = policy.domain, problem.domain
     if isinstance(ours, Open):

@@ -125,7 +125,7 @@ def test_reports_say_which_way_is_better(tmp_path):
     assert "smaller is better" in cards.keys(run)
 
 
-def test_compare(tmp_path):
+def test_compare():
     domain, model = ms.Box([(0, 1)]).grid(9), ms.Model(RBF(0.3), 2.0, 0.1, offset=3.0)
     loss = ms.problems.from_values(domain, model, 3.0 + domain.points[:, 0])
     policies = {"EC": lambda p: ms.ECGPUCB(p.domain, p.model, epsilon=p.epsilon)}
@@ -165,7 +165,7 @@ def test_optimize_and_report(tmp_path):
     assert more.best.mean > 0
 
 
-def test_policies_with_a_direction_of_their_own_are_told_so(tmp_path):
+def test_policies_with_a_direction_of_their_own_are_told_so():
     auto = ms.Auto(ms.Box([(0, 1)]))
     for call in (lambda: ms.optimize(auto, bowl, 3, minimize=True), lambda: facts(auto, minimize=True)):
         with pytest.raises(InvalidInput, match=r"make it with Auto\(…, minimize=True\)"):

@@ -168,8 +168,8 @@ def _last_number(text: str) -> float:
                 return float(word)
             if any(NUMBER.fullmatch(part) for part in GROUPS.split(word)):
                 raise Failure(
-                    f"it printed {shown(word)}, which may be one number or several; print the result with a decimal point "
-                    "and no other marks, such as 1234.5, or as JSON and say --json KEY"
+                    f"it printed {shown(word)}, which may be one number or several; print the result with a decimal "
+                    "point and no other marks, such as 1234.5, or as JSON and say --json KEY"
                 )
     raise Failure("it printed no number" if text.strip() else "it printed nothing")
 

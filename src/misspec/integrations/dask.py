@@ -40,9 +40,9 @@ def optimize(
                 the whole episode. On a cluster that adapts to its load, say how many are wanted: with one worker it
                 would see one task
 
-    function, on_error, progress, save and minimize are as in `ms.optimize`, and so are stops: what was told stays told, futures
-    in flight are cancelled, and queries that were cut short stay pending. Queries that pend at the start, as after
-    ms.load of a policy that was saved in the middle, are evaluated first, and count.
+    function, on_error, progress, save and minimize are as in `ms.optimize`, and so are stops: what was told stays told,
+    futures in flight are cancelled, and queries that were cut short stay pending. Queries that pend at the start, as
+    after ms.load of a policy that was saved in the middle, are evaluated first, and count.
 
     A dead worker's evaluations are done again by others: by Dask as often as `distributed.scheduler.allowed-failures`
     says, and that up to three times; then the evaluation has failed. The policy stays here; every query is told once.
@@ -183,7 +183,7 @@ def outcomes(
     """
     try:
         from distributed import Client, LocalCluster
-        from distributed.comm import get_address_host_port
+        from distributed.comm.addressing import get_address_host_port
     except ImportError:
         raise InvalidInput("a Dask cluster needs the extra dask: pip install 'misspec[dask]'") from None
     if address != "local" and cores is not None:

@@ -178,8 +178,8 @@ def suggest(
         notes += _encodings(table)
     if read is None and goal not in menu.known:
         raise InvalidInput(
-            f"{path} has no column {shown(goal)}{nearest(goal, menu.known)}; name the file of results, even if it does not "
-            "exist yet: --results results.csv"
+            f"{path} has no column {shown(goal)}{nearest(goal, menu.known)}; name the file of results, even if it does "
+            "not exist yet: --results results.csv"
         )
     told = _results(read, goal, menu)
     notes += [*_encodings(read), *told.notes]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import textwrap
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from misspec.errors import Array
 from misspec.experiments.store import Finished, Results
+from misspec.frames import printable
 from misspec.reports import tables
 from misspec.reports.bounds import Allowed
 from misspec.reports.style import (
@@ -54,8 +58,16 @@ DASH = {
 }
 
 
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Everything is drawn and saved inside: the style, and no word about letters that the font does not have."""
+    with rc_context(RC), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        yield
+
+
 def draw(results: Results, allowed: Allowed) -> Iterator[tuple[str, Figure]]:
-    """All figures with the names of their files, as they are made; to be drawn and saved under RC."""
+    """All figures with the names of their files, as they are made; to be `drawing` meanwhile."""
     taken: set[str] = set()
     groups = results.groups()
     for problem in dict.fromkeys(name for name, _ in groups):
@@ -465,4 +477,4 @@ def finished(figure: Figure, title: str, axes: Any, *, legend: bool = True) -> F
 
 def unformatted(name: str) -> str:
     """A name with dollar signs is a name, not a formula, and one that starts with _ belongs in a legend too."""
-    return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
+    return (" " if name.startswith("_") else "") + printable(name).replace("$", r"\$")

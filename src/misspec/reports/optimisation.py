@@ -166,12 +166,10 @@ def report(
     """Pictures of one optimisation in a folder, and one page of them, whose path comes back: `index.html`.
 
     title: of the page. target: what the results are called, by default the table's target, or "result". names: of the
-    parameters, where coordinates have none. minimize: smaller is better and the policy, which maximises, was told −y, as
-    by `ms.optimize(…, minimize=True)`; the report is about y. Beside the page, every picture as PNG and PDF, and `evaluations.csv`.
-    Nothing is written if anything fails, and the policy stays as it is.
+    parameters, where coordinates have none. minimize: smaller is better, and the policy, which maximises, was told −y,
+    as by `ms.optimize(…, minimize=True)`; the report is about y. Beside the page, every picture as PNG and PDF, and
+    `evaluations.csv`. Nothing is written if anything fails, and the policy stays as it is.
     """
-    from matplotlib import rc_context
-
     from misspec.reports import figures, optimisation_figures, optimisation_page
 
     found = facts(policy, title=title, target=target, names=names, minimize=minimize)
@@ -179,7 +177,7 @@ def report(
     text = io.StringIO()
     csv.writer(text).writerows(found.table)
     content["evaluations.csv"] = text.getvalue().encode()
-    with rc_context(figures.RC):
+    with figures.drawing():
         for name, figure in optimisation_figures.draw(found):
             for suffix in ("png", "pdf"):
                 buffer = io.BytesIO()
