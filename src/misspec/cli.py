@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import math
 import os
 import shlex
@@ -17,11 +18,13 @@ import typer
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 import misspec
 from misspec.errors import MisspecError
+from misspec.frames import printable
 
 app = typer.Typer(
     name="misspec",
@@ -45,8 +48,22 @@ Scale = Annotated[float | None, typer.Option(help="The kernel's length scale, 0.
 Nu = Annotated[float | None, typer.Option(help="The smoothness of a Matern kernel, 2.5 by default.")]
 
 
+class _Console(Console):
+    """Prints names as they are, without what would steer the terminal."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, emoji=False, **options)
+
+    def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
+
+
 def main() -> None:
     """The entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may not know all of Unicode
     app(prog_name="misspec")
 
 
@@ -68,11 +85,14 @@ def _clean(command: Callable[..., None]) -> Callable[..., None]:
             _fail(f"this command needs {error.name}: pip install 'misspec[{extra}]'")
         except KeyboardInterrupt:
             _fail("stopped", INTERRUPTED)
-        except MemoryError:
+        except (MemoryError, RecursionError):
             _fail("not enough memory; take a shorter horizon or fewer candidates")
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read the output has gone
             raise typer.Exit(1) from None
+        except OSError as error:  # a disk that is full, a name that is too long
+            what = "" if error.filename is None else f"{error.filename}: "
+            _fail(f"{what}{error.strerror or error}")
         except Exception as error:
             kind = type(error).__name__
             _fail(f"unexpected {kind}: {error}; this is a defect in misspec; MISSPEC_DEBUG=1 shows where")
@@ -84,7 +104,7 @@ def _fail(message: str, code: int = 1) -> NoReturn:
     if os.environ.get("MISSPEC_DEBUG"):
         traceback.print_exc()
     line = " ".join(message.split())
-    console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+    console = _Console(stderr=True, soft_wrap=True)
     console.print(Text.assemble(("misspec: ", "bold red"), line))
     raise typer.Exit(code)
 
@@ -132,6 +152,9 @@ def run(
     into: Into = None,
     cores: Cores = None,
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, or `local`.")] = None,
+    minimize: Annotated[
+        bool, typer.Option("--minimize", help="Smaller is better, as if the file said minimize = true.")
+    ] = False,
     allow: Allow = None,
 ) -> None:
     """Do the runs of an experiment that are not done yet. The same command goes on after any interruption."""
@@ -140,11 +163,13 @@ def run(
 
     experiments.allow(allow or ())
     content = experiments.content_of(file)
+    if minimize:
+        content = experiments.minimized(content, str(file))
     folder = into if into is not None else file.with_name(f"{file.stem}-results")
     options = {"--into": into, "--cores": cores, "--dask": dask}
     given = [part for name, value in options.items() if value is not None for part in (name, str(value))]
     permitted = [part for package in allow or () for part in ("--allow", package)]
-    given += permitted
+    given += [*(["--minimize"] if minimize else []), *permitted]
     failed = _go(content, folder, str(file), cores, dask, ["misspec", "run", str(file), *given])
     results = experiments.results(folder)
     if results.runs:
@@ -431,7 +456,7 @@ def gain(
     nu: Nu = None,
     noise: Annotated[float | None, typer.Option(help="Noise level σ, 0.1 by default.")] = None,
     regularization: Annotated[float | None, typer.Option(help="The ridge λ, σ² by default.")] = None,
-    dimension: Annotated[int | None, typer.Option(help="Of the unit cube, 1 by default.", min=1)] = None,
+    dimension: Annotated[int | None, typer.Option(help="Of the unit cube, 1 by default.", min=1, max=1000)] = None,
     grid: Annotated[int | None, typer.Option(help="Points per dimension; without, the whole cube.", min=2)] = None,
     horizon: Annotated[int | None, typer.Option(help="Number of rounds T, 1000 by default.", min=1)] = None,
 ) -> None:
@@ -476,6 +501,10 @@ def diagnose(
     columns: Annotated[
         str | None, typer.Option(help="Columns of the points, as in a,b; all others by default.")
     ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="A column that has no influence, such as a note or a date; can be repeated."),
+    ] = None,
     norm_bound: Annotated[
         float | None, typer.Option(help="B: how large a function you believe in, at least its largest deviation.")
     ] = None,
@@ -504,7 +533,7 @@ def diagnose(
     console = _console()
     shape = _kernel(kernel, length_scale, nu)
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    data = tables.read(file, target, chosen, skip=skip)
+    data = tables.read(file, target, chosen, ignore=ignore or (), skip=skip)
     options: dict[str, Any] = {"noise": noise, "offset": offset, "delta": delta, "raw": raw}
     try:
         with console.status("certifying"):
@@ -514,6 +543,8 @@ def diagnose(
     n = len(data.observations)
     skipped = f" ({data.skipped} rows left out)" if data.skipped else ""
     console.print(f"{n} observation{'s' * (n > 1)} of {data.target} at {', '.join(data.names)}{skipped}")
+    for note in data.notes:
+        console.print(Text(note, style="yellow"), soft_wrap=True)
     if noise is None:
         console.print(f"noise σ = {made.noise:.4g}, estimated from repeated points (--noise sets it)")
     if offset is None:
@@ -657,21 +688,20 @@ def _show_rows(console: Console, found: Any) -> None:
 
 def _kernel(name: str | None, length_scale: float | None, nu: float | None) -> Any:
     from misspec.encoding import KERNELS, make_kernel
-    from misspec.errors import InvalidInput, nearest
+    from misspec.errors import InvalidInput, nearest, number
 
     simple = [each for each in KERNELS if each not in ("Sum", "Product", "Exponentiation", "ConstantKernel")]
     chosen, scale, smooth = name or "RBF", 0.2 if length_scale is None else length_scale, 2.5 if nu is None else nu
     if chosen not in simple:
         raise InvalidInput(f"unknown kernel {chosen!r}{nearest(chosen, simple)}")
-    if not scale > 0 or not smooth > 0:
-        raise InvalidInput(f"--length-scale and --nu must be above 0, got {scale:g} and {smooth:g}")
+    for option, value in (("--length-scale", scale), ("--nu", smooth)):
+        number(option, value, above=0)
     options = {"Matern": {"length_scale": scale, "nu": smooth}, "DotProduct": {"sigma_0": 0.0}}
     return make_kernel(chosen, options.get(chosen, {"length_scale": scale}))
 
 
 def _console() -> Console:
-    """Names are printed as they are."""
-    return Console(markup=False, highlight=False)
+    return _Console()
 
 
 if __name__ == "__main__":

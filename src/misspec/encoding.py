@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from misspec.errors import InvalidInput, StorageError, nearest, shown
+from misspec.errors import InvalidInput, StorageError, nearest, number, shown
 from misspec.kernels import Kernel
 from misspec.model import Model
 from misspec.product import ProductMatern
@@ -44,8 +45,8 @@ def make_kernel(name: Any, parameters: Mapping[str, Any], *, bounds: bool = Fals
         if key not in takes:
             raise InvalidInput(f"{name} has no argument {key!r}{nearest(key, takes)}")
         inside = key in (*INSIDE, "columns") or key.endswith("_bounds")
-        if not inside and not _is_positive(value, zero=key in ("sigma_0", "additive")):
-            raise InvalidInput(f"kernel {name}: {key} must be a number above 0, or a list of them, got {value!r}")
+        if not inside and not _is_positive(key, value):
+            raise InvalidInput(f"kernel {name}: {key} must be a finite number above 0, or a list, got {shown(value)}")
     try:
         return cls(**parameters)
     except TypeError as error:
@@ -62,11 +63,17 @@ def kernel_from_table(table: Any) -> Any:
     return make_kernel(table["name"], {k: kernel_from_table(v) if k in INSIDE else v for k, v in given.items()})
 
 
-def _is_positive(value: Any, *, zero: bool) -> bool:
+def _is_positive(key: str, value: Any) -> bool:
+    """Whether a parameter is as it should be: some may be 0, and nu = inf is the smoothest of all."""
     if isinstance(value, list | tuple | np.ndarray):
-        return len(value) > 0 and all(_is_positive(each, zero=zero) for each in value)
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    return number and (value > 0 or (zero and value == 0))
+        return len(value) > 0 and all(_is_positive(key, each) for each in value)
+    if not isinstance(value, int | float | np.number):
+        return False
+    if key == "nu" and value == math.inf:
+        return True
+    with contextlib.suppress(InvalidInput):
+        return number(key, value, at_least=0) > 0 or key in ("sigma_0", "additive")
+    return False
 
 
 def encode_kernel(kernel: Any) -> dict[str, Any]:

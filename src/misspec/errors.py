@@ -18,6 +18,7 @@ MOST = 2**53  # of a whole number: it is a float too, to the last digit
 MOST_SEED = 2**256  # more than any source of chance gives
 MOST_ROUNDS = 10_000_000  # for which something is computed or kept one by one
 MOST_AT_ONCE = 100_000  # of queries, and of whatever else is made one by one in a call
+LISTED = 20  # names of which a message says that they are known
 SHOWN = 200  # characters of a value that a message quotes
 # though float() takes some of them
 NO_NUMBERS = (bool, np.bool_, np.complexfloating, np.datetime64, np.timedelta64, np.ma.MaskedArray)
@@ -54,7 +55,8 @@ def nearest(name: Any, known: Iterable[str]) -> str:
     lower = {each.lower(): each for each in names}
     close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6) if isinstance(name, str) else []
     hint = f"; did you mean {shown(lower[close[0]])}?" if close else ""
-    return f"{hint} (known: {short(', '.join(names))})"
+    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return f"{hint} (known: {short(', '.join(names[:LISTED]))}{more})"
 
 
 def shown(value: Any) -> str:

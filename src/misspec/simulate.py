@@ -29,7 +29,7 @@ from misspec.errors import (
     shown,
     whole,
 )
-from misspec.policies import Policy, Query, Recommendation
+from misspec.policies import Policy, Query, Recommendation, signature_of
 from misspec.policies.answers import NUMBERS
 from misspec.problems import Problem
 from misspec.threads import one_thread
@@ -86,6 +86,11 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def negated(self) -> Trace:
+        """The same of −y, as someone who minimises sees it; `upper` is then the lower end that was minimised."""
+        story = {**self.story, "recommendation": negated(self.story["recommendation"])}
+        return dataclasses.replace(self, y=-self.y, mean=-self.mean, upper=-self.upper, story=story)
 
     @property
     def cumulative_regret(self) -> Array:
@@ -177,6 +182,11 @@ def _recommended(policy: Policy, problem: Problem, seed: int, vectors: Array | N
     return recommended, float(np.mean(missed))
 
 
+def negated(found: Recommendation) -> Recommendation:
+    """The same of −y."""
+    return dataclasses.replace(found, mean=-found.mean, lower=-found.upper, upper=-found.lower)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Evaluations:
     """What `optimize` did: points, results, and the recommendation at the end."""
@@ -206,6 +216,7 @@ def optimize(
     on_error: str = "raise",
     progress: Progress | None = None,
     save: str | os.PathLike[str] | None = None,
+    minimize: bool = False,
 ) -> Evaluations:
     """Maximise a user's function with `horizon` evaluations (or minimise it, if that is what the policy does).
 
@@ -223,6 +234,8 @@ def optimize(
     progress    called as progress(evaluations done, horizon) after every batch; with workers, as results are told
     save        a file for the policy: written atomically as results are told, every few seconds, and at the end,
                 whatever ends it. optimize(ms.load(file), function, horizon - policy.t, …) continues
+    minimize    smaller is better, for policies that maximise: they are told −y, and keep it, so that whoever continues
+                says it again. What comes back is in the function's sign, and ms.report(…, minimize=True) is too
 
     Without workers and save nothing is left pending, whatever happens, and what pended before is not touched. With
     either a stop can be continued, also from a policy that was saved in the middle and whose process was killed:
@@ -256,6 +269,7 @@ def optimize(
         save=save,
         in_turn=n is None,
         resumable=n is not None or save is not None,
+        minimize=minimize,
     )
 
 
@@ -270,6 +284,7 @@ def drive(
     save: str | os.PathLike[str] | None = None,
     in_turn: bool = False,
     resumable: bool = True,
+    minimize: bool = False,
 ) -> Evaluations:
     """The loop of `optimize`, for whatever evaluates points: start() makes it, once all arguments are checked.
 
@@ -286,12 +301,14 @@ def drive(
     callback("progress", progress)
     if not isinstance(policy, Policy):
         raise InvalidInput(f"optimize takes a policy and a function, got {_kinds(policy, start)}")
+    if flag("minimize", minimize):
+        check_turned(policy)
     before = policy.pending[:T] if resumable else []
     if any(query.context is not None for query in before):
         raise InvalidInput("queries with a context pend, and optimize knows no contexts; tell or drop them first")
     _check_horizon(policy, T - len(before))
     saver = None if save is None else _Saver(policy, save)
-    return _Drive(policy, start(), T, before, most, on_error, progress, saver, in_turn, resumable).run()
+    return _Drive(policy, start(), T, before, most, on_error, progress, saver, in_turn, resumable, minimize).run()
 
 
 class _Drive:
@@ -309,10 +326,11 @@ class _Drive:
         saver: _Saver | None,
         in_turn: bool,
         resumable: bool,
+        minimize: bool,
     ) -> None:
         self.policy, self.evaluator, self.T = policy, evaluator, horizon
         self.before, self.most, self.in_turn, self.resumable = before, most, in_turn, resumable
-        self.on_error, self.progress, self.saver = on_error, progress, saver
+        self.on_error, self.progress, self.saver, self.minimize = on_error, progress, saver, minimize
         self.running: dict[int, Query] = {}
         self.back: collections.deque[Outcome] = collections.deque()  # and not yet told
         self.told: list[Query] = []
@@ -331,7 +349,8 @@ class _Drive:
         listed = [q.index for q in self.told if q.index is not None]
         index = np.array(listed, dtype=np.intp) if len(listed) == len(self.told) else None
         x = np.array([q.x for q in self.told])
-        return Evaluations(index, x, np.array(self.y), self.policy.recommend())
+        best = self.policy.recommend()
+        return Evaluations(index, x, np.array(self.y), negated(best) if self.minimize else best)
 
     def _end(self, error: BaseException | None) -> None:
         """Whatever becomes of one of the last steps, the others are taken, and the error that ended the run stays the
@@ -420,7 +439,7 @@ class _Drive:
             value = as_number(outcome, _argument(query))
         except InvalidInput as error:
             return error
-        self.policy.tell(query, value)
+        self.policy.tell(query, -value if self.minimize else value)
         self.told.append(query)
         self.y.append(value)
         return None
@@ -469,6 +488,15 @@ def _argument(query: Query) -> Any:
     return query.x if named is None else dict(named)
 
 
+def check_turned(policy: Policy) -> None:
+    """InvalidInput for a policy with a direction of its own: it need not be told −y."""
+    if "minimize" in signature_of(type(policy)).parameters:
+        name = type(policy).__name__
+        raise InvalidInput(
+            f"{name} has a direction of its own: make it with {name}(…, minimize=True), and leave it out"
+        )
+
+
 def _kinds(policy: Any, function: Any) -> str:
     return f"{type(policy).__name__} and {type(function).__name__}"
 
@@ -497,7 +525,10 @@ def _check_match(policy: Policy, problem: Problem) -> None:
             f"simulate takes a policy and a problem, got {type(policy).__name__} and {type(problem).__name__}"
         )
     if policy.minimize:
-        raise InvalidInput("problems are maximised, and this policy minimises; make it with minimize=False")
+        raise InvalidInput(
+            "problems are maximised, and this policy minimises; make it with minimize=False, for "
+            "ms.problems.negated(problem) where values are a loss"
+        )
     ours, theirs = policy.domain, problem.domain
     if isinstance(ours, Open):
         same = problem.offers is not None and ours.dimension == theirs.dimension

@@ -3,7 +3,7 @@
 from misspec.experiments.compare import compare
 from misspec.experiments.construct import allow
 from misspec.experiments.runner import Progress, go, results
-from misspec.experiments.schema import Experiment, Run, content_of, demo, parse, read
+from misspec.experiments.schema import Experiment, Run, content_of, demo, minimized, parse, read
 from misspec.experiments.store import Finished, Folder, Results, rounds
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "content_of",
     "demo",
     "go",
+    "minimized",
     "parse",
     "read",
     "results",

@@ -27,6 +27,7 @@ import polars as pl
 
 from misspec import storage
 from misspec.errors import Array, InvalidInput, StorageError, shown
+from misspec.experiments import construct
 from misspec.experiments.play import Look, Played
 from misspec.experiments.schema import Experiment, Run, parse
 from misspec.simulate import Trace
@@ -86,7 +87,7 @@ def encode(run: Run, played: Played) -> bytes:
         "epsilon": problem.epsilon,
         "candidates": len(problem.domain),
         "dimension": problem.domain.dimension,
-        "best": float(problem.values.max()),
+        "best": float(problem.values.min() if construct.minimized(run.settings) else problem.values.max()),
         "contextual": problem.offers is not None,
         "recommended": None if recommended.index is None else int(recommended.index),  # None: it depends on the round
         "recommended_regret": trace.recommended_regret,
@@ -184,6 +185,11 @@ class Finished:
         return float(self.facts["epsilon"])
 
     @property
+    def minimize(self) -> bool:
+        """Whether smaller is better."""
+        return construct.minimized(self.run.settings)
+
+    @property
     def contextual(self) -> bool:
         """Whether action sets vary from round to round."""
         return bool(self.facts.get("contextual", False))  # older files do not say
@@ -267,13 +273,19 @@ class Folder:
         """Key of a run → its file."""
         return {path.name.partition("-")[0]: path for path in sorted(self.runs.glob("*-*.parquet"))}
 
+    @functools.cached_property
+    def _written(self) -> dict[str, Path]:
+        """`files()` before the first write, and since then: to list a folder for every run would take ever longer."""
+        return self.files()
+
     def write(self, run: Run, content: bytes) -> None:
         """Durable when this returns, whole or not at all; takes the place of an older result of the same run."""
         path = self.runs / f"{run.key}-{_checksum(content)}.parquet"
+        older = self._written.get(run.key, path)
         storage.replace(path, content)
-        for older in self.runs.glob(f"{run.key}-*.parquet"):
-            if older != path:
-                older.unlink(missing_ok=True)
+        self._written[run.key] = path
+        if older != path:
+            older.unlink(missing_ok=True)
 
     def read(self, run: Run, path: Path) -> Finished:
         """What came out of a run; Damaged if its file is not what was written."""

@@ -12,6 +12,7 @@ from misspec.problems.base import (
     Subsets,
     contextual,
     from_values,
+    negated,
 )
 from misspec.problems.hard import needle, trap
 from misspec.problems.real import digits_bandit, from_table, sklearn_bandit, svm_digits
@@ -65,6 +66,7 @@ __all__ = [
     "from_values",
     "misspecified",
     "needle",
+    "negated",
     "nonstationary",
     "random_member",
     "rough_truth",

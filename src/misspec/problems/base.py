@@ -60,6 +60,19 @@ class Replayed:
         return float(self.deviations[index, draw])
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Negated:
+    """The same noise with the other sign."""
+
+    noise: Noise
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[Any]:
+        return self.noise.draw(rng, rounds)
+
+    def at(self, index: int, draw: Any) -> float:
+        return -self.noise.at(index, draw)
+
+
 class Offers(Protocol):
     """Action sets of a contextual problem, i.i.d. from round to round."""
 
@@ -206,6 +219,15 @@ def from_values(
     best = best_in_class(domain, model, values)
     truth = vector("values", values, length=len(domain))
     return Problem(name, domain, model, truth, best.values, best.epsilon, noise, offers)  # type: ignore[arg-type]
+
+
+def negated(problem: Problem) -> Problem:
+    """The same upside down: −f*, −f̃, −offset and −noise. Policies maximise; to minimise a loss is to maximise this."""
+    noise = problem.noise.noise if isinstance(problem.noise, Negated) else Negated(problem.noise)
+    model = dataclasses.replace(problem.model, offset=0.0 - problem.model.offset)
+    return dataclasses.replace(
+        problem, model=model, values=0.0 - problem.values, in_class=0.0 - problem.in_class, noise=noise
+    )
 
 
 def contextual(problem: Problem, actions: int) -> Problem:

@@ -43,8 +43,6 @@ class Report:
 
 def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = None) -> Report:
     """Draw everything about a folder of results into its folder `report`. show: called with the name of each part."""
-    from matplotlib import rc_context
-
     from misspec.reports import bounds, figures, tables
     from misspec.reports.page import page
 
@@ -63,7 +61,7 @@ def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = N
     storage.replace(target / "summary.csv", summary.write_csv().encode())
     storage.replace(target / "runs.csv", tables.by_run(found).write_csv().encode())
     written = []
-    with rc_context(figures.RC):
+    with figures.drawing():
         for name, figure in figures.draw(found, allowed):
             for suffix in ("png", "pdf"):
                 said(f"{name}.{suffix}")
