@@ -14,6 +14,7 @@ from misspec.problems.base import (
     from_values,
 )
 from misspec.problems.hard import needle, trap
+from misspec.problems.reaction import reaction
 from misspec.problems.real import digits_bandit, from_table, sklearn_bandit, svm_digits
 from misspec.problems.synthetic import (
     MISFITS,
@@ -34,6 +35,7 @@ PLAYABLE = (
     "needle",
     "trap",
     "svm_digits",
+    "reaction",
     "digits_bandit",
     "fresh_actions",
     "contextual_trap",
@@ -67,6 +69,7 @@ __all__ = [
     "needle",
     "nonstationary",
     "random_member",
+    "reaction",
     "rough_truth",
     "sklearn_bandit",
     "svm_digits",

@@ -131,6 +131,7 @@
     show(Number(choice.value));
   }
 
+  if (find("contest")) draw(find("contest"), read("contest-data")); // the first part of the demo's page
   find("problem").replaceChildren(...index.map((problem, i) => new Option(problem.name, i)));
   find("problem").addEventListener("change", () => epsilons());
   find("choice").addEventListener("change", () => { stop(); show(Number(find("choice").value)); });
