@@ -1,6 +1,6 @@
 """Draws the picture of the README: the demo's contest without constants, with more seeds than the demo has time for.
 
-    python tools/demo_picture.py docs/images/demo.png [--seeds 32]      some minutes on two cores; needs Optuna
+python tools/demo_picture.py docs/images/demo.png [--seeds 32]      some minutes on two cores; needs Optuna
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=32)
     given = parser.parse_args()
     found = contest(seeds=given.seeds)
-    if "Optuna (TPE)" not in found.players:
+    if "Optuna" not in found.players:
         parser.error("the picture has Optuna in it: pip install 'misspec[optuna]'")
     with rc_context(RC):
         buffer = io.BytesIO()
         figure(found).savefig(buffer, format="png", dpi=200)
     storage.replace(given.file, buffer.getvalue())
-    print(found.sentence)
+    print(*found.sentences, sep="\n")
     print(*found.rows(), sep="\n")
 
 

@@ -277,7 +277,9 @@ def _show_contest(found: Any) -> None:
     for player, *values in found.rows():
         table.add_row(player, *(f"{value:.1f}" for value in values))
     console.print(table)
-    console.print(Text(found.sentence, style="bold"))
+    message, more = found.sentences
+    console.print(Text(message, style="bold"))
+    console.print(more)
     console.print(f"What ms.Auto knows of the first reaction after {found.evaluations} batches:")
     for line in found.said:
         console.print(f"  {line}")

@@ -23,7 +23,7 @@ from misspec.errors import Array, MisspecError, StorageError, whole
 from misspec.experiments import store
 from misspec.experiments.runner import Progress, Show, outcomes
 from misspec.experiments.schema import demo
-from misspec.policies import Auto
+from misspec.policies import Auto, learnt
 from misspec.problems import Problem, reaction
 from misspec.simulate import STREAMS
 
@@ -31,11 +31,12 @@ EVALUATIONS, SEEDS = 60, 8
 LATE = 10  # batches at the end that are looked at
 FILE, KIND, VERSION = "contest.misspec", "contest", 1
 ABOUT = (
-    "{seeds} simulated reactions, drawn at random: 12 ligands, 4 bases, 4 solvents, temperature and concentration, {size:,} "
-    "combinations. Some ligands do not bear the heat, some not the base, and in every solvent they behave differently: no "
-    "smooth model fits. The yield of a batch varies by ±{noise:g} points, and every batch counts, as in a plant that "
-    "produces while it is tuned. Nobody is told anything but the table and the yields so far."
+    "{seeds} simulated reactions, drawn at random: 12 ligands, 4 bases, 4 solvents, temperature and concentration, "
+    "{size:,} combinations. Some ligands do not bear the heat, some not the base, and in every solvent they behave "
+    "differently: no smooth model fits. The yield of a batch varies by ±{noise:g} points, and every batch counts, as "
+    "in a plant that produces while it is tuned. Nobody is told anything but the table and the yields so far."
 )
+PEER = " Optuna chooses by its default sampler, TPE."
 READING = (
     "All are true yields in %, without the noise, medians over the reactions. All batches: the average of all "
     "{evaluations}; last {late}: of those at the end; best found: of the conditions whose batch had the best result."
@@ -82,14 +83,14 @@ def _random(problem: Problem, seed: int) -> Play:
 
 PLAYERS: dict[str, Callable[[Problem, int], Play]] = {
     "ms.Auto": _auto,
-    "Optuna (TPE)": _optuna,
+    "Optuna": _optuna,
     "random search": _random,
 }
 
 
 def present() -> list[str]:
     """The players that can play here."""
-    return [name for name in PLAYERS if name != "Optuna (TPE)" or importlib.util.find_spec("optuna") is not None]
+    return [name for name in PLAYERS if name != "Optuna" or importlib.util.find_spec("optuna") is not None]
 
 
 # -- what came out ---------------------------------------------------------------------------------------------
@@ -122,11 +123,11 @@ class Contest:
 
     @property
     def seeds(self) -> int:
-        return self.truth.shape[1]
+        return int(self.truth.shape[1])
 
     @property
     def evaluations(self) -> int:
-        return self.truth.shape[2]
+        return int(self.truth.shape[2])
 
     @functools.cached_property
     def average(self) -> Array:
@@ -159,16 +160,16 @@ class Contest:
         return READING.format(evaluations=self.evaluations, late=self.late)
 
     @property
-    def sentence(self) -> str:
-        """The figures in words."""
+    def sentences(self) -> list[str]:
+        """The figures in words: what all batches gave, and what was found."""
         first, *others = self.rows()
         than = " and ".join(f"{_beside(first.average - other.average)} {other.player}" for other in others)
         found = ", ".join(f"{row.found:.0f} % ({row.player})" for row in (first, *others))
-        return (
-            f"The {self.evaluations} batches of {first.player} gave {first.average:.0f} % on average, {than}. The best "
-            f"conditions found truly give {found}, of {self.best:.0f} % that are possible. Medians of {self.seeds} "
-            f"reaction{'s' * (self.seeds > 1)}."
-        )
+        return [
+            f"The {self.evaluations} batches of {first.player} gave {first.average:.0f} % on average, {than}.",
+            f"The best conditions found truly give {found}, of {self.best:.0f} % that are possible. Medians of "
+            f"{self.seeds} reaction{'s' * (self.seeds > 1)}.",
+        ]
 
 
 def _beside(difference: float) -> str:
@@ -194,8 +195,10 @@ class Game:
 
 
 def play(game: Game, tick: Callable[[int], None], allow: Any = ()) -> Array | str:  # noqa: ARG001  # imports nothing
-    """True yields and results, (2, batches); or one line on why there are none. All players of a seed meet the same
-    noise."""
+    """True yields, results and rows of the table, (3, batches); or one line on why there are none.
+
+    All players of a seed meet the same noise.
+    """
     from threadpoolctl import threadpool_limits
 
     try:
@@ -243,19 +246,21 @@ def contest(
     every = np.array([[played[Game(name, seed, T)] for seed in range(n)] for name in names])
     problem = _problem(0)
     about = ABOUT.format(seeds=n, size=len(problem.domain), noise=problem.model.noise)
+    about += PEER if "Optuna" in names else ""
     truth, y, first = every[:, :, 0], every[:, :, 1], every[names.index("ms.Auto"), 0]
     return Contest(names, truth, y, float(problem.values.max()), about, _said(problem, first))
 
 
 def _said(problem: Problem, first: Array) -> list[str]:
     """What an Auto knows that was told these batches."""
-    policy = Auto(problem.domain)
-    policy.observe(first[2].astype(np.intp), first[1])
-    following = policy.ask().row
-    assert following is not None
-    values = ", ".join(f"{name} = {value:g}" if not isinstance(value, str) else f"{name} = {value}"
-                       for name, value in following.items())  # fmt: skip
-    return [*policy.summary().splitlines(), f"It would try next: {values}."]
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1):
+        policy = Auto(problem.domain)
+        policy.observe(first[2].astype(np.intp), first[1])
+        following = policy.ask().row or {}
+        values = ", ".join(f"{name} = {learnt.plain(value)}" for name, value in following.items())
+        return [*policy.summary().splitlines(), f"It would try next: {values}."]
 
 
 # -- keeping it --------------------------------------------------------------------------------------------------

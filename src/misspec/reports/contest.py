@@ -15,8 +15,8 @@ from misspec.reports.plots import Json, figure_of, hover, packed, plain, tinted
 from misspec.reports.style import COLOURS, TRUTH
 
 QUARTILES = (0.25, 0.5, 0.75)
-COLOUR = dict(zip(("ms.Auto", "Optuna (TPE)", "random search"), (COLOURS[0], COLOURS[1], COLOURS[6]), strict=True))
-AXES = ("batch", "average true yield of the batches so far, %")
+COLOUR = dict(zip(("ms.Auto", "Optuna", "random search"), (COLOURS[0], COLOURS[1], COLOURS[6]), strict=True))
+YIELD = "average true yield so far, %"
 
 
 def _curves(found: Contest) -> dict[str, Array]:
@@ -27,30 +27,31 @@ def _curves(found: Contest) -> dict[str, Array]:
 
 
 def figure(found: Contest) -> Figure:
-    """Average true yield so far by batch: medians, and quartiles over the seeds."""
+    """Average true yield so far by batch: medians, and quartiles over the reactions; at the end, what was found."""
+    made: Figure
     made, axes = panels(1, 1, width=8.0, height=4.0)
-    ax, x = axes[0, 0], np.arange(1, found.evaluations + 1)
-    curves = _curves(found)
-    for name, (low, middle, high) in curves.items():
+    ax, x, rows = axes[0, 0], np.arange(1, found.evaluations + 1), found.rows()
+    for name, (low, middle, high) in _curves(found).items():
         ax.plot(x, middle, color=COLOUR[name], linewidth=2.4)
         ax.fill_between(x, low, high, color=COLOUR[name], alpha=0.15, linewidth=0)
-    for (name, curve), height in zip(curves.items(), _apart([c[1, -1] for c in curves.values()]), strict=True):
-        said = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "fontsize": 12, "fontweight": "bold"}
-        ax.annotate(f"{name}: {curve[1, -1]:.0f} %", (x[-1], height), color=COLOUR[name], annotation_clip=False, **said)
+    for row, height in zip(rows, _apart([row.average for row in rows]), strict=True):
+        beside: Any = {"xy": (x[-1], height), "textcoords": "offset points", "color": COLOUR[row.player]}
+        ax.annotate(f"{row.player}: {row.average:.0f} %", xytext=(8, 0), fontsize=12, fontweight="bold", **beside)
+        ax.annotate(f"best found: {row.found:.0f} %", xytext=(8, -13), fontsize=10, **beside)
     ax.axhline(found.best, color=TRUTH, linewidth=1.0, linestyle=":")
-    ax.annotate("best possible", (x[0], found.best), xytext=(0, -5), textcoords="offset points", va="top", fontsize=11)
-    ax.set(xlim=(1, x[-1]), ylim=(0, 100), xlabel=AXES[0], ylabel="average yield so far, %")
-    ax.xaxis.label.set_size(12)
-    ax.yaxis.label.set_size(12)
+    ax.annotate("best possible", (x[0], found.best), xytext=(6, -5), textcoords="offset points", va="top", fontsize=11)
+    ax.set(xlim=(1, x[-1]), ylim=(0, 100))
+    ax.set_xlabel(f"batch (median and quartiles of {found.seeds} simulated reactions)", fontsize=12)
+    ax.set_ylabel(YIELD, fontsize=12)
     ax.tick_params(labelsize=11)
-    made.suptitle("Reactions tuned while they produce: what all batches gave", x=0.01, ha="left", fontsize=14)
+    made.suptitle("Tuned while producing: what all batches gave, without any constants", x=0.01, ha="left", fontsize=14)
     return made
 
 
-def _apart(heights: list[float], least: float = 7.0) -> list[float]:
+def _apart(heights: list[float], least: float = 13.0) -> list[float]:
     """Heights of labels, moved up where they would cover each other."""
     placed: dict[int, float] = {}
-    for i in np.argsort(heights):
+    for i in np.argsort(heights, kind="stable"):
         placed[int(i)] = max([heights[i], *(height + least for height in placed.values())])
     return [placed[i] for i in range(len(heights))]
 
@@ -74,7 +75,7 @@ def plot(found: Contest) -> Json:
         traces, hovermode="x", height=380,
         shapes=[rule | {"line": {"color": TRUTH, "width": 1, "dash": "dot"}}],
         annotations=[note | {"xanchor": "left", "yanchor": "top"}],
-        xaxis={"title": {"text": AXES[0]}}, yaxis={"title": {"text": "average yield so far, %"}, "range": [0, 100]},
+        xaxis={"title": {"text": "batch"}}, yaxis={"title": {"text": YIELD}, "range": [0, 100]},
     )  # fmt: skip
 
 
@@ -82,15 +83,15 @@ def section(found: Contest) -> str:
     """The first part of the page; its figure is drawn into `contest`."""
     heads = ("", "all batches", f"last {found.late}", "best found")
     rows = [[name, *(f"{value:.1f}" for value in values)] for name, *values in found.rows()]
-    said = "".join(f"<li>{html.escape(line)}</li>" for line in found.said)
+    said, learnt = found.sentences, "".join(f"<li>{html.escape(line)}</li>" for line in found.said)
     return (
         f"<header><h1>Without constants: {html.escape(_names(found.players))}</h1><p>{html.escape(found.about)}</p>"
-        f'</header><section><p class="message">{html.escape(found.sentence)}</p>'
+        f'</header><section><p class="message"><b>{html.escape(said[0])}</b> {html.escape(said[1])}</p>'
         '<div id="contest"></div>'
         f'<p class="small">Medians over {found.seeds} reactions; shaded: from the first to the third quartile.</p>'
         f'{_table(heads, rows)}<p class="small">{html.escape(found.reading)}</p>'
         f"<h2>What ms.Auto knows of the first reaction after {found.evaluations} batches</h2>"
-        f"<ul class='sentences'>{said}</ul></section>"
+        f"<ul class='sentences'>{learnt}</ul></section>"
     )
 
 

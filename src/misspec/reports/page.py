@@ -1,7 +1,9 @@
-"""One self-contained page: Plotly inside, no network, every name escaped."""
+"""One self-contained page: Plotly inside, no network, every name escaped; what is large is compressed."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import html
 import json
 from importlib import resources
@@ -48,19 +50,16 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Conte
         f"{len(results.runs)} runs{done}: {len(style)} policies, {len(problems)} problem{'s' * (len(problems) > 1)}, "
         f"{seeds} seed{'s' * (seeds > 1)}, {results.experiment.horizon:,} rounds each"
     )
-    data = "\n".join(
-        f'<script type="application/json" id="{name}">{script(content)}</script>'
-        for name, content in [("index", index), *scripts]
-    )
+    data = "\n".join(compressed(name, script(content)) for name, content in [("index", index), *scripts])
     return asset("page.html").format(
         head=html.escape(title if first is None else "misspec demo"),
         first="" if first is None else contest.section(first),
-        title=html.escape(title),
+        title=html.escape(title if first is None else f"With guarantees: {title}"),
         about=html.escape(about),
         notes="".join(f"<p>{html.escape(line)}</p>" for line in results.experiment.notes.splitlines() if line.strip()),
         version=html.escape(version()),
         css=asset("page.css"),
-        plotly=get_plotlyjs().replace("</script", "<\\/script"),
+        plotly=compressed("plotly", get_plotlyjs()),
         data=data,
         js=asset("draw.js") + asset("page.js"),
     )
@@ -69,6 +68,12 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Conte
 def asset(name: str) -> str:
     """A part of a page, as it is stored beside this file."""
     return resources.files("misspec.reports").joinpath(name).read_text(encoding="utf-8")
+
+
+def compressed(name: str, text: str) -> str:
+    """Text for the page's script to inflate: base64 of gzip."""
+    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return f'<script type="text/plain" id="{name}">{packed}</script>'
 
 
 def script(content: Any) -> str:
