@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -116,11 +117,13 @@ def demo(
     """The main job in a minute: ms.Auto, which needs no constants, beside Optuna and random search; then the paper's
     three algorithms beside GP-UCB, on a model that is wrong by ε."""
     from misspec import experiments
+    from misspec.experiments.contest import about
 
     experiment = experiments.parse(experiments.demo(), "demo.toml")
     console = _console()
     command = ["misspec", "demo", "--into", str(into)] if into != Path("misspec-demo") else ["misspec", "demo"]
     console.print(Text("1. Without constants: reactions tuned while they produce", style="bold"))
+    console.print(about())
     again = f"stopped; start again with: {shlex.join(command)}"
     first = _watched(lambda show: experiments.contest_in(into, cores=cores, show=show), lambda _: again)
     _show_contest(first)
@@ -269,7 +272,6 @@ def _report(folder: Path) -> None:
 def _show_contest(found: Any) -> None:
     """Who got most out of it."""
     console = _console()
-    console.print(found.about)
     table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=found.reading, caption_justify="left")
     table.add_column("")
     for name in ("all batches", f"last {found.late}", "best found"):
@@ -282,7 +284,7 @@ def _show_contest(found: Any) -> None:
     console.print(more)
     console.print(f"What ms.Auto knows of the first reaction after {found.evaluations} batches:")
     for line in found.said:
-        console.print(f"  {line}")
+        console.print(Padding(line, (0, 0, 0, 2)))
     console.print()
 
 

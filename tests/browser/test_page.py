@@ -238,7 +238,9 @@ def test_the_demo(browser, demo, width, tmp_path):
     assert {"contest", "regret", "epsilon", "coverage"} <= set(drawn(opened))
     assert opened.locator("#contest .scatterlayer .js-line").count() == 9
     top = "(id) => document.getElementById(id).getBoundingClientRect().top"
-    assert opened.evaluate(top, "contest") < opened.evaluate(top, "regret")
+    assert opened.evaluate(top, "contest") < opened.evaluate(top, "table") < opened.evaluate(top, "regret")
+    held = opened.locator("#table th").nth(2).bounding_box()
+    assert held["x"] + held["width"] <= width  # what a policy wins by is seen without moving the table
     assert opened.locator(".short tbody tr").count() == 3
     assert opened.locator("#table th").all_inner_texts()[:3] == ["policy", "recommended loses", "band held f*"]
     assert not opened.locator("#old").is_visible()

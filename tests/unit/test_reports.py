@@ -178,7 +178,7 @@ def test_the_page_needs_no_network_and_escapes_names(results):
     heads = ["policy", "recommended loses", "band held f*", "late regret", "regret", "proved ε"]  # as people gain by it
     for i in range(5):
         assert len(parsed[f"group-{i}"]["cards"]) == 7
-        assert re.findall(r"<th[^>]*>(.*?)</th>", parsed[f"group-{i}"]["table"]) == heads
+        assert re.findall(r"<th title[^>]*>(.*?)</th>", parsed[f"group-{i}"]["table"]) == heads
     first = next(tables.summary(results).iter_rows(named=True))
     cells = re.findall(r"<td>(.*?)</td>", parsed["group-0"]["table"])[1:5]
     assert [cells[0], cells[2]] == [f"{first[name]:.4f}" for name in ("recommended_regret", "late")]

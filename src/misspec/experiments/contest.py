@@ -245,10 +245,15 @@ def contest(
             shown(progress)
     every = np.array([[played[Game(name, seed, T)] for seed in range(n)] for name in names])
     problem = _problem(0)
-    about = ABOUT.format(seeds=n, size=len(problem.domain), noise=problem.model.noise)
-    about += PEER if "Optuna" in names else ""
     truth, y, first = every[:, :, 0], every[:, :, 1], every[names.index("ms.Auto"), 0]
-    return Contest(names, truth, y, float(problem.values.max()), about, _said(problem, first))
+    return Contest(names, truth, y, float(problem.values.max()), about(n), _said(problem, first))
+
+
+def about(seeds: int = SEEDS) -> str:
+    """What is played, in words."""
+    problem = _problem(0)
+    said = ABOUT.format(seeds=seeds, size=len(problem.domain), noise=problem.model.noise)
+    return said + (PEER if "Optuna" in present() else "")
 
 
 def _said(problem: Problem, first: Array) -> list[str]:
