@@ -17,6 +17,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn
 from rich.segment import Segment
 from rich.table import Table
@@ -133,13 +134,20 @@ def demo(
     into: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("misspec-demo"),
     cores: Cores = None,
 ) -> None:
-    """The main job in a minute: GP-UCB beside the paper's three algorithms, on a model that is wrong by ε."""
+    """The main job in a minute: ms.Auto, which needs no constants, beside Optuna and random search; then the paper's
+    three algorithms beside GP-UCB, on a model that is wrong by ε."""
     from misspec import experiments
+    from misspec.experiments.contest import about
 
     experiment = experiments.parse(experiments.demo(), "demo.toml")
     console = _console()
-    console.print(Text(experiment.title, style="bold"))
     command = ["misspec", "demo", "--into", str(into)] if into != Path("misspec-demo") else ["misspec", "demo"]
+    console.print(Text("1. Without constants: reactions tuned while they produce", style="bold"))
+    console.print(about())
+    again = f"stopped; start again with: {shlex.join(command)}"
+    first = _watched(lambda show: experiments.contest_in(into, cores=cores, show=show), lambda _: again)
+    _show_contest(first)
+    console.print(Text(f"2. With guarantees: {experiment.title}", style="bold"))
     failed = _go(experiments.demo(), into, "demo.toml", cores, None, command)
     _report(into)
     _tell_failed(failed)
@@ -206,6 +214,18 @@ def _go(
     """Do the runs with progress bars; returns what failed, and why."""
     from misspec import experiments
 
+    def said(progress: experiments.Progress) -> str:
+        done = f"{progress.before + progress.runs} of {progress.before + progress.of}"
+        return f"stopped; {done} runs are finished and kept in {folder}; go on with: {shlex.join(command)}"
+
+    do = functools.partial(experiments.go, content, folder, name=name, cores=cores, dask=dask)
+    return dict(_watched(lambda show: do(show=show), said).failed)
+
+
+def _watched(do: Callable[[Callable[[Any], None]], Any], said: Callable[[Any], str]) -> Any:
+    """do(show), with progress bars. said: what to say of the progress after a Ctrl-C."""
+    from misspec import experiments
+
     console = _console()
     latest: Any = None
     try:
@@ -235,14 +255,9 @@ def _go(
                         bars.update(task, completed=progress.rounds, total=progress.rounds_of)
                         bars.update(task, note=_pace(bars.tasks[task]))
 
-            experiments.go(content, folder, name=name, cores=cores, dask=dask, show=show)
+            return do(show)
     except KeyboardInterrupt:
-        if latest is None:
-            _fail("stopped before anything ran", INTERRUPTED)
-        done = f"{latest.before + latest.runs} of {latest.before + latest.of}"
-        said = f"stopped; {done} runs are finished and kept in {folder}; go on with: {shlex.join(command)}"
-        _fail(said, INTERRUPTED)
-    return dict(latest.failed)
+        _fail("stopped before anything ran" if latest is None else said(latest), INTERRUPTED)
 
 
 def _pace(task: Task) -> str:
@@ -279,18 +294,37 @@ def _report(folder: Path) -> None:
     console.print(f"page: {made.page.resolve()}", soft_wrap=True)
 
 
+def _show_contest(found: Any) -> None:
+    """Who got most out of it."""
+    console = _console()
+    table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=found.reading, caption_justify="left")
+    table.add_column("")
+    for name in ("all batches", f"last {found.late}", "best found"):
+        table.add_column(name, justify="right")
+    for player, *values in found.rows():
+        table.add_row(player, *(f"{value:.1f}" for value in values))
+    console.print(table)
+    message, more = found.sentences
+    console.print(Text(message, style="bold"))
+    console.print(more)
+    console.print(f"What ms.Auto knows of the first reaction after {found.evaluations} batches:")
+    for line in found.said:
+        console.print(Padding(line, (0, 0, 0, 2)))
+    console.print()
+
+
 def _show(summary: Any) -> None:
-    """The table of regret."""
+    """What each policy recommends, whether its band held, and its regret: in the order of what a user gains."""
     caption = (
-        "regret: true, per round, mean over the seeds ± standard error; late: over the last tenth of the rounds; "
-        "recom.: of what is recommended at the end; held f*: share of the runs whose band held all of it (– where none "
-        "is promised)"
+        "recom. loses: regret of what is recommended at the end; held f*: share of the runs whose band held all of it "
+        "(– where none is promised); late: regret per round over the last tenth of the rounds; regret: over all of "
+        "them, ± standard error. All are true, means over the seeds"
     )
     table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=caption, caption_justify="left")
     problems = summary["problem"].n_unique() > 1
     for name in [*(["problem"] if problems else []), "ε", "policy"]:
         table.add_column(name, overflow="fold")
-    for name in ("regret", "±", "late", "recom.", "held f*"):
+    for name in ("recom. loses", "held f*", "late", "regret", "±"):
         table.add_column(name, justify="right", no_wrap=True)
     before: Any = None
     for row in summary.iter_rows(named=True):
@@ -301,11 +335,11 @@ def _show(summary: Any) -> None:
             *([row["problem"] if here != before else ""] if problems else []),
             f"{row['epsilon']:.3g}" if here != before else "",
             row["policy"],
-            f"{row['regret']:.4f}",
-            "" if row["error"] is None else f"{row['error']:.4f}",
-            f"{row['late']:.4f}",
             f"{row['recommended_regret']:.4f}",
             f"{100 * row['covered']:.0f} %" if row["claims"] else "–",
+            f"{row['late']:.4f}",
+            f"{row['regret']:.4f}",
+            "" if row["error"] is None else f"{row['error']:.4f}",
         ]
         table.add_row(*(Text(cell) for cell in cells))
         before = here

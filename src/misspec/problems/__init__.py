@@ -15,6 +15,7 @@ from misspec.problems.base import (
     negated,
 )
 from misspec.problems.hard import needle, trap
+from misspec.problems.reaction import reaction
 from misspec.problems.real import digits_bandit, from_table, sklearn_bandit, svm_digits
 from misspec.problems.synthetic import (
     MISFITS,
@@ -35,6 +36,7 @@ PLAYABLE = (
     "needle",
     "trap",
     "svm_digits",
+    "reaction",
     "digits_bandit",
     "fresh_actions",
     "contextual_trap",
@@ -69,6 +71,7 @@ __all__ = [
     "negated",
     "nonstationary",
     "random_member",
+    "reaction",
     "rough_truth",
     "sklearn_bandit",
     "svm_digits",
