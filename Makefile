@@ -32,7 +32,7 @@ lint: $(VENV)/.test $(VENV)/.lint
 
 # Into site/; open site/index.html. Warnings are errors.
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Into dist/, from a clean start: what an earlier build left must not get in.
 wheel: $(VENV)/.package
@@ -40,8 +40,9 @@ wheel: $(VENV)/.package
 	$(BIN)/python -m build --outdir dist
 
 # The wheel in an environment that has nothing else, from a folder that is not this one.
+# DEMO=1 runs the demo there too.
 check-wheel: wheel
-	PYTHON="$(PYTHON)" tools/check_wheel
+	PYTHON="$(PYTHON)" DEMO="$(DEMO)" tools/check_wheel
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/posterior.py
