@@ -64,7 +64,7 @@ def test_the_tutorial_prints_what_it_shows(capsys, tmp_path, monkeypatch):
     for name in pictures:
         drawn, kept = plt.imread(tmp_path / name), plt.imread(ROOT / "docs" / "images" / name)
         assert drawn.shape == kept.shape
-        assert np.abs(drawn - kept).mean() < 0.02, f"{name} is not what the tutorial draws: run tools/tutorial.py"
+        assert np.abs(drawn - kept).mean() < 0.005, f"{name} is not what the tutorial draws: run tools/tutorial.py"
 
 
 def assert_alike(printed, shown):
