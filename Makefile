@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-slow test-all lint bench clean
+.PHONY: demo test test-slow test-all coverage lint docs wheel check-wheel bench clean
 
 demo: $(VENV)/.core
 	$(BIN)/misspec demo
@@ -20,11 +20,29 @@ test-slow: $(VENV)/.test
 
 test-all: test test-slow
 
+# The same tests as `make test`, with the lines of src/ that they run; pyproject.toml says how many must be.
+coverage: $(VENV)/.test
+	$(PYTEST) -m "not slow" --cov --cov-report=term --cov-report=html
+
 lint: $(VENV)/.test $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Into site/; open site/index.html. Warnings are errors.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Into dist/, from a clean start: what an earlier build left must not get in.
+wheel: $(VENV)/.package
+	rm -rf build dist
+	$(BIN)/python -m build --outdir dist
+
+# The wheel in an environment that has nothing else, from a folder that is not this one.
+# DEMO=1 runs the demo there too.
+check-wheel: wheel
+	PYTHON="$(PYTHON)" DEMO="$(DEMO)" tools/check_wheel
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/posterior.py
@@ -58,5 +76,13 @@ $(VENV)/.lint: $(VENV)/.core pyproject.toml constraints.txt
 	$(PIP) --editable '.[lint]'
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.core pyproject.toml constraints.txt
+	$(PIP) --editable '.[docs]'
+	touch $@
+
+$(VENV)/.package: $(VENV)/.python pyproject.toml constraints.txt
+	$(PIP) 'build>=1.2'
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site htmlcov .coverage* src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

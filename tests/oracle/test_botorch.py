@@ -9,6 +9,8 @@ import threading
 
 import numpy as np
 import pytest
+
+pytest.importorskip("botorch", reason="BoTorch is not installed; the extra `botorch` brings it")
 import torch
 from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.objective import ExpectationPosteriorTransform, ScalarizedPosteriorTransform

@@ -18,13 +18,13 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+import misspec
 from misspec import storage
 from misspec.errors import Array, InvalidInput, StorageError, shown
 from misspec.experiments import construct
@@ -64,7 +64,7 @@ def rounds(trace: Trace) -> pl.DataFrame:
 @functools.cache
 def version() -> str:
     """The version of this misspec: another may give other numbers."""
-    return metadata.version("misspec")
+    return misspec.__version__
 
 
 def encode(run: Run, played: Played) -> bytes:
