@@ -80,7 +80,7 @@ def test_every_entry_works():
     works(MAKERS)
 
 
-@fuzz(900, call=calls(MAKERS))
+@fuzz(600, call=calls(MAKERS))
 def test_what_is_made_can_be_used(call):
     function, arguments = call
     attempt(lambda: used(function(**arguments)))
@@ -89,7 +89,7 @@ def test_what_is_made_can_be_used(call):
 entries = st.one_of(hostile_numbers, st.lists(hostile_objects, max_size=3), hostile_words)
 
 
-@fuzz(300, options=st.lists(hostile_objects, max_size=4), pairs=st.lists(st.tuples(entries, entries), max_size=3))
+@fuzz(200, options=st.lists(hostile_objects, max_size=4), pairs=st.lists(st.tuples(entries, entries), max_size=3))
 def test_lists_of_odd_entries(options, pairs):
     attempt(lambda: used(ms.Choice(options)))
     attempt(lambda: used(ms.Box(pairs)))
@@ -102,7 +102,7 @@ names = st.one_of(st.sampled_from(["temperature", "solvent", "yield", ""]), st.t
 cells = st.lists(hostile_objects, min_size=1, max_size=3)
 
 
-@fuzz(400, columns=st.dictionaries(st.text(max_size=4), cells, max_size=3), target=names, wide=st.booleans())
+@fuzz(250, columns=st.dictionaries(st.text(max_size=4), cells, max_size=3), target=names, wide=st.booleans())
 def test_tables_of_odd_cells(columns, target, wide):
     source = {**COLUMNS, **columns} if wide else columns
     for each in (source, [dict(zip(source, row, strict=False)) for row in zip(*source.values(), strict=False)]):
@@ -119,7 +119,7 @@ points = st.one_of(
 )
 
 
-@fuzz(600, domain=st.sampled_from(sorted(DOMAINS)), given=points)
+@fuzz(400, domain=st.sampled_from(sorted(DOMAINS)), given=points)
 def test_points_are_taken_or_refused(domain, given):
     domain = DOMAINS[domain]
     for ask in (
@@ -141,7 +141,7 @@ def test_points_are_taken_or_refused(domain, given):
                 assert not np.iscomplexobj(given)
 
 
-@fuzz(100, given=hostile)
+@fuzz(60, given=hostile)
 def test_lists_with_an_encoding_of_a_box(given):
     attempt(lambda: used(ms.Finite(given, box=BOX)))
     attempt(lambda: used(ms.Finite([[0.0, 0.0]], box=given)))

@@ -63,12 +63,12 @@ def test_every_entry_works():
     assert played(ms.Model(**SETTINGS)).index is not None
 
 
-@fuzz(400, arguments=spoilt(SETTINGS))
+@fuzz(300, arguments=spoilt(SETTINGS))
 def test_a_model_is_refused_or_can_be_played(arguments):
     attempt(lambda: played(ms.Model(**arguments)))
 
 
-@fuzz(500, call=calls(ENTRIES))
+@fuzz(400, call=calls(ENTRIES))
 def test_what_is_computed_of_a_model(call):
     function, arguments = call
     attempt(lambda: function(**arguments))
@@ -98,7 +98,7 @@ class Odd:
 answers = st.one_of(hostile, st.sampled_from([ZeroDivisionError, KeyError, MemoryError, RuntimeError]))
 
 
-@fuzz(300, after=st.integers(0, 30), returned=answers, diagonal=answers, grid=st.booleans())
+@fuzz(200, after=st.integers(0, 30), returned=answers, diagonal=answers, grid=st.booleans())
 def test_kernels_that_fail_now_or_later(after, returned, diagonal, grid):
     kernel = Odd(after, returned, diagonal)
     policy = attempt(lambda: ms.ECGPUCB(LIST if grid else BOX.cover(4), ms.Model(kernel, 1.0, 0.1), epsilon=0.1))
@@ -121,7 +121,7 @@ def test_kernels_of_odd_parameters(scale, kind):
     attempt(lambda: played(ms.Model(kind(scale), 1.0, 0.1)))
 
 
-@fuzz(60, values=st.lists(hostile_numbers, min_size=4, max_size=4), others=hostile_objects)
+@fuzz(25, values=st.lists(hostile_numbers, min_size=4, max_size=4), others=hostile_objects)
 def test_truths_and_data_of_odd_sizes(values, others):
     attempt(lambda: ms.best_in_class(LIST, MODEL, values))
     attempt(lambda: ms.diagnose(POINTS, values, MODEL))

@@ -73,7 +73,7 @@ attributes = st.dictionaries(
 
 
 @fuzz(
-    100,
+    40,
     values=st.lists(st.tuples(states, st.floats(), attributes), min_size=1, max_size=7),
     policy=st.sampled_from(sorted(SAMPLERS)),
     learnt=st.one_of(st.none(), st.integers(), st.dictionaries(st.text(max_size=3), st.integers(), max_size=2)),

@@ -71,7 +71,7 @@ def test_every_policy_works_as_it_is_fuzzed():
         assert played(getattr(ms, name)(**arguments_of(name))).t == 2
 
 
-@fuzz(900, name=st.sampled_from(NAMES), data=st.data())
+@fuzz(700, name=st.sampled_from(NAMES), data=st.data())
 def test_a_policy_is_refused_or_plays(name, data):
     arguments = data.draw(spoilt(arguments_of(name)))
     attempt(lambda: played(getattr(ms, name)(**arguments)))
@@ -168,7 +168,7 @@ def same(one, other):
     return json.dumps(one) == json.dumps(other)
 
 
-@fuzz(1500, pair=st.sampled_from(PAIRS), request=requests())
+@fuzz(900, pair=st.sampled_from(PAIRS), request=requests())
 def test_a_refused_call_changes_nothing(pair, request):
     policy = ms.restore(begun(*pair))
     call, arguments = request
@@ -182,7 +182,7 @@ def test_a_refused_call_changes_nothing(pair, request):
     assert more is not None or policy.t > 3
 
 
-@fuzz(150, name=st.sampled_from(["importance", "expected_gain", "adopt", "posterior.at"]), value=hostile)
+@fuzz(60, name=st.sampled_from(["importance", "expected_gain", "adopt", "posterior.at"]), value=hostile)
 def test_what_only_auto_has(name, value):
     policy = ms.restore(begun("Auto", "list"))
     before = policy.state()
@@ -196,7 +196,7 @@ def test_what_only_auto_has(name, value):
     assert same(before, policy.state())
 
 
-@fuzz(60, y=st.lists(hostile_numbers, min_size=6, max_size=9), minimize=st.booleans())
+@fuzz(20, y=st.lists(hostile_numbers, min_size=6, max_size=9), minimize=st.booleans())
 def test_auto_learns_results_of_any_size(y, minimize):
     policy = ms.Auto(LIST, minimize=minimize)
     told = 0
@@ -262,7 +262,7 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=40 * TIMES,
+    max_examples=20 * TIMES,
     stateful_step_count=10,
     deadline=None,
     derandomize=TIMES == 1,

@@ -110,7 +110,7 @@ def test_every_problem_works():
     works({name: each for name, each in PROBLEMS.items() if name != "svm_digits"})
 
 
-@fuzz(700, call=calls({name: each for name, each in PROBLEMS.items() if name not in ("svm_digits", "images")}))
+@fuzz(500, call=calls({name: each for name, each in PROBLEMS.items() if name not in ("svm_digits", "images")}))
 def test_a_problem_is_refused_or_can_be_played(call):
     function, arguments = call
     attempt(lambda: played(function(**arguments)))
@@ -177,7 +177,7 @@ def test_every_bound_works():
     works(BOUNDS)
 
 
-@fuzz(900, call=calls(BOUNDS))
+@fuzz(600, call=calls(BOUNDS))
 def test_bounds_are_numbers(call):
     function, arguments = call
     found = attempt(lambda: function(**arguments))
@@ -236,7 +236,7 @@ small = st.one_of(
 )
 
 
-@fuzz(250, call=calls(LOOPS, small))
+@fuzz(200, call=calls(LOOPS, small))
 def test_loops_refuse_or_run(call):
     function, arguments = call
     attempt(lambda: run(function, arguments))
@@ -254,7 +254,7 @@ for _ in range(3):
     REPORTED.tell(REPORTED.ask(), 0.3)
 
 
-@fuzz(25, argument=st.sampled_from(["policy", "folder", "title", "target", "names"]), value=hostile_objects)
+@fuzz(12, argument=st.sampled_from(["policy", "folder", "title", "target", "names"]), value=hostile_objects)
 def test_reports(argument, value, tmp_path_factory):
     folder = tmp_path_factory.getbasetemp() / "report"
     arguments = {"policy": REPORTED, "folder": folder, "title": "t", "target": "y", "names": ["x"]}

@@ -87,7 +87,7 @@ def test_a_kernel_that_fails_at_any_of_its_calls_leaves_no_trace(name, error):
             kernel.left = n
             try:
                 call(twin)
-            except error:
+            except (ms.InvalidInput, KeyboardInterrupt):
                 failures += 1
                 kernel.left = None
                 assert answers(twin) == before
@@ -122,7 +122,7 @@ def test_a_kernel_that_stays_broken_can_be_waited_for():
     before = answers(policy)
     kernel.broken = True
     fresh = next(i for i in range(60) if policy.posterior.place_of(POINTS[i]) is None)
-    for error, says in ((RuntimeError, "gone"), (ms.InvalidInput, "cannot be undone yet: .*gone.*every call tries")):
+    for error, says in ((ms.InvalidInput, "gone"), (ms.InvalidInput, "cannot be undone yet: .*gone.*every call tries")):
         with pytest.raises(error, match=says):
             policy.observe([fresh], [0.1])
         assert [q.id for q in policy.pending] == [query.id]
@@ -140,7 +140,7 @@ def test_a_batch_that_fails_in_a_later_posterior_counts_nowhere():
         kernel.left = left
         try:
             policy.observe(np.array([[0.123, 0.456], [0.777, 0.888]]), [0.5, 0.6])
-        except RuntimeError:
+        except ms.InvalidInput:
             assert [p.t for p in policy.posteriors] == before
             continue
         finally:

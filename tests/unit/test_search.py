@@ -150,6 +150,7 @@ def test_a_box_that_the_resolution_covers_is_asked_where_it_was(scale):
     assert np.isfinite(policy.recommend().gap)
 
 
+@pytest.mark.filterwarnings("ignore:.*points observed lie outside")
 @pytest.mark.parametrize(
     "make",
     [

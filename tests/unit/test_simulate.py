@@ -197,7 +197,7 @@ def used_policy(problem):
         (lambda: ms.simulate(MAKE["phased"](), PROBLEM, 201), "made for 200 evaluations"),
         (lambda: ms.optimize(MAKE["phased"](), lambda x: 1 / 0, 201), "made for 200 evaluations"),
         (lambda: ms.optimize(DOMAIN, np.sin, 3), "a policy and a function"),
-        (lambda: ms.optimize(MAKE["gp"](), np.sin, 3, on_error="ignore"), "raise or drop"),
+        (lambda: ms.optimize(MAKE["gp"](), np.sin, 3, on_error="ignore"), "raise, drop"),
         (lambda: ms.simulate(ms.GPUCB(ms.Box([(0, 2)]).grid(50), MODEL), PROBLEM, 5), "their points differ"),
         (
             lambda: ms.simulate(ms.GPUCB(ms.Finite(DOMAIN.points * 1.0, box=ms.Box([(0, 2)])), MODEL), PROBLEM, 5),

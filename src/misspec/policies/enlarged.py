@@ -16,7 +16,7 @@ import numpy as np
 
 from misspec import confidence
 from misspec.confidence import OwnBands, Width
-from misspec.errors import Array, flag, number, one_of
+from misspec.errors import Array, InvalidInput, flag, number, shown
 from misspec.information import InformationGain
 from misspec.model import Model
 from misspec.policies.answers import Band
@@ -252,4 +252,7 @@ class Enlarged:
 
 def check_enlargement(enlargement: object) -> str | None:
     """A known name or None, or InvalidInput."""
-    return None if enlargement is None else one_of("enlargement (if not None)", enlargement, confidence.ENLARGEMENTS)
+    if enlargement is None or (isinstance(enlargement, str) and enlargement in confidence.ENLARGEMENTS):
+        return enlargement
+    names = ", ".join(confidence.ENLARGEMENTS)
+    raise InvalidInput(f"enlargement must be one of {names}, or None, got {shown(enlargement)}")
