@@ -286,7 +286,19 @@ def zipped(members, manifest=None, how=zipfile.ZIP_DEFLATED, twice=(), encrypted
     return bytes(whole)
 
 
-JUNK = (b"", b"{}", b"[]", b"null", b"NaN", b"1e999", b"[" * 100_000, b"9" * 5000, b'{"a":' * 50_000, b"\xff\xfe", b'"x"')
+JUNK = (
+    b"",
+    b"{}",
+    b"[]",
+    b"null",
+    b"NaN",
+    b"1e999",
+    b"[" * 100_000,
+    b"9" * 5000,
+    b'{"a":' * 50_000,
+    b"\xff\xfe",
+    b'"x"',
+)
 
 
 @fuzz(450, name=st.sampled_from(SAVED), what=st.integers(0, 9), seed=st.integers(0, 2**40))
