@@ -7,9 +7,9 @@ The first line names the format and its version. Every record is a line
 with the length of the payload in bytes, and as checksum the CRC-32 of all payloads up to this one, in eight hexadecimal
 digits: no record can be changed, left out or moved unseen. A payload has no line feed in it (JSON has none).
 
-A write that is cut short leaves the beginning of one line at the end, and perhaps zeros after it, which readers leave out
-and say so. Any other damage is refused, to the last line too. One writer at a time holds a lock that the system releases
-with its process.
+A write that is cut short leaves the beginning of one line at the end, and perhaps zeros after it, which readers leave
+out and say so. Any other damage is refused, to the last line too. One writer at a time holds a lock that the system
+releases with its process.
 """
 
 from __future__ import annotations

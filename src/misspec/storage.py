@@ -157,9 +157,9 @@ def _tidy(folder: Path, name: str) -> None:
     """Remove temporary files of this name that nobody writes any more."""
     ours = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{12}}\.part")
     with contextlib.suppress(OSError):  # litter is no reason not to write
-        for entry in os.listdir(folder):
-            if ours.fullmatch(entry):
-                _remove_unlocked(folder / entry)
+        for each in folder.iterdir():
+            if ours.fullmatch(each.name):
+                _remove_unlocked(each)
 
 
 def _remove_unlocked(path: Path) -> None:

@@ -270,7 +270,7 @@ def certificate_of_bands(
         factor = cho_factor(K + np.diag(ridge), lower=True)
     except np.linalg.LinAlgError as error:
         raise NumericalError(
-            f"the regularization (λ = {model.regularization:g}) is lost in rounding beside the kernel: {error}; raise it"
+            f"regularization (λ = {model.regularization:g}) is lost in rounding beside the kernel: {error}; raise it"
         ) from error
     log_det = 2.0 * float(np.log(np.diag(factor[0])).sum()) - float(np.log(ridge).sum())
     W = cho_solve(factor, k)  # column j: the weights at X_j

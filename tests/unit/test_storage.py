@@ -354,7 +354,7 @@ def test_points_that_were_edited_are_refused(domain):
 
 def test_a_kernel_that_fails_while_events_are_replayed_says_so():
     class Own:
-        def __call__(self, X, Z):
+        def __call__(self, *_):
             raise RuntimeError("out of ink")
 
         def diag(self, X):

@@ -643,7 +643,7 @@ class BoxField(Shared):
 
     @staticmethod
     def restored(stored: dict[str, Any], given: Any) -> Domain:
-        found = Box(stored.get("bounds"))
+        found = Box(stored.get("bounds", ()))
         if given is not None and given.bounds != found.bounds:
             raise StorageError(DIFFERS)
         return found

@@ -16,7 +16,7 @@ import numpy as np
 from misspec import kernels, storage
 from misspec.domains import Domain
 from misspec.encoding import Given, decode_model, decode_value, encode_model, encode_value, kernel_key
-from misspec.errors import Array, InvalidInput, MisspecError, StorageError, number, shown, vector, whole
+from misspec.errors import MOST, Array, InvalidInput, MisspecError, StorageError, shown, whole
 from misspec.model import Model
 from misspec.policies.answers import NUMBERS, Query
 from misspec.policies.field import stored_domain
@@ -25,7 +25,12 @@ if TYPE_CHECKING:
     from misspec.policies.base import Policy
 
 DEEP = 40  # lists and dicts inside each other, at most
-EVENTS = {"ask": (1,), "tell": (2,), "drop": (1,), "observe": (2, 3)}  # how many entries follow their names
+EVENTS: dict[str, list[list[type]]] = {  # what can follow their names
+    "ask": [[dict]],
+    "tell": [[int, float], [int, int]],
+    "drop": [[int]],
+    "observe": [[list, list], [list, list, list]],
+}
 STORED = {"id", "position", "details", *NUMBERS}  # of a query, besides where it is
 NOT_STORED = ("x", "name", "params", "row")  # of a query: its place says them
 VERSION = 2  # version 1 wrote unset numbers as 0
@@ -141,9 +146,12 @@ def check_plain(what: str, value: Any, depth: int = DEEP, *, arrays: bool = Fals
         if not set(map(type, value)) <= {str}:
             raise StorageError(f"{what} of a policy's state has names that are no text: {shown(list(value))}")
         check_plain(what, list(value.values()), depth, arrays=arrays)
-    elif not (value is None or isinstance(value, bool | int | float | str)):
-        if not arrays or not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
-            raise StorageError(f"{what} of a policy's state must be JSON, got something of type {type(value).__name__}")
+    elif not (
+        value is None
+        or isinstance(value, bool | int | float | str)
+        or (arrays and isinstance(value, np.ndarray) and value.dtype.kind in "biuf")
+    ):
+        raise StorageError(f"{what} of a policy's state must be JSON, got something of type {type(value).__name__}")
     if depth <= 0:
         raise StorageError(f"{what} of a policy's state is nested more than {DEEP} deep")
 
@@ -238,21 +246,18 @@ def decode_event(event: Any, policy: Policy) -> tuple[Any, ...]:
     if not isinstance(event, list | tuple) or not event or not isinstance(event[0], str):
         raise StorageError(f"an event must be a list that begins with its kind, got {shown(event)}")
     kind, *rest = event
-    if kind in EVENTS:
-        wrong = len(rest) not in EVENTS[kind]
-        if wrong or (kind == "ask" and not isinstance(rest[0], dict)):
-            raise StorageError(f"a stored {kind} must have {EVENTS[kind][0]} entries, got {shown(event)}")
+    types = [type(each) for each in rest]
+    if kind in EVENTS and types not in EVENTS[kind]:
+        raise StorageError(f"a stored {kind} must be as state() has it, got {shown(event)}")
     if kind == "ask":
         return kind, _decode_query(rest[0], policy)
     if kind == "observe":
         points, values, *contexts = rest
         check_plain("an observe event", rest, depth=4)
         return kind, _numbers(points), _numbers(values).tolist(), *(_numbers(each) for each in contexts)
-    if kind in ("tell", "drop"):
-        id_, *values = rest
-        return kind, whole("the id of a stored result", id_), *(number("a stored result", y) for y in values)
-    check_plain(f"a {shown(kind)} event", rest)
-    return tuple(event)  # of the policy's own: it says what it does not know
+    if kind not in EVENTS:
+        check_plain(f"a {shown(kind)} event", rest)  # of the policy's own: it says what it does not know
+    return tuple(event)  # of results: `tell` and `drop` say what they do not take
 
 
 def _numbers(values: Any) -> Any:
@@ -266,21 +271,23 @@ def _numbers(values: Any) -> Any:
 def _decode_query(stored: dict[str, Any], policy: Policy) -> Query:
     fields = {name: value for name, value in stored.items() if value is not None}
     index, x, context = (fields.pop(name, None) for name in ("index", "x", "context"))
-    if not set(fields) <= STORED:
-        raise StorageError(f"a stored query has {', '.join(sorted(STORED))}; got {shown(sorted(map(str, fields)))}")
-    for name, value in (("position", fields.get("position")), ("index", index)):
-        if value is not None:
-            whole(f"{name} of a stored query", value)
+    if not fields.keys() <= STORED:
+        raise StorageError(f"a stored query has {', '.join(sorted(STORED))}; got {shown(list(fields))}")
     for name in NUMBERS:
         if name in fields:
             fields[name] = _float(name, fields[name])
-    place = [None if each is None else vector("the point of a stored query", each) for each in (x, context)]
-    return decode_query(policy, index, *place, fields)
+    for each in (index, fields.get("position")):
+        if each is not None and (type(each) is not int or not 0 <= each <= MOST):
+            raise StorageError(f"index and position of a stored query must be whole numbers, got {shown(each)}")
+    for each in (x, context):
+        if each is not None and not (isinstance(each, list | tuple) and set(map(type, each)) <= {float, int}):
+            raise StorageError(f"the point of a stored query must be numbers in a list, got {shown(each)}")
+    return decode_query(policy, index, x, context, fields)
 
 
 def _float(name: str, value: Any) -> float:
     """What a choice was made by: a number, however large."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+    if not isinstance(value, float | int) or isinstance(value, bool) or not math.isfinite(value):
         raise StorageError(f"{name} of a stored query must be a finite number, got {shown(value)}")
     return float(value)
 
@@ -288,10 +295,10 @@ def _float(name: str, value: Any) -> float:
 def decode_query(policy: Policy, index: int | None, x: Any, context: Any, fields: dict[str, Any]) -> Query:
     """A query from where it was and its other fields."""
     whole("id of a stored query", fields.get("id"))
-    details = fields.get("details", {})
+    details = fields.get("details")
     if details:
         check_plain("details of a stored query", details)
-    if type(details) is not dict:
+    if details is not None and type(details) is not dict:
         raise StorageError(f"details of a stored query must be a dict, got {shown(details)}")
     place = policy.field.stored_place(index, x, context)
     named = {"x": place.x, **policy.field.describe(place)}
