@@ -67,7 +67,7 @@ def texts(draw):
         for _ in range(rng.randint(1, 3)):
             line = rng.choice(lines)
             what, cell = rng.choice(["more", "first", "last", "fewer"]), rng.choice(CELLS)
-            if what == "fewer":
+            if what == "fewer" and line:
                 line.pop()
             elif what == "more" or not line:
                 line.append(cell)

@@ -52,6 +52,7 @@ from misspec.model import Model
 FORMAT = 1  # of what a run's settings mean; a new one redoes all runs
 # more would not end, or not fit into memory: rounds of a run, runs, candidates, and whatever a problem counts
 MOST_ROUNDS, MOST_RUNS, MOST_CANDIDATES, MOST_COUNTED = 10**8, 10**6, 10**6, 10**5
+LONGEST = 600  # characters of a complaint
 DEEPEST = 30  # levels of tables: kernels can be sums of sums
 FEW = 12  # candidates, or rounds, on which to try a problem that takes long
 
@@ -463,6 +464,7 @@ def _first(error: pydantic.ValidationError, table: Any) -> str:
         says = f"is not a key of this table{nearest(str(first['loc'][-1]), fields)}"
     elif first["type"] == "value_error":
         says = str(first["ctx"]["error"])
+        says = says if len(says) <= LONGEST else f"{says[:LONGEST]}…"  # of a list that is quoted
     else:
         says = f"{first['msg'][0].lower()}{first['msg'][1:]}, got {shown(first['input'])}"
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
