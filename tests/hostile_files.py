@@ -67,7 +67,7 @@ def texts(draw):
         for _ in range(rng.randint(1, 3)):
             line = rng.choice(lines)
             what, cell = rng.choice(["more", "first", "last", "fewer"]), rng.choice(CELLS)
-            if what == "fewer":
+            if what == "fewer" and line:
                 line.pop()
             elif what == "more" or not line:
                 line.append(cell)
@@ -105,7 +105,7 @@ EXPERIMENT = {
     },
     "problems": [
         {"kind": "misspecified", "name": "first", "misfit": "ripple", "width": 0.3, "seed": 1, "actions": 2},
-        {"kind": "needle", "height": 0.5, "minimize": True, "epsilons": [0.1]},
+        {"kind": "needle", "height": 0.5, "minimize": True},
         {"kind": "wrong_kernel", "kernel": {"name": "Matern", "nu": 0.5, "length_scale": [0.2]}},
         {"kind": "trap", "domain": {"points": [[0.1], [0.2]]}},
     ],

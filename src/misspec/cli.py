@@ -37,6 +37,7 @@ EXTRAS = {"polars": "experiments", "pydantic": "experiments", "matplotlib": "exp
 EXTRAS |= {"optuna": "optuna"}
 MOST_BARS = 12  # policies that get a bar of their own
 INTERRUPTED = 130
+LONGEST = 1500  # characters of an error
 
 Cores = Annotated[int | None, typer.Option(help="Processes to use; all cores by default.", min=1)]
 Into = Annotated[Path | None, typer.Option(help="Folder for the results; by default FILE-results beside the file.")]
@@ -105,6 +106,7 @@ def _fail(message: str, code: int = 1) -> NoReturn:
     if os.environ.get("MISSPEC_DEBUG"):
         traceback.print_exc()
     line = " ".join(message.split())
+    line = line if len(line) <= LONGEST else f"{line[:LONGEST]}…"
     console = _Console(stderr=True, soft_wrap=True)
     console.print(Text.assemble(("misspec: ", "bold red"), line))
     raise typer.Exit(code)

@@ -46,7 +46,7 @@ def make_kernel(name: Any, parameters: Mapping[str, Any], *, bounds: bool = Fals
             raise InvalidInput(f"{name} has no argument {key!r}{nearest(key, takes)}")
         inside = key in (*INSIDE, "columns") or key.endswith("_bounds")
         if not inside and not _is_positive(key, value):
-            raise InvalidInput(f"kernel {name}: {key} must be a finite number above 0, or a list, got {shown(value)}")
+            raise InvalidInput(f"kernel {name}: {key} must be a number above 0, or a list of them, got {shown(value)}")
     try:
         return cls(**parameters)
     except TypeError as error:

@@ -214,7 +214,7 @@ def test_report_of_what_is_no_folder_of_results(tmp_path, name, damage):
 
 
 @fuzz(
-    4, name=st.sampled_from(["\\u001b[31m", "a/../b", "<b>&\\u0000", "é" * 500]), title=st.sampled_from(["$", "{", "%"])
+    3, name=st.sampled_from(["\\u001b[31m", "a/../b", "<b>&\\u0000", "é" * 500]), title=st.sampled_from(["$", "{", "%"])
 )
 def test_names_that_people_would_not_give(tmp_path, name, title):
     with inside(tmp_path / "here") as here:

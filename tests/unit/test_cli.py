@@ -383,3 +383,10 @@ def test_cells_that_are_too_many_are_not_dropped(misspec_command, tmp_path):
     (tmp_path / "comma.csv").write_text("x,y\n1,5,2,5\n2,5,3,5\n")
     err = misspec_command("diagnose", "comma.csv", "--noise", 1, code=1)
     assert "data row 1: 4 cells for 2 columns; is there a separator in a cell?" in err
+
+
+def test_errors_do_not_flood_the_terminal(misspec_command, tmp_path):
+    (tmp_path / "long.toml").write_text(SMALL.replace("grid = 12", f"grid = {[0] * 2000}"))
+    found = misspec_command("run", "long.toml", code=1)
+    assert "grid takes one number or 1" in found
+    assert len(found) < 1000

@@ -221,3 +221,18 @@ def test_noise_from_repeats_is_the_pooled_standard_deviation():
     assert pooled == pytest.approx(0.3, rel=0.15)  # more than three standard errors
     with pytest.raises(ms.InvalidInput, match="at least 5 observations at points that were observed before, got 0"):
         ms.noise_from_repeats([[1.0], [2.0]], [1.0, 2.0])
+
+
+def test_equal_points_of_different_groups_are_no_repeats():
+    """What was left out of the points matters: no function of them is nearer than half of what it changes."""
+    rng = np.random.default_rng(5)
+    groups = np.repeat([0, 1], 200)
+    X, y = np.zeros((400, 1)), np.where(groups, 1.0, -1.0) + 0.1 * rng.standard_normal(400)
+    model = ms.Model(RBF(0.5), 3.0, 0.1)
+    for fixed in (False, True):
+        found = ms.diagnose(X, y, model, fixed_design=fixed, groups=groups)
+        assert 0.9 < found.epsilon_lower <= 1.0
+        assert found.counts.tolist() == [200, 200]
+    assert ms.diagnose(X, y, model, groups=np.zeros(400)).counts.tolist() == [400]
+    with pytest.raises(ms.InvalidInput, match="groups must be 400 numbers"):
+        ms.diagnose(X, y, model, groups=[1, 2])

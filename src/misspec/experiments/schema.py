@@ -30,6 +30,7 @@ import functools
 import hashlib
 import inspect
 import json
+import math
 import os
 import tomllib
 from collections.abc import Iterable
@@ -43,13 +44,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from misspec.contexts import Open
 from misspec.domains import Finite
 from misspec.encoding import kernel_from_table
-from misspec.errors import InvalidInput, nearest, number, shown
+from misspec.errors import InvalidInput, nearest, number, shown, whole
 from misspec.experiments import construct
 from misspec.frames import contents, printable
 from misspec.model import Model
 
 FORMAT = 1  # of what a run's settings mean; a new one redoes all runs
-MOST_ROUNDS, MOST_RUNS = 10**8, 10**6  # more would not end, or not fit into memory
+# more would not end, or not fit into memory: rounds of a run, runs, candidates, and whatever a problem counts
+MOST_ROUNDS, MOST_RUNS, MOST_CANDIDATES, MOST_COUNTED = 10**8, 10**6, 10**6, 10**5
+LONGEST = 600  # characters of a complaint
 DEEPEST = 30  # levels of tables: kernels can be sums of sums
 FEW = 12  # candidates, or rounds, on which to try a problem that takes long
 
@@ -89,6 +92,10 @@ class DomainSpec(_Part):
             raise ValueError("a box needs either grid = (points per dimension) or cover = (points in all)")
         if self.points is not None and (self.grid is not None or self.cover is not None):
             raise ValueError("grid and cover are for a box; leave them out beside points")
+        sizes = self.grid if isinstance(self.grid, list) else [self.grid or self.cover or 1]
+        sizes = sizes * len(self.box or [[]]) if isinstance(self.grid, int) else sizes
+        if math.prod(sizes) > MOST_CANDIDATES:
+            raise ValueError(f"these are more than {MOST_CANDIDATES:,} candidates; take fewer")
         construct.make_domain(self.model_dump())
         return self
 
@@ -120,7 +127,7 @@ class ProblemSpec(BaseModel):
     domain: DomainSpec | None = None
     model: ModelSpec | None = None
     epsilons: list[Annotated[float, Field(ge=0)]] | None = None
-    actions: Annotated[int, Field(ge=1)] | None = None
+    actions: Annotated[int, Field(ge=1, le=MOST_COUNTED)] | None = None
     minimize: bool | None = None
 
     @pydantic.model_validator(mode="after")
@@ -129,6 +136,9 @@ class ProblemSpec(BaseModel):
         _check_names(self.kind, self.settings, takes, also=ProblemSpec.model_fields)
         if self.kind == "wrong_kernel" and "kernel" not in self.settings:
             raise ValueError("wrong_kernel needs the truth's kernel, as in kernel = { name = 'Matern', nu = 0.5 }")
+        for key, value in self.settings.items():
+            if type(value) is int and key != "seed":
+                whole(key, abs(value), at_most=MOST_COUNTED)
         if "kernel" in self.settings:
             kernel_from_table(self.settings["kernel"])
         for part in ("domain", "model"):
@@ -454,6 +464,7 @@ def _first(error: pydantic.ValidationError, table: Any) -> str:
         says = f"is not a key of this table{nearest(str(first['loc'][-1]), fields)}"
     elif first["type"] == "value_error":
         says = str(first["ctx"]["error"])
+        says = says if len(says) <= LONGEST else f"{says[:LONGEST]}…"  # of a list that is quoted
     else:
         says = f"{first['msg'][0].lower()}{first['msg'][1:]}, got {shown(first['input'])}"
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""

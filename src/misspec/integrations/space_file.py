@@ -22,6 +22,7 @@ from misspec.domains import Space
 from misspec.errors import SHOWN, InvalidInput, nearest, shown
 from misspec.parameters import Choice, Float, Int
 
+LONGEST = 600  # characters of a complaint
 KINDS = {"float": Float, "int": Int, "choice": Choice}
 KNOWN = ("kind", "low", "high", "log", "step", "options")
 ALIASES = {"type": "kind", "min": "low", "max": "high", "choices": "options", "values": "options"}
@@ -55,7 +56,9 @@ def _parameter(where: str, value: Any) -> Any:
             return Choice((value,))
         return _of_table(value)
     except InvalidInput as error:
-        raise InvalidInput(f"{where}: {error}") from None
+        said = str(error)
+        said = said if len(said) <= LONGEST else f"{said[:LONGEST]}…"  # of a list that is quoted
+        raise InvalidInput(f"{where}: {said}") from None
 
 
 def _of_table(table: Mapping[str, Any]) -> Any:
