@@ -1,7 +1,11 @@
 """What tests of experiments share: the head of a file, and processes that end with their test."""
 
+import base64
 import contextlib
+import gzip
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +27,14 @@ kernel = {{ name = "RBF", length_scale = 0.2 }}
 norm_bound = 2.0
 noise = 0.1
 """
+
+
+def embedded(page):
+    """What a page of results carries, by name."""
+    found = re.findall(r'<script type="text/plain" id="([^"]+)">(.*?)</script>', page, re.DOTALL)
+    texts = {name: gzip.decompress(base64.b64decode(content)).decode() for name, content in found}
+    assert "Plotly" in texts.pop("plotly")
+    return {name: json.loads(text) for name, text in texts.items()}
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import numpy as np
 
 from misspec import kernels
-from misspec.errors import Array, InvalidInput, whole
+from misspec.errors import MOST_AT_ONCE, Array, InvalidInput, callback, instance, seeded, shown, whole
 from misspec.policies import Policy
 from misspec.problems import Problem
 from misspec.simulate import Progress, simulate
@@ -57,14 +57,16 @@ def worst_misfit(
     make       a fresh policy for a problem, as in lambda p: ms.GPUCB(p.domain, p.model)
     horizon    rounds of each run; worlds: runs per misfit; twice as many judge the result
     """
+    instance("problem", problem, Problem)
+    callback("progress", progress)
     T, budget, worlds = (
         whole("horizon", horizon, at_least=1),
         whole("budget", budget, at_least=1),
-        whole("worlds", worlds),
+        whole("worlds", worlds, at_most=MOST_AT_ONCE),
     )
     if problem.epsilon <= 0:
         raise InvalidInput("the problem allows no misfit: its epsilon is 0; make it with an epsilon above 0")
-    rng = np.random.default_rng([whole("seed", seed), 6])
+    rng = np.random.default_rng([seeded(seed), 6])
     search = [int(s) for s in rng.integers(2**31, size=max(1, worlds))]
     judges = [int(s) for s in rng.integers(2**31, size=2 * max(1, worlds))]
 
@@ -95,7 +97,8 @@ def _fresh(make: MakePolicy, problem: Problem) -> Policy:
     if not isinstance(policy, Policy) or policy.t:
         raise InvalidInput(
             "make must be a function that returns a fresh policy for a problem, as in "
-            f"lambda p: ms.GPUCB(p.domain, p.model); got {make!r}" + (", which returns a used one" if policy else "")
+            f"lambda p: ms.GPUCB(p.domain, p.model); got {shown(make)}"
+            + (", which returns a used one" if policy else "")
         )
     return policy
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import math
 import os
 import shlex
@@ -16,12 +17,15 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich import box
 from rich.console import Console
+from rich.padding import Padding
 from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 import misspec
 from misspec.errors import MisspecError
+from misspec.frames import printable
 
 app = typer.Typer(
     name="misspec",
@@ -45,8 +49,22 @@ Scale = Annotated[float | None, typer.Option(help="The kernel's length scale, 0.
 Nu = Annotated[float | None, typer.Option(help="The smoothness of a Matern kernel, 2.5 by default.")]
 
 
+class _Console(Console):
+    """Prints names as they are, without what would steer the terminal."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, emoji=False, **options)
+
+    def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
+
+
 def main() -> None:
     """The entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may not know all of Unicode
     app(prog_name="misspec")
 
 
@@ -68,11 +86,14 @@ def _clean(command: Callable[..., None]) -> Callable[..., None]:
             _fail(f"this command needs {error.name}: pip install 'misspec[{extra}]'")
         except KeyboardInterrupt:
             _fail("stopped", INTERRUPTED)
-        except MemoryError:
+        except (MemoryError, RecursionError):
             _fail("not enough memory; take a shorter horizon or fewer candidates")
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read the output has gone
             raise typer.Exit(1) from None
+        except OSError as error:  # a disk that is full, a name that is too long
+            what = "" if error.filename is None else f"{error.filename}: "
+            _fail(f"{what}{error.strerror or error}")
         except Exception as error:
             kind = type(error).__name__
             _fail(f"unexpected {kind}: {error}; this is a defect in misspec; MISSPEC_DEBUG=1 shows where")
@@ -84,7 +105,7 @@ def _fail(message: str, code: int = 1) -> NoReturn:
     if os.environ.get("MISSPEC_DEBUG"):
         traceback.print_exc()
     line = " ".join(message.split())
-    console = Console(stderr=True, soft_wrap=True, markup=False, highlight=False)
+    console = _Console(stderr=True, soft_wrap=True)
     console.print(Text.assemble(("misspec: ", "bold red"), line))
     raise typer.Exit(code)
 
@@ -113,13 +134,20 @@ def demo(
     into: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("misspec-demo"),
     cores: Cores = None,
 ) -> None:
-    """The main job in a minute: GP-UCB beside the paper's three algorithms, on a model that is wrong by ε."""
+    """The main job in a minute: ms.Auto, which needs no constants, beside Optuna and random search; then the paper's
+    three algorithms beside GP-UCB, on a model that is wrong by ε."""
     from misspec import experiments
+    from misspec.experiments.contest import about
 
     experiment = experiments.parse(experiments.demo(), "demo.toml")
     console = _console()
-    console.print(Text(experiment.title, style="bold"))
     command = ["misspec", "demo", "--into", str(into)] if into != Path("misspec-demo") else ["misspec", "demo"]
+    console.print(Text("1. Without constants: reactions tuned while they produce", style="bold"))
+    console.print(about())
+    again = f"stopped; start again with: {shlex.join(command)}"
+    first = _watched(lambda show: experiments.contest_in(into, cores=cores, show=show), lambda _: again)
+    _show_contest(first)
+    console.print(Text(f"2. With guarantees: {experiment.title}", style="bold"))
     failed = _go(experiments.demo(), into, "demo.toml", cores, None, command)
     _report(into)
     _tell_failed(failed)
@@ -132,6 +160,9 @@ def run(
     into: Into = None,
     cores: Cores = None,
     dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, or `local`.")] = None,
+    minimize: Annotated[
+        bool, typer.Option("--minimize", help="Smaller is better, as if the file said minimize = true.")
+    ] = False,
     allow: Allow = None,
 ) -> None:
     """Do the runs of an experiment that are not done yet. The same command goes on after any interruption."""
@@ -140,11 +171,13 @@ def run(
 
     experiments.allow(allow or ())
     content = experiments.content_of(file)
+    if minimize:
+        content = experiments.minimized(content, str(file))
     folder = into if into is not None else file.with_name(f"{file.stem}-results")
     options = {"--into": into, "--cores": cores, "--dask": dask}
     given = [part for name, value in options.items() if value is not None for part in (name, str(value))]
     permitted = [part for package in allow or () for part in ("--allow", package)]
-    given += permitted
+    given += [*(["--minimize"] if minimize else []), *permitted]
     failed = _go(content, folder, str(file), cores, dask, ["misspec", "run", str(file), *given])
     results = experiments.results(folder)
     if results.runs:
@@ -181,6 +214,18 @@ def _go(
     """Do the runs with progress bars; returns what failed, and why."""
     from misspec import experiments
 
+    def said(progress: experiments.Progress) -> str:
+        done = f"{progress.before + progress.runs} of {progress.before + progress.of}"
+        return f"stopped; {done} runs are finished and kept in {folder}; go on with: {shlex.join(command)}"
+
+    do = functools.partial(experiments.go, content, folder, name=name, cores=cores, dask=dask)
+    return dict(_watched(lambda show: do(show=show), said).failed)
+
+
+def _watched(do: Callable[[Callable[[Any], None]], Any], said: Callable[[Any], str]) -> Any:
+    """do(show), with progress bars. said: what to say of the progress after a Ctrl-C."""
+    from misspec import experiments
+
     console = _console()
     latest: Any = None
     try:
@@ -210,14 +255,9 @@ def _go(
                         bars.update(task, completed=progress.rounds, total=progress.rounds_of)
                         bars.update(task, note=_pace(bars.tasks[task]))
 
-            experiments.go(content, folder, name=name, cores=cores, dask=dask, show=show)
+            return do(show)
     except KeyboardInterrupt:
-        if latest is None:
-            _fail("stopped before anything ran", INTERRUPTED)
-        done = f"{latest.before + latest.runs} of {latest.before + latest.of}"
-        said = f"stopped; {done} runs are finished and kept in {folder}; go on with: {shlex.join(command)}"
-        _fail(said, INTERRUPTED)
-    return dict(latest.failed)
+        _fail("stopped before anything ran" if latest is None else said(latest), INTERRUPTED)
 
 
 def _pace(task: Task) -> str:
@@ -254,18 +294,37 @@ def _report(folder: Path) -> None:
     console.print(f"page: {made.page.resolve()}", soft_wrap=True)
 
 
+def _show_contest(found: Any) -> None:
+    """Who got most out of it."""
+    console = _console()
+    table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=found.reading, caption_justify="left")
+    table.add_column("")
+    for name in ("all batches", f"last {found.late}", "best found"):
+        table.add_column(name, justify="right")
+    for player, *values in found.rows():
+        table.add_row(player, *(f"{value:.1f}" for value in values))
+    console.print(table)
+    message, more = found.sentences
+    console.print(Text(message, style="bold"))
+    console.print(more)
+    console.print(f"What ms.Auto knows of the first reaction after {found.evaluations} batches:")
+    for line in found.said:
+        console.print(Padding(line, (0, 0, 0, 2)))
+    console.print()
+
+
 def _show(summary: Any) -> None:
-    """The table of regret."""
+    """What each policy recommends, whether its band held, and its regret: in the order of what a user gains."""
     caption = (
-        "regret: true, per round, mean over the seeds ± standard error; late: over the last tenth of the rounds; "
-        "recom.: of what is recommended at the end; held f*: share of the runs whose band held all of it (– where none "
-        "is promised)"
+        "recom. loses: regret of what is recommended at the end; held f*: share of the runs whose band held all of it "
+        "(– where none is promised); late: regret per round over the last tenth of the rounds; regret: over all of "
+        "them, ± standard error. All are true, means over the seeds"
     )
     table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=caption, caption_justify="left")
     problems = summary["problem"].n_unique() > 1
     for name in [*(["problem"] if problems else []), "ε", "policy"]:
         table.add_column(name, overflow="fold")
-    for name in ("regret", "±", "late", "recom.", "held f*"):
+    for name in ("recom. loses", "held f*", "late", "regret", "±"):
         table.add_column(name, justify="right", no_wrap=True)
     before: Any = None
     for row in summary.iter_rows(named=True):
@@ -276,11 +335,11 @@ def _show(summary: Any) -> None:
             *([row["problem"] if here != before else ""] if problems else []),
             f"{row['epsilon']:.3g}" if here != before else "",
             row["policy"],
-            f"{row['regret']:.4f}",
-            "" if row["error"] is None else f"{row['error']:.4f}",
-            f"{row['late']:.4f}",
             f"{row['recommended_regret']:.4f}",
             f"{100 * row['covered']:.0f} %" if row["claims"] else "–",
+            f"{row['late']:.4f}",
+            f"{row['regret']:.4f}",
+            "" if row["error"] is None else f"{row['error']:.4f}",
         ]
         table.add_row(*(Text(cell) for cell in cells))
         before = here
@@ -431,7 +490,7 @@ def gain(
     nu: Nu = None,
     noise: Annotated[float | None, typer.Option(help="Noise level σ, 0.1 by default.")] = None,
     regularization: Annotated[float | None, typer.Option(help="The ridge λ, σ² by default.")] = None,
-    dimension: Annotated[int | None, typer.Option(help="Of the unit cube, 1 by default.", min=1)] = None,
+    dimension: Annotated[int | None, typer.Option(help="Of the unit cube, 1 by default.", min=1, max=1000)] = None,
     grid: Annotated[int | None, typer.Option(help="Points per dimension; without, the whole cube.", min=2)] = None,
     horizon: Annotated[int | None, typer.Option(help="Number of rounds T, 1000 by default.", min=1)] = None,
 ) -> None:
@@ -476,6 +535,10 @@ def diagnose(
     columns: Annotated[
         str | None, typer.Option(help="Columns of the points, as in a,b; all others by default.")
     ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option(help="A column that has no influence, such as a note or a date; can be repeated."),
+    ] = None,
     norm_bound: Annotated[
         float | None, typer.Option(help="B: how large a function you believe in, at least its largest deviation.")
     ] = None,
@@ -504,7 +567,7 @@ def diagnose(
     console = _console()
     shape = _kernel(kernel, length_scale, nu)
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    data = tables.read(file, target, chosen, skip=skip)
+    data = tables.read(file, target, chosen, ignore=ignore or (), skip=skip)
     options: dict[str, Any] = {"noise": noise, "offset": offset, "delta": delta, "raw": raw}
     try:
         with console.status("certifying"):
@@ -514,6 +577,8 @@ def diagnose(
     n = len(data.observations)
     skipped = f" ({data.skipped} rows left out)" if data.skipped else ""
     console.print(f"{n} observation{'s' * (n > 1)} of {data.target} at {', '.join(data.names)}{skipped}")
+    for note in data.notes:
+        console.print(Text(note, style="yellow"), soft_wrap=True)
     if noise is None:
         console.print(f"noise σ = {made.noise:.4g}, estimated from repeated points (--noise sets it)")
     if offset is None:
@@ -657,21 +722,20 @@ def _show_rows(console: Console, found: Any) -> None:
 
 def _kernel(name: str | None, length_scale: float | None, nu: float | None) -> Any:
     from misspec.encoding import KERNELS, make_kernel
-    from misspec.errors import InvalidInput, nearest
+    from misspec.errors import InvalidInput, nearest, number
 
     simple = [each for each in KERNELS if each not in ("Sum", "Product", "Exponentiation", "ConstantKernel")]
     chosen, scale, smooth = name or "RBF", 0.2 if length_scale is None else length_scale, 2.5 if nu is None else nu
     if chosen not in simple:
         raise InvalidInput(f"unknown kernel {chosen!r}{nearest(chosen, simple)}")
-    if not scale > 0 or not smooth > 0:
-        raise InvalidInput(f"--length-scale and --nu must be above 0, got {scale:g} and {smooth:g}")
+    for option, value in (("--length-scale", scale), ("--nu", smooth)):
+        number(option, value, above=0)
     options = {"Matern": {"length_scale": scale, "nu": smooth}, "DotProduct": {"sigma_0": 0.0}}
     return make_kernel(chosen, options.get(chosen, {"length_scale": scale}))
 
 
 def _console() -> Console:
-    """Names are printed as they are."""
-    return Console(markup=False, highlight=False)
+    return _Console()
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.errors import Array, InvalidInput, number, whole
+from misspec.errors import Array, InvalidInput, number, shown, whole
 from misspec.model import Model
 
 # -- adaptive designs: multipliers, uniform over t and x ---------------------------------------------------------------
@@ -68,7 +68,7 @@ def check_width(width: Width, also: Sequence[str] = ()) -> Width:
         if width not in names:
             raise InvalidInput(
                 f"width must be one of {', '.join(names)}, a positive number, or a function of model, log_det and "
-                f"delta; got {width!r}"
+                f"delta; got {shown(width)}"
             )
         return width
     return number("width", width, above=0)

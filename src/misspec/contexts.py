@@ -15,10 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec import frames
 from misspec.domains import MOST_CORNERS, PROBES, Box, Finite, Space, coordinates, width_of
-from misspec.errors import Array, InvalidInput, matrix, number, whole
+from misspec.errors import Array, InvalidInput, array, floats, matrix, number, shown, whole
 from misspec.parameters import Columns
 
 FAR = 16  # of the longest codes of either part, on which a kernel is checked together
+MOST_DIMENSIONS = 100_000  # of points that rounds bring
 SLACK = 1e-9  # rounding allowed beyond a radius or the faces of a box
 
 
@@ -32,7 +33,7 @@ class Open:
     kind = "Open"  # as it is stored
 
     def __init__(self, dimension: int, radius: float | None = None, box: ArrayLike | Box | None = None) -> None:
-        self.dimension = whole("dimension", dimension, at_least=1)
+        self.dimension = whole("dimension", dimension, at_least=1, at_most=MOST_DIMENSIONS)
         self.radius = None if radius is None else number("radius", radius, above=0)
         bounds: Any = box
         self.box = None if box is None else box if isinstance(box, Box) else Box(bounds)
@@ -69,7 +70,9 @@ class Open:
             inside = self.inside(found)
             if not inside.all():
                 row = int(inside.argmin())
-                raise InvalidInput(f"points must lie in {self!r}, row {row} does not: {found[row]}; scale the points")
+                raise InvalidInput(
+                    f"points must lie in {shown(self)}, row {row} does not: {found[row]}; scale the points"
+                )
         return found
 
     def inside(self, points: Array) -> NDArray[np.bool_]:
@@ -125,11 +128,11 @@ class Joint:
 
     def __init__(self, domain: Finite | Box | Space, contexts: Box | Space | Finite | Open) -> None:
         if not isinstance(domain, Finite | Box | Space):
-            raise InvalidInput(f"domain must be a Finite, a Box or a Space, got {domain!r}")
+            raise InvalidInput(f"domain must be a Finite, a Box or a Space, got {shown(domain)}")
         if not isinstance(contexts, Finite | Box | Space | Open):
             raise InvalidInput(
-                f"contexts must be a Box, a Space, a Finite or an Open, got {contexts!r}; ms.Open(3) takes any three "
-                "numbers"
+                f"contexts must be a Box, a Space, a Finite or an Open, got {shown(contexts)}; ms.Open(3) takes any "
+                "three numbers"
             )
         self.domain = domain
         self.contexts = contexts
@@ -160,7 +163,7 @@ class Joint:
         """A context as handed in (numbers; by name on a Space; an index on a list), as numbers, shape (1, d_c)."""
         if given is None:
             raise InvalidInput(
-                f"this domain has contexts, and the round's is missing: ask(context=c), c in {self.contexts!r}"
+                f"this domain has contexts, and the round's is missing: ask(context=c), c in {shown(self.contexts)}"
             )
         contexts = self.contexts
         if isinstance(contexts, Finite) and isinstance(given, int | np.integer) and not isinstance(given, bool):
@@ -168,18 +171,13 @@ class Joint:
         if isinstance(contexts, Finite) and isinstance(given, str):
             return contexts.points[contexts.named([given])]
         if not frames.is_named(given):
-            try:
-                given = np.asarray(given, dtype=np.float64).reshape(1, -1)
-            except (TypeError, ValueError) as error:
-                raise InvalidInput(
-                    f"a context must be {contexts.dimension} number(s), got {given!r}: {error}"
-                ) from None
+            given = floats(f"a context must be {contexts.dimension} number(s)", given).reshape(1, -1)
         found = contexts.validate(given)
         if found.shape != (1, contexts.dimension):
             raise InvalidInput(f"one context is expected, of {contexts.dimension} number(s), got {len(found)} of them")
         if not self._near(found):
             raise InvalidInput(
-                f"a context must be one of {contexts!r}, got {found[0].tolist()}; wider contexts take it, and "
+                f"a context must be one of {shown(contexts)}, got {found[0].tolist()}; wider contexts take it, and "
                 "ms.Open(…) takes any"
             )
         return found
@@ -196,10 +194,7 @@ class Joint:
             named = [isinstance(each, str) or (isinstance(each, int) and not isinstance(each, bool)) for each in given]
             if named and all(named):
                 return list(given)  # by name or index
-        try:
-            found = np.asarray(given)
-        except ValueError as error:
-            raise InvalidInput(f"contexts must be rows of numbers, all equally long: {error}") from None
+        found = array("contexts must be rows of numbers, all equally long", given)
         each = n > 1 and self.contexts.dimension == 1 and found.shape == (n,)  # one number each
         return list(found) if found.ndim >= 2 or each else []
 

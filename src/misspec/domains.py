@@ -12,6 +12,7 @@ Box and Space are searched. What a search needs of them is in points as the kern
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 import warnings
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec import frames, search
-from misspec.errors import Array, InvalidInput, matrix, nearest, whole
+from misspec.errors import Array, InvalidInput, array, instance, listed, matrix, nearest, seeded, shown, vector, whole
 from misspec.parameters import Choice, Columns, Float, Int, Parameter, columns_of, encode_parameter
 
 PROBES = 256  # points on which a kernel is checked when the domain is a box
@@ -45,12 +46,12 @@ class Finite:
         self, points: ArrayLike, names: Sequence[str] | None = None, *, box: Box | Space | None = None
     ) -> None:
         self.points: Array = matrix("points of a Finite domain", points, rows_at_least=1)
-        self.box = box
+        self.box: Box | Space | None = None if box is None else instance("box", box, (Box, Space))
         plain = box is None and type(self).encode is Finite.encode
         self.encoded: Array = self.points if plain else self.encode(self.points)
         self.points.flags.writeable = self.encoded.flags.writeable = False
         if names is not None:
-            names = [str(name) for name in names]
+            names = [str(name) for name in listed("names", names)]
             if len(names) != len(self.points):
                 raise InvalidInput(f"names must be one per point, {len(self.points)} of them, got {len(names)}")
             if len(set(names)) != len(names):
@@ -83,6 +84,14 @@ class Finite:
         """Which columns of the encoding belong to which coordinate."""
         return coordinates(self.encoded.shape[1]) if self.box is None else self.box.columns
 
+    @functools.cached_property
+    def first_alike(self) -> NDArray[np.intp] | None:
+        """For each candidate the lowest index of those that a kernel sees as the same; None where all differ."""
+        rows = np.ascontiguousarray(self.encoded)
+        whole_rows = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
+        _, first, where = np.unique(whole_rows, return_index=True, return_inverse=True)
+        return None if len(first) == len(rows) else np.asarray(first[where])
+
     def validate(self, points: ArrayLike) -> Array:
         """Points as floats of the right dimension; they need not be candidates."""
         if self.box is not None:
@@ -110,11 +119,12 @@ class Finite:
     def named(self, names: Sequence[str]) -> NDArray[np.intp]:
         """The indices of candidates by their names."""
         if self.names is None:
-            raise InvalidInput(f"this domain has no names, got {names[0]!r}; hand in indices or points")
+            raise InvalidInput(f"this domain has no names, got {shown(names)}; hand in indices or points")
         places = {name: index for index, name in enumerate(self.names)}
+        names = listed("names", names)
         for name in names:
-            if name not in places:
-                raise InvalidInput(f"no candidate is called {name!r}{nearest(name, self.names[:20])}")
+            if not isinstance(name, str) or name not in places:
+                raise InvalidInput(f"no candidate is called {shown(name)}{nearest(name, self.names[:20])}")
         return np.array([places[name] for name in names], dtype=np.intp)
 
     def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
@@ -129,9 +139,9 @@ class Finite:
 
     def validate_indices(self, indices: ArrayLike) -> NDArray[np.intp]:
         """Indices of candidates as a 1-d integer array."""
-        result = np.atleast_1d(np.asarray(indices))
-        if result.ndim != 1 or not np.issubdtype(result.dtype, np.integer):
-            raise InvalidInput(f"indices must be whole numbers in a list, got {indices!r}")
+        result = np.atleast_1d(array("indices must be whole numbers in a list", indices))
+        if result.ndim != 1 or result.dtype.kind not in "iu":
+            raise InvalidInput(f"indices must be whole numbers in a list, got {shown(indices)}")
         if result.size and (result.min() < 0 or result.max() >= len(self)):
             bad = int(np.argmax((result < 0) | (result >= len(self))))
             raise InvalidInput(f"indices must lie in 0 … {len(self) - 1}, got {result[bad]} at position {bad}")
@@ -152,11 +162,10 @@ class Box:
     kind = "Box"  # as it is stored
 
     def __init__(self, bounds: ArrayLike) -> None:
-        pairs = np.asarray(bounds, dtype=object)
+        wanted = "bounds of a Box must be (low, high) pairs, as in Box([(0, 1), (-5, 5)])"
+        pairs = array(wanted, bounds)
         if pairs.ndim != 2 or pairs.shape[1] != 2:
-            raise InvalidInput(
-                f"bounds of a Box must be (low, high) pairs, as in Box([(0, 1), (-5, 5)]); got {bounds!r}"
-            )
+            raise InvalidInput(f"{wanted}; got {shown(bounds)}")
         pairs = matrix("bounds of a Box", pairs, columns=2, rows_at_least=1)
         if not (pairs[:, 0] < pairs[:, 1]).all():
             bad = int(np.argmin(pairs[:, 0] < pairs[:, 1]))
@@ -164,8 +173,6 @@ class Box:
                 f"bounds of a Box must have low < high, got {tuple(pairs[bad].tolist())} in dimension {bad}; "
                 "swap an inverted pair and drop a dimension that does not vary"
             )
-        if (pairs[:, 1] / 2 - pairs[:, 0] / 2 > np.finfo(float).max / 2).any():
-            raise InvalidInput("bounds of a Box are so far apart that high - low overflows; rescale that dimension")
         self.low: Array = pairs[:, 0].copy()
         self.high: Array = pairs[:, 1].copy()
         self.low.flags.writeable = self.high.flags.writeable = False
@@ -210,24 +217,22 @@ class Box:
 
     def grid(self, n: int | Sequence[int]) -> Finite:
         """A Finite of n points per dimension (or n[i] in dimension i), ends included, last dimension fastest."""
-        sizes = list(n) if isinstance(n, Sequence) else [n] * self.dimension
-        if len(sizes) != self.dimension:
-            raise InvalidInput(f"grid takes one number or {self.dimension}, one per dimension, got {n!r}")
-        axes = [
-            np.linspace(a, b, whole("points per dimension", m, at_least=2))
-            for (a, b), m in zip(self.bounds, sizes, strict=True)
-        ]
-        if math.prod(len(axis) for axis in axes) * self.dimension > MOST_NUMBERS:
+        given = listed("n", n) if isinstance(n, Sequence) else [n] * self.dimension
+        if len(given) != self.dimension:
+            raise InvalidInput(f"grid takes one number or {self.dimension}, one per dimension, got {shown(n)}")
+        sizes = [whole("points per dimension", m, at_least=2) for m in given]
+        if math.prod(sizes) * self.dimension > MOST_NUMBERS:
             raise InvalidInput(
-                f"a grid of {n!r} points per dimension in {self.dimension} dimensions is too large; take fewer"
+                f"a grid of {shown(n)} points per dimension in {self.dimension} dimensions is too large; take fewer"
             )
+        axes = [np.linspace(a, b, m) for (a, b), m in zip(self.bounds, sizes, strict=True)]
         mesh: Any = np.meshgrid(*axes, indexing="ij")
         return Finite(np.stack([axis.ravel() for axis in mesh], axis=1), box=self)
 
     def cover(self, n: int, seed: int = 0) -> Finite:
         """A Finite of about n Sobol' points (the next power of two), scrambled by the seed: for many dimensions."""
-        unit = search.sobol(self.dimension, whole("n", n, at_least=1), whole("seed", seed))
-        return Finite(self.decode(unit), box=self)
+        n = whole("n", n, at_least=1, at_most=MOST_NUMBERS // self.dimension)
+        return Finite(self.decode(search.sobol(self.dimension, n, seeded(seed))), box=self)
 
     def probes(self) -> Array:
         """Encoded points on which a kernel is checked: spread inside, and the corners in few dimensions."""
@@ -292,17 +297,19 @@ class Space:
             pairs = list(parameters.items() if isinstance(parameters, Mapping) else parameters)
             self._parameters: dict[str, Parameter] = dict(pairs)
         except (TypeError, ValueError):
-            raise InvalidInput(f"a Space takes parameters by name, {example}; got {parameters!r}") from None
+            raise InvalidInput(f"a Space takes parameters by name, {example}; got {shown(parameters)}") from None
         if not pairs:
             raise InvalidInput(f"a Space needs at least one parameter, {example}; got none")
         if len(self._parameters) < len(pairs):
             twice = next(name for i, (name, _) in enumerate(pairs) if name in dict(pairs[:i]))
-            raise InvalidInput(f"parameters of a Space must have different names, got {twice!r} twice; rename one")
+            raise InvalidInput(f"parameters of a Space must have different names, got {shown(twice)} twice; rename one")
         for name, parameter in pairs:
             if not isinstance(name, str):
-                raise InvalidInput(f"names of parameters must be text, got {name!r}")
+                raise InvalidInput(f"names of parameters must be text, got {shown(name)}")
             if not isinstance(parameter, Float | Int | Choice):
-                raise InvalidInput(f"parameter {name!r} must be a Float, an Int or a Choice, got {parameter!r}")
+                raise InvalidInput(
+                    f"parameter {shown(name)} must be a Float, an Int or a Choice, got {shown(parameter)}"
+                )
         self.columns: tuple[Columns, ...] = columns_of(self._parameters)
         self._each = [(i, p, slice(c.start, c.stop)) for (i, p), c in zip(self._numbered(), self.columns, strict=True)]
         self._varying = [(i, p) for i, p in self._numbered() if p.count != 1]
@@ -367,12 +374,12 @@ class Space:
         frame = frames.read(given, "the points")
         for name in frame.names:
             if name not in self._parameters:
-                raise InvalidInput(f"unknown parameter {name!r}{nearest(name, self._parameters)}")
+                raise InvalidInput(f"unknown parameter {shown(name)}{nearest(name, self._parameters)}")
         return _numbers(self._parameters, frame)
 
     def params(self, x: ArrayLike) -> dict[str, Any]:
         """The native values of a point by name."""
-        numbers = self.validate(np.asarray(x, dtype=np.float64).reshape(1, -1))[0].tolist()
+        numbers = self.validate(vector("x", x, length=self.dimension)[None, :])[0].tolist()
         return {name: p.value(number) for (name, p), number in zip(self._parameters.items(), numbers, strict=True)}
 
     def contains(self, points: Any) -> NDArray[np.bool_]:
@@ -394,16 +401,17 @@ class Space:
     def members(self) -> Finite:
         """All members in order, the last parameter fastest, where no float varies."""
         if self.size is None:
-            raise InvalidInput(f"{self!r} has a float that varies, and so no list of members; take cover(n)")
+            raise InvalidInput(f"{shown(self)} has a float that varies, and so no list of members; take cover(n)")
         if self.size * self.dimension > MOST_NUMBERS:
-            raise InvalidInput(f"{self!r} has {self.size:,} members, too many to list; take cover(n)")
+            raise InvalidInput(f"{shown(self)} has {self.size:,} members, too many to list; take cover(n)")
         axes = [p.every() for p in self._parameters.values()]
         mesh: Any = np.meshgrid(*axes, indexing="ij")
         return Finite(np.stack([axis.ravel() for axis in mesh], axis=1), box=self)
 
     def cover(self, n: int, seed: int = 0) -> Finite:
         """A Finite of at most n Sobol' points (the next power of two), scrambled by the seed."""
-        unit = search.sobol(max(1, len(self._varying)), whole("n", n, at_least=1), whole("seed", seed))
+        n = whole("n", n, at_least=1, at_most=MOST_NUMBERS // self.dimension)
+        unit = search.sobol(max(1, len(self._varying)), n, seeded(seed))
         return Finite(np.unique(self._from_unit(unit), axis=0), box=self)
 
     def probes(self) -> Array:
@@ -518,7 +526,7 @@ class Table(Finite):
         names: str | Sequence[str] | None = None,
     ) -> None:
         frame = frames.read(source)
-        left_out = [ignore] if isinstance(ignore, str) else list(ignore)
+        left_out = [ignore] if isinstance(ignore, str) else listed("ignore", ignore)
         if isinstance(names, str):
             left_out.append(names)
             names = ["" if cell is None else str(cell) for cell in frame.column(names)]
@@ -569,7 +577,7 @@ class Table(Finite):
         ]  # rows of a table may have gone through a file of text
         for name in (name for frame in found for name in frame.names):
             if name not in self.rows[0]:
-                raise InvalidInput(f"this table has no column {name!r}{nearest(name, self.rows[0])}")
+                raise InvalidInput(f"this table has no column {shown(name)}{nearest(name, self.rows[0])}")
         return found
 
     def indices(self, points: Any) -> NDArray[np.intp]:
@@ -624,7 +632,8 @@ def _unnamed(points: Any, domain: Any) -> Any:
     """The same; InvalidInput for dicts, where coordinates have no names. Frames are taken column by column."""
     if frames.is_named(points) and not frames.is_frame(points):
         raise InvalidInput(
-            f"coordinates have no names in {domain!r}; hand in numbers, one row per point, or make a Space or a table"
+            f"coordinates have no names in {shown(domain)}; hand in numbers, one row per point, or make a Space or a "
+            "table"
         )
     return points
 
@@ -634,7 +643,7 @@ def _numbers(parameters: Mapping[str, Parameter], frame: frames.Frame) -> Array:
     X = np.empty((len(frame), len(parameters)))
     for i, (name, p) in enumerate(parameters.items()):
         if name not in frame.columns:
-            raise InvalidInput(f"{frame.where} must have a value of {name!r}, got {', '.join(frame.names)} only")
+            raise InvalidInput(f"{frame.where} must have a value of {shown(name)}, got {', '.join(frame.names)} only")
         for row, cell in enumerate(frame.columns[name]):
             X[row, i] = p.number(_as_written(p, cell) if frame.text else cell, frame.at(name, row))
     return X + 0.0
@@ -655,7 +664,7 @@ def _parameter(frame: frames.Frame, name: str) -> Parameter:
         row = kinds.index("nothing")
         raise InvalidInput(
             f"{frame.at(name, row)}: expected a value, the cell is empty; fill it, leave the row out, or leave the "
-            f"column out: ignore=[{name!r}]; if it holds results: target={name!r}"
+            f"column out: ignore=[{shown(name)}]; if it holds results: target={shown(name)}"
         )
     usual = max(("number", "text", "truth"), key=kinds.count)
     odd = [row for row, kind in enumerate(kinds) if kind != usual]
@@ -663,22 +672,22 @@ def _parameter(frame: frames.Frame, name: str) -> Parameter:
         wanted = {"number": "a finite number", "text": "text", "truth": "True or False"}[usual]
         wanted = f"{wanted}, as elsewhere in this column" if usual in kinds else "a finite number or text"
         raise InvalidInput(
-            f"{frame.at(name, odd[0])}: expected {wanted}, got {cells[odd[0]]!r}; repair it, or leave the column out: "
-            f"ignore=[{name!r}]"
+            f"{frame.at(name, odd[0])}: expected {wanted}, got {shown(cells[odd[0]])}; repair it, or leave the column "
+            f"out: ignore=[{shown(name)}]"
         )
     if usual == "number":
         return Float(min(cells), max(cells))
     if usual == "text" and not frame.text and all(frames.is_number(cell) for cell in cells):
         warnings.warn(
-            f"column {name!r} of {frame.where} holds numbers as text, and so choices without an order; "
+            f"column {shown(name)} of {frame.where} holds numbers as text, and so choices without an order; "
             "hand in numbers if it has one",
             stacklevel=5,
         )
     options = tuple(dict.fromkeys(cells))
     if len(options) == len(cells) >= MANY and len(frame.names) > 1:
         warnings.warn(
-            f"column {name!r} of {frame.where} differs in every row, so that nothing can be learnt from it; "
-            f"leave it out if it is a note or an identifier: ignore=[{name!r}]",
+            f"column {shown(name)} of {frame.where} differs in every row, so that nothing can be learnt from it; "
+            f"leave it out if it is a note or an identifier: ignore=[{shown(name)}]",
             stacklevel=5,
         )
     return Choice(options)
@@ -691,7 +700,7 @@ def _results(frame: frames.Frame, target: str | None) -> tuple[NDArray[np.intp],
         if frames.kind_of(cell) not in ("number", "nothing"):
             raise InvalidInput(
                 f"{frame.at(str(target), row)}: a result must be a finite number, or empty where there is none yet, "
-                f"got {cell!r}"
+                f"got {shown(cell)}"
             )
     told = [row for row, cell in enumerate(cells) if cell is not None]
     return np.array(told, dtype=np.intp), np.array([float(cells[row]) for row in told], dtype=np.float64)
@@ -717,3 +726,13 @@ class Domain(Protocol):
 
     def probes(self) -> Array:
         """Encoded points on which a kernel is checked."""
+
+
+def a_domain(domain: Any) -> Any:
+    """A domain of this library or of somebody else's, or InvalidInput."""
+    if isinstance(domain, type) or not all(hasattr(domain, name) for name in ("dimension", "encode", "probes")):
+        raise InvalidInput(
+            f"domain must be a Finite or a Box, or a Space, got {type(domain).__name__}: ms.Finite(points), "
+            "ms.Box(bounds) or ms.Space(parameters) makes one"
+        )
+    return domain

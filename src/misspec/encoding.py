@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import json
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from misspec.errors import InvalidInput, StorageError, nearest
+from misspec.errors import InvalidInput, StorageError, nearest, number, shown
 from misspec.kernels import Kernel
 from misspec.model import Model
 from misspec.product import ProductMatern
@@ -28,6 +29,7 @@ KERNELS = (
     "Exponentiation",
 )
 OURS = {"ProductMatern": ProductMatern}
+NO_JSON = ("inf", "-inf", "nan")  # numbers that JSON has no word for
 INSIDE = ("k1", "k2", "kernel")  # parameters that are kernels
 
 
@@ -43,8 +45,8 @@ def make_kernel(name: Any, parameters: Mapping[str, Any], *, bounds: bool = Fals
         if key not in takes:
             raise InvalidInput(f"{name} has no argument {key!r}{nearest(key, takes)}")
         inside = key in (*INSIDE, "columns") or key.endswith("_bounds")
-        if not inside and not _is_positive(value, zero=key in ("sigma_0", "additive")):
-            raise InvalidInput(f"kernel {name}: {key} must be a number above 0, or a list of them, got {value!r}")
+        if not inside and not _is_positive(key, value):
+            raise InvalidInput(f"kernel {name}: {key} must be a finite number above 0, or a list, got {shown(value)}")
     try:
         return cls(**parameters)
     except TypeError as error:
@@ -61,11 +63,17 @@ def kernel_from_table(table: Any) -> Any:
     return make_kernel(table["name"], {k: kernel_from_table(v) if k in INSIDE else v for k, v in given.items()})
 
 
-def _is_positive(value: Any, *, zero: bool) -> bool:
+def _is_positive(key: str, value: Any) -> bool:
+    """Whether a parameter is as it should be: some may be 0, and nu = inf is the smoothest of all."""
     if isinstance(value, list | tuple | np.ndarray):
-        return len(value) > 0 and all(_is_positive(each, zero=zero) for each in value)
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    return number and (value > 0 or (zero and value == 0))
+        return len(value) > 0 and all(_is_positive(key, each) for each in value)
+    if not isinstance(value, int | float | np.number):
+        return False
+    if key == "nu" and value == math.inf:
+        return True
+    with contextlib.suppress(InvalidInput):
+        return number(key, value, at_least=0) > 0 or key in ("sigma_0", "additive")
+    return False
 
 
 def encode_kernel(kernel: Any) -> dict[str, Any]:
@@ -84,19 +92,34 @@ def encode_kernel(kernel: Any) -> dict[str, Any]:
     return {"name": kind.__name__, "parameters": parameters}
 
 
-def decode_kernel(stored: dict[str, Any], given: Any) -> Any:
+class Given:
+    """What is handed in again for what a state does not hold: a kernel, functions by the name of their setting.
+
+    fits   the names of those that something in the state was found for
+    """
+
+    def __init__(self, kernel: Any = None, **functions: Any) -> None:
+        self.kernel, self.functions = kernel, functions
+        self.fits: set[str] = set()
+
+    def check(self) -> None:
+        """StorageError where something was handed in that the state holds itself, and holds differently."""
+        for name, value in {"kernel": self.kernel, **self.functions}.items():
+            if value is not None and name not in self.fits:
+                raise StorageError(
+                    f"this state holds its {name}, and the one handed in differs from it; leave {name}= out"
+                )
+
+
+def decode_kernel(stored: Any, given: Given | None = None) -> Any:
     """The kernel back; a custom one is the one handed in."""
-    if "custom" in stored:
-        if given is None:
-            raise StorageError(
-                f"the kernel ({stored['custom']}) is not one of scikit-learn's and was not stored; "
-                "hand it in again: restore(state, kernel=…) or load(path, kernel=…)"
-            )
-        return given
-    if given is not None:
-        kind = encode_kernel(given)
-        if kind not in (stored, *_parts(stored)) and "custom" not in kind:
-            raise StorageError("this state holds its kernel, and the one handed in differs from it; leave kernel= out")
+    given = given or Given()
+    if _holds(stored, {"custom": str}):
+        return _custom(stored["custom"], given)
+    if not _holds(stored, {"name": str, "parameters": dict}):
+        raise StorageError(f"a stored kernel must have a name and parameters, got {shown(stored)}")
+    if given.kernel is not None and encode_kernel(given.kernel) == stored:
+        given.fits.add("kernel")
     try:
         parameters = {name: _decode(name, value, given) for name, value in stored["parameters"].items()}
         return make_kernel(stored["name"], parameters, bounds=True)
@@ -104,10 +127,23 @@ def decode_kernel(stored: dict[str, Any], given: Any) -> Any:
         raise StorageError(f"a stored kernel cannot be made: {error}") from None
 
 
-def _parts(stored: dict[str, Any]) -> list[dict[str, Any]]:
-    """The kernels inside a sum or product."""
-    inside = [value for value in stored["parameters"].values() if isinstance(value, dict) and "parameters" in value]
-    return [*inside, *(part for each in inside for part in _parts(each))]
+def _custom(name: str, given: Given) -> Any:
+    """The kernel handed in, of a class of that name: modules may have moved."""
+    if given.kernel is None:
+        raise StorageError(
+            f"the kernel ({name}) is not one of scikit-learn's and was not stored; "
+            "hand it in again: restore(state, kernel=…) or load(path, kernel=…)"
+        )
+    found = encode_kernel(given.kernel).get("custom", type(given.kernel).__name__)
+    if found.rpartition(".")[2] != name.rpartition(".")[2]:
+        raise StorageError(f"this policy was made with the kernel {name}, and the one handed in is another: {found}")
+    given.fits.add("kernel")
+    return given.kernel
+
+
+def _holds(stored: Any, kinds: dict[str, type]) -> bool:
+    """Whether this is a dict with these keys and no others, and values of these types."""
+    return isinstance(stored, dict) and {name: type(value) for name, value in stored.items()} == kinds
 
 
 def kernel_key(kernel: Any) -> str:
@@ -121,8 +157,11 @@ def encode_model(model: Model) -> dict[str, Any]:
     return {**fields, "kernel": encode_kernel(model.kernel)}
 
 
-def decode_model(stored: dict[str, Any], kernel: Any) -> Model:
-    return Model(**{**stored, "kernel": decode_kernel(stored["kernel"], kernel)})
+def decode_model(stored: Any, given: Given) -> Model:
+    fields = {field.name for field in dataclasses.fields(Model)}
+    if not isinstance(stored, dict) or not {"kernel", "norm_bound", "noise"} <= set(stored) <= fields:
+        raise StorageError(f"a stored model must have {', '.join(sorted(fields))}; got {shown(stored)}")
+    return Model(**{**stored, "kernel": decode_kernel(stored["kernel"], given)})
 
 
 def encode_value(what: str, value: Any) -> Any:
@@ -150,28 +189,42 @@ def encode_value(what: str, value: Any) -> Any:
     raise InvalidInput(f"{what} cannot be stored: {type(value).__name__}; use numbers, text, lists or arrays")
 
 
-def decode_value(name: str, value: Any, given: dict[str, Any]) -> Any:
+def decode_value(name: str, value: Any, given: Given) -> Any:
     """The setting back; custom kernels and functions are those handed in."""
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [decode_value(name, each, given) for each in value]
     if not isinstance(value, dict):
         return value
-    if "array" in value:
-        return np.array(decode_value(name, value["array"], given), dtype=value["dtype"])
-    if "number" in value:
+    if _holds(value, {"array": list, "dtype": str}):
+        return _array(name, decode_value(name, value["array"], given), value["dtype"])
+    if _holds(value, {"number": str}) and value["number"] in NO_JSON:
         return float(value["number"])
-    if "mapping" in value:
+    if _holds(value, {"mapping": dict}):
         return {key: decode_value(name, each, given) for key, each in value["mapping"].items()}
-    if "callable" in value:
-        if not callable(given.get(name)):
+    if _holds(value, {"callable": str}):
+        if not callable(given.functions.get(name)):
             raise StorageError(
                 f"{name} is the function {value['callable']}, which is not stored; hand it in again: "
                 f"restore(state, {name}=…)"
             )
-        return given[name]
+        given.fits.add(name)
+        return given.functions[name]
     if "norm_bound" in value:
-        return decode_model(value, given["kernel"])
-    return decode_kernel(value["kernel"], given["kernel"])
+        return decode_model(value, given)
+    if set(value) == {"kernel"}:
+        return decode_kernel(value["kernel"], given)
+    raise StorageError(f"setting {name} is stored in a way that is not known here: {shown(value)}")
+
+
+def _array(name: str, values: Any, dtype: str) -> Any:
+    try:
+        kind = np.dtype(dtype)
+        found = np.array(values, dtype=kind) if kind.kind in "biuf" else None
+    except (TypeError, ValueError, OverflowError, SyntaxError):
+        found = None
+    if found is None:
+        raise StorageError(f"setting {name} is stored as an array of {shown(dtype)}, which it is not")
+    return found
 
 
 def _encode(value: Any) -> Any:
@@ -186,11 +239,17 @@ def _encode(value: Any) -> Any:
     raise InvalidInput(f"cannot store the kernel parameter {value!r}; use numbers, lists or 'fixed'")
 
 
-def _decode(name: str, value: Any, given: Any) -> Any:
+def _decode(name: str, value: Any, given: Given) -> Any:
+    """A parameter of a kernel: one inside it, a word, a number, a pair of bounds, or an array."""
     if isinstance(value, dict):
         return decode_kernel(value, given)
-    if isinstance(value, list):
-        pair = name.endswith("_bounds") and not isinstance(value[0], list)
-        numbers = [_decode("", each, given) for each in value]
-        return tuple(numbers) if pair or not name else np.array(numbers)
-    return float("inf") if value == "inf" else value
+    if not isinstance(value, list):
+        return float("inf") if value == "inf" else value
+    numbers = [_decode("", each, given) for each in value]
+    try:
+        found = np.array(numbers)
+    except ValueError:
+        found = np.array(None)
+    if found.dtype.kind not in "iuf":
+        raise StorageError(f"{name} of a stored kernel must be numbers, got {shown(value)}")
+    return tuple(numbers) if not name or (name.endswith("_bounds") and found.ndim == 1) else found

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
+
+LARGEST = 1e150  # of a number, in size: its square is one too
+SMALLEST = 1e-150  # of one that must be above 0: so is the square of its inverse
+MOST = 2**53  # of a whole number: it is a float too, to the last digit
+MOST_SEED = 2**256  # more than any source of chance gives
+MOST_ROUNDS = 10_000_000  # for which something is computed or kept one by one
+MOST_AT_ONCE = 100_000  # of queries, and of whatever else is made one by one in a call
+LISTED = 20  # names of which a message says that they are known
+SHOWN = 200  # characters of a value that a message quotes
+# though float() takes some of them
+NO_NUMBERS = (bool, np.bool_, np.complexfloating, np.datetime64, np.timedelta64, np.ma.MaskedArray)
+KINDS = {"c": "complex numbers", "M": "dates", "m": "durations", "V": "records"}  # of arrays that are no numbers
 
 
 class MisspecError(Exception):
@@ -36,67 +49,113 @@ class StorageError(MisspecError):
     """A file that cannot be read (damaged, of another kind, or written by a newer version), or not written."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: Any, known: Iterable[str]) -> str:
     """ "; did you mean 'x'?" where a known name is near, and the list of known ones."""
     names = sorted(known)
     lower = {each.lower(): each for each in names}
-    close = difflib.get_close_matches(str(name).lower(), lower, n=1, cutoff=0.6)
-    hint = f"; did you mean {lower[close[0]]!r}?" if close else ""
-    return f"{hint} (known: {', '.join(names)})"
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6) if isinstance(name, str) else []
+    hint = f"; did you mean {shown(lower[close[0]])}?" if close else ""
+    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    return f"{hint} (known: {short(', '.join(names[:LISTED]))}{more})"
+
+
+def shown(value: Any) -> str:
+    """A value as messages quote it: its repr, unless that is long or fails."""
+    try:
+        return short(repr(value))
+    except Exception:  # an integer of thousands of digits, or an object of somebody else's
+        return f"something of type {type(value).__name__}"
+
+
+def short(what: Any) -> str:
+    """A text, or what another error says, cut where it would flood a terminal."""
+    text = " ".join(str(what).split())
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
 def number(
     name: str, value: Any, *, above: float | None = None, at_least: float | None = None, below: float | None = None
 ) -> float:
     """A finite real number in the given range, or InvalidInput that names the argument."""
-    wanted = " and ".join(
-        f"{sign} {bound:g}" for sign, bound in ((">", above), ("≥", at_least), ("<", below)) if bound is not None
-    )
-    try:
-        result = float(value)
-    except (TypeError, ValueError):
-        result = float("nan")
-    if isinstance(value, bool | np.bool_):
-        result = float("nan")
-    if (
-        not np.isfinite(result)
-        or (above is not None and result <= above)
-        or (at_least is not None and result < at_least)
-        or (below is not None and result >= below)
+    result = float("nan")
+    if not isinstance(value, NO_NUMBERS) and not getattr(value, "ndim", 0):
+        with contextlib.suppress(Exception):  # whatever an object of somebody else's raises
+            result = float(value)
+    if not (
+        abs(result) <= LARGEST
+        and (above is None or result > above)
+        and (above != 0 or result >= SMALLEST)
+        and (at_least is None or result >= at_least)
+        and (below is None or result < below)
     ):
-        raise InvalidInput(f"{name} must be a finite number{' ' + wanted if wanted else ''}, got {value!r}")
+        bounds = ((">", above), ("≥", at_least), ("<", below))
+        wanted = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+        limit = f", at most {LARGEST:g} in size" if LARGEST < abs(result) < float("inf") else ""
+        limit = f", at least {SMALLEST:g}" if above == 0 and 0 < result < SMALLEST else limit
+        raise InvalidInput(f"{name} must be a finite number{' ' + wanted if wanted else ''}{limit}, got {shown(value)}")
     return result
 
 
-def whole(name: str, value: Any, *, at_least: int = 0) -> int:
-    """An integer of at least the given size, or InvalidInput that names the argument."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer) or value < at_least:
-        raise InvalidInput(f"{name} must be a whole number ≥ {at_least}, got {value!r}")
+def whole(name: str, value: Any, *, at_least: int = 0, at_most: int = MOST) -> int:
+    """An integer in the given range, or InvalidInput that names the argument."""
+    integer = isinstance(value, int | np.integer) and not isinstance(value, bool | np.timedelta64)
+    if not integer or not at_least <= value <= at_most:
+        limit = f" and ≤ {at_most:,}" if integer and value > at_most else ""
+        raise InvalidInput(f"{name} must be a whole number ≥ {at_least}{limit}, got {shown(value)}")
     return int(value)
+
+
+def seeded(value: Any) -> int:
+    """The seed of random choices, or InvalidInput."""
+    return whole("seed", value, at_most=MOST_SEED)
 
 
 def flag(name: str, value: Any) -> bool:
     """True or False, or InvalidInput that names the argument."""
     if not isinstance(value, bool | np.bool_):
-        raise InvalidInput(f"{name} must be True or False, got {value!r}")
+        raise InvalidInput(f"{name} must be True or False, got {shown(value)}")
     return bool(value)
 
 
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """One of these words, or InvalidInput that names the argument."""
-    if value not in allowed:
-        raise InvalidInput(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidInput(f"{name} must be one of {', '.join(allowed)}, got {shown(value)}")
     return str(value)
+
+
+def instance(name: str, value: Any, kinds: Any, hint: str = "") -> Any:
+    """A value of one of these classes, or InvalidInput that names the argument; hint: how one is made."""
+    if not isinstance(value, kinds):
+        wanted = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
+        article = "an" if wanted[0][0] in "AEIO" else "a"
+        listed = " or ".join([", ".join(wanted[:-1]), wanted[-1]] if len(wanted) > 1 else wanted)
+        raise InvalidInput(f"{name} must be {article} {listed}, got {type(value).__name__}{hint and '; ' + hint}")
+    return value
+
+
+def callback(name: str, value: Any) -> Any:
+    """A function or None, or InvalidInput that names the argument."""
+    if value is not None and not callable(value):
+        raise InvalidInput(f"{name} must be a function, or None, got {shown(value)}")
+    return value
+
+
+def listed(name: str, value: Any, *, at_most: int = MOST) -> list[Any]:
+    """What a list or anything like it holds, or InvalidInput that names the argument."""
+    found: list[Any] | None = None
+    if not isinstance(value, str | bytes | Mapping):
+        with contextlib.suppress(Exception):  # whatever an object of somebody else's raises
+            found = list(value)
+    if found is None or len(found) > at_most:
+        limit = f" of at most {at_most:,}" if found is not None else ""
+        raise InvalidInput(f"{name} must be a list{limit}, got {shown(value)}")
+    return found
 
 
 def matrix(name: str, value: ArrayLike, *, columns: int | None = None, rows_at_least: int = 0) -> Array:
     """A finite (n, d) array of floats, or InvalidInput that says which shape or row is wrong."""
-    if hasattr(value, "to_numpy"):  # a pandas or polars frame
-        value = value.to_numpy()
-    try:
-        result = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} must be an (n, d) array of numbers: {error}") from None
+    result = floats(f"{name} must be an (n, d) array of numbers", value)
     if result.ndim != 2:
         remedy = "reshape(-1, 1) makes n points of one dimension" if result.ndim == 1 else "one row per point"
         raise InvalidInput(f"{name} must have shape (n, d), got {result.shape}; {remedy}")
@@ -111,12 +170,7 @@ def matrix(name: str, value: ArrayLike, *, columns: int | None = None, rows_at_l
 
 def vector(name: str, value: ArrayLike, *, length: int | None = None) -> Array:
     """A finite 1-d array of floats (a single number is a vector of length one)."""
-    if hasattr(value, "to_numpy"):
-        value = value.to_numpy()
-    try:
-        result = np.atleast_1d(np.asarray(value, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} must be numbers, got {value!r}: {error}") from None
+    result = np.atleast_1d(floats(f"{name} must be numbers", value))
     if result.ndim != 1 or (length is not None and result.size != length):
         wanted = (
             "a list of numbers" if length is None else "one number" if length == 1 else f"{length} numbers in a list"
@@ -127,12 +181,63 @@ def vector(name: str, value: ArrayLike, *, length: int | None = None) -> Array:
     return result.copy()
 
 
+def array(wanted: str, value: Any) -> NDArray[Any]:
+    """An array of numbers or text; InvalidInput for what is masked, complex, or a date. wanted: as messages begin."""
+    if type(value) is np.ndarray and value.dtype.kind in "fiu":  # the usual case, by a short cut
+        return value
+    try:
+        plain = value.to_numpy() if hasattr(value, "to_numpy") else value  # a pandas or polars frame
+        if isinstance(plain, list | tuple) and any(isinstance(each, np.ma.MaskedArray) for each in plain):
+            plain = np.ma.stack(plain)
+        found = plain if isinstance(plain, np.ma.MaskedArray) else np.asarray(plain)
+        kind = KINDS.get(found.dtype.kind, "")
+        if found.dtype.kind == "O":
+            kind = next((KINDS[k] for each in found.flat if (k := _kind(each)) in KINDS), "")
+        if isinstance(found, np.ma.MaskedArray):
+            hidden = np.argwhere(np.ma.getmaskarray(found))
+            if len(hidden):
+                kind = f"an entry that is masked, at position {_place(hidden[0])}"
+            found = found.data
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever an array of somebody else's raises
+        raise InvalidInput(f"{wanted}, got {shown(value)}: {short(error)}") from None
+    if kind:
+        raise InvalidInput(f"{wanted}, got {kind}; make numbers of them, or leave them out")
+    return np.asarray(found)
+
+
+def floats(wanted: str, value: Any) -> Array:
+    """An array of floats; InvalidInput where that would make numbers of what is none, or of what is masked."""
+    if type(value) is np.ndarray and value.dtype == np.float64:  # the usual case, by a short cut
+        return value
+    found = array(wanted, value)
+    try:
+        return np.asarray(found.astype(np.float64, copy=False))
+    except Exception as error:  # a cell of somebody else's
+        raise InvalidInput(f"{wanted}, got {shown(value)}: {short(error)}") from None
+
+
+def _kind(entry: Any) -> str:
+    """What kind of array an entry would make."""
+    if isinstance(entry, np.ma.MaskedArray):
+        return "V"
+    return entry.dtype.kind if isinstance(entry, np.generic) else "c" if isinstance(entry, complex) else ""
+
+
+def _place(position: Any) -> str:
+    """How messages name a position in an array."""
+    place = tuple(int(i) for i in position)
+    return str(place[0]) if len(place) == 1 else str(place)
+
+
 def finite(name: str, values: Array) -> None:
-    """InvalidInput that names the first entry that is NaN or infinite."""
-    if not np.isfinite(values).all():
-        place = tuple(int(i) for i in np.argwhere(~np.isfinite(values))[0])
-        where = str(place[0]) if len(place) == 1 else str(place)
+    """InvalidInput that names the first entry that is NaN, infinite, or so large that its square is."""
+    if not (np.abs(values) <= LARGEST).all():
+        position = np.argwhere(~(np.abs(values) <= LARGEST))[0]
+        found = values[tuple(position)]
+        wanted = f"at most {LARGEST:g} in size" if np.isfinite(found) else "finite"
         raise InvalidInput(
-            f"{name} must be finite, got {values[place]} at position {where}; repair it, or leave it out "
+            f"{name} must be {wanted}, got {found} at position {_place(position)}; repair it, or leave it out "
             "(policy.drop(query) for an evaluation that failed)"
         )

@@ -6,12 +6,16 @@ the first line of data; errors name row and column.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
 import math
 import os
 import re
+import stat
+import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -19,12 +23,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from misspec.errors import InvalidInput, nearest
+from misspec.errors import LARGEST, InvalidInput, nearest, shown
 
-LARGEST = 1.7e308  # of a number; Python's integers have no end
+LONGEST = 500  # characters of a column's name
+DIGITS = 400  # of a whole number at most
 CODE = re.compile(r"[+-]?0\d")  # a number that people would not write so
 COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")  # a number with a decimal comma
 HINT = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line by which spreadsheets say what separates
+DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # of text that follows
 EMPTY = ("NAType", "NaTType")  # of pandas, whose comparisons are neither true nor false
 
 
@@ -52,13 +58,13 @@ class Frame:
         return [dict(zip(self.columns, cells, strict=True)) for cells in zip(*self.columns.values(), strict=True)]
 
     def column(self, name: str) -> list[Any]:
-        if name not in self.columns:
-            raise InvalidInput(f"{self.where} has no column {name!r}{nearest(name, self.columns)}")
+        if not isinstance(name, str) or name not in self.columns:
+            raise InvalidInput(f"{self.where} has no column {shown(name)}{nearest(name, self.columns)}")
         return self.columns[name]
 
     def at(self, name: str, row: int) -> str:
         """How errors name a cell; row counts from 0."""
-        return f"{self.where}, column {name!r}, data row {row + 1}"
+        return f"{self.where}, column {shown(name)}, data row {row + 1}"
 
 
 def is_frame(source: Any) -> bool:
@@ -94,7 +100,9 @@ def read(source: Any, where: str = "the table") -> Frame:
             odd = [name for name in {**dict.fromkeys(names), **row} if name not in row or name not in names]
             if odd:
                 does = "lacks" if odd[0] not in row else "has, unlike the first row,"
-                raise InvalidInput(f"{where}, data row {number} {does} {odd[0]!r}; rows must have the same columns")
+                raise InvalidInput(
+                    f"{where}, data row {number} {does} {shown(odd[0])}; rows must have the same columns"
+                )
         return _frame([(name, _list(where, name, [row[name] for row in source])) for name in names], where)
     raise InvalidInput(
         f"expected a CSV file, a data frame, a dict of columns or a list of dicts, got {type(source).__name__}"
@@ -121,14 +129,11 @@ class Sheet(NamedTuple):
 
     def cells(self, name: str) -> list[str]:
         """A column, without blanks around its cells."""
-        i = self.header.index(name)
-        return [row[i].strip() if i < len(row) else "" for row in self.rows]
+        return _cells(self.rows, self.header.index(name))
 
 
-def read_csv(path: str | os.PathLike[str]) -> tuple[list[str], list[list[str]]]:
-    """The names of the columns and the lines of a CSV file, as text; commas, semicolons, tabs or blanks separate."""
-    sheet = _sheet(path)
-    return sheet.header, sheet.rows
+def _cells(rows: Sequence[Sequence[str]], i: int) -> list[str]:
+    return [row[i].strip() if i < len(row) else "" for row in rows]
 
 
 def _sheet(path: str | os.PathLike[str]) -> Sheet:
@@ -143,39 +148,61 @@ def _sheet(path: str | os.PathLike[str]) -> Sheet:
     return sheet
 
 
-def contents(path: str | os.PathLike[str]) -> bytes:
-    """What a file holds."""
+def contents(path: str | os.PathLike[str], missing: str = "") -> bytes:
+    """What a file holds. missing: what to do where there is none."""
     try:
-        return Path(path).read_bytes()
+        device = stat.S_IFMT(Path(path).stat().st_mode) in (stat.S_IFCHR, stat.S_IFBLK)  # some never end
+        content = b"" if device else Path(path).read_bytes()
     except FileNotFoundError:
-        raise InvalidInput(f"{path} does not exist") from None
+        raise InvalidInput(f"{path} does not exist{missing}") from None
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, TypeError):  # a null character, or no path at all
+        raise InvalidInput(f"{shown(path)} cannot be the name of a file") from None
+    if device:
+        raise InvalidInput(f"{path} is a device; name a file")
+    return content
+
+
+def printable(text: str) -> str:
+    """The same without what would steer a terminal or break a line: control characters, and those of direction."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if _steers(each) else each for each in text)
+
+
+def _steers(character: str) -> bool:
+    if character in "\n\t" or character.isprintable():
+        return False
+    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in DIRECTIONS
 
 
 def parse(text: str, where: str) -> Sheet:
     """The text of a CSV file; without a single line, a sheet without columns."""
+    if "\0" in text:
+        raise InvalidInput(f"{where} is not a CSV file: it has null characters; save the table as CSV in UTF-8")
     first = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
     hint = HINT.fullmatch(first)
-    separator = hint.group(1) if hint else _separator(first)
     try:
+        separator = hint.group(1) if hint else _separator(first)
         found = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True))
-    except csv.Error as error:
-        raise InvalidInput(f"{where} is not a CSV file in UTF-8: {error}") from None
+    except (csv.Error, ValueError) as error:  # ValueError: what cannot separate
+        raise InvalidInput(f"{where} is not a CSV file in UTF-8: {error}; does a quote end nowhere?") from None
     numbered = [(number, row) for number, row in enumerate(found, start=1) if any(cell.strip() for cell in row)]
     lines, rows = [number for number, _ in numbered][bool(hint) :], [row for _, row in numbered][bool(hint) :]
     if not rows:
         return Sheet([], [], [], separator, [], 0)
     header, width = [cell.strip() for cell in rows[0]], len(rows[0])
     places = list(range(width))
-    for i in reversed([i for i, name in enumerate(header) if not name]):
-        if not any(i < len(row) and row[i].strip() for row in rows[1:]):  # a separator at the end of each line, say
-            rows = [row[:i] + row[i + 1 :] for row in rows]
-            del header[i], places[i]
+    if "" in header:  # a separator at the end of each line, say
+        filled = {i for row in rows[1:] for i, cell in enumerate(row) if cell.strip()}
+        places = [i for i, name in enumerate(header) if name or i in filled]
+        header = [header[i] for i in places]
+        rows = [[row[i] for i in places if i < len(row)] + row[width:] for row in rows]
     if all(is_number(cell) for cell in header):
-        raise InvalidInput(f"{where} must start with a line of column names, got {','.join(rows[0])}")
-    if len(set(header)) < len(header):
-        raise InvalidInput(f"{where} has two columns of the same name; rename one: {', '.join(header)}")
+        raise InvalidInput(f"{where} must start with a line of column names, got {shown(','.join(rows[0]))}")
+    long = next((name for name in header if len(name) > LONGEST), None)
+    if long is not None:
+        raise InvalidInput(f"{where} has a column with a name of {len(long):,} characters, {shown(long)}; shorten it")
+    _differ(header, where)
     return Sheet(header, rows[1:], lines[1:], separator, places, width)
 
 
@@ -187,7 +214,7 @@ def of_sheet(sheet: Sheet, where: str) -> Frame:
                 f"{where}, data row {row + 1}: {len(line)} cells for {len(sheet.header)} columns; is there a separator "
                 "in a cell? Put such cells in quotes"
             )
-    columns = {name: sheet.cells(name) for name in sheet.header}
+    columns = {name: _cells(sheet.rows, i) for i, name in enumerate(sheet.header)}
     if sheet.separator != ",":
         columns = {name: _pointed(cells) for name, cells in columns.items()}
     return Frame({name: _column(cells) for name, cells in columns.items()}, where, text=True)
@@ -239,7 +266,10 @@ def plain(frame: Frame, keep: Sequence[str]) -> Frame:
 
 def _separator(header: str) -> str:
     """What gives the most columns; a blank only if nothing else separates, since names may contain some."""
-    counts = {each: len(next(csv.reader([header], delimiter=each))) for each in ",;\t"} if header else {",": 1}
+    counts = {",": 1}
+    for each in ",;\t" if header else "":
+        with contextlib.suppress(csv.Error):  # what does not separate a long line makes one long cell of it
+            counts[each] = len(next(csv.reader([header], delimiter=each)))
     best = max(counts, key=lambda each: counts[each])
     return best if counts[best] > 1 or " " not in header.strip() else " "
 
@@ -256,7 +286,7 @@ def _column(cells: list[str]) -> list[Any]:
 
 def number_of(text: str) -> int | float:
     """The number that a text is."""
-    return int(text) if text.lstrip("+-").isdecimal() else float(text)
+    return int(text) if text.lstrip("+-").isdecimal() and len(text) < DIGITS else float(text)
 
 
 def _of_frame(source: Any, where: str) -> Frame:
@@ -281,8 +311,8 @@ def _frame(columns: Sequence[tuple[Any, list[Any]]], where: str) -> Frame:
 
 def _differ(names: Sequence[str], where: str) -> None:
     if len(set(names)) < len(names):
-        twice = next(name for name in names if list(names).count(name) > 1)
-        raise InvalidInput(f"{where} has two columns of the same name, {twice!r}; rename one")
+        twice = next(name for name, often in Counter(names).items() if often > 1)
+        raise InvalidInput(f"{where} has two columns of the same name, {shown(twice)}; rename one")
 
 
 def _list(where: str, name: Any, values: Any) -> list[Any]:
@@ -292,7 +322,7 @@ def _list(where: str, name: Any, values: Any) -> list[Any]:
             values = getattr(values, method)()
             break
     if not isinstance(values, list | tuple):
-        raise InvalidInput(f"column {name!r} of {where} must be a list, got {type(values).__name__}")
+        raise InvalidInput(f"column {shown(name)} of {where} must be a list, got {type(values).__name__}")
     return [_native(cell) for cell in values]
 
 

@@ -15,8 +15,8 @@ from misspec import kernels, search
 from misspec.contexts import Joint, Open
 from misspec.domains import Box, Domain, Finite, Space
 from misspec.encoding import kernel_key
-from misspec.errors import Array, InvalidInput, whole
-from misspec.model import Model
+from misspec.errors import MOST_ROUNDS, Array, InvalidInput, array, shown, whole
+from misspec.model import Model, a_model
 from misspec.posterior import Tracked
 
 DESIGN_STEPS = 300  # multiplicative steps of the design dual, at most
@@ -61,16 +61,16 @@ class InformationGain:
 
     def up_to(self, t: int | NDArray[Any]) -> float | Array:
         """An upper bound on γ_t for any t ≤ T: the smaller of `upper` and g_t/(1 − 1/e). t: a number or an array."""
-        rounds = np.asarray(t)
-        if rounds.min() < 0 or rounds.max() > len(self.path):
-            raise InvalidInput(f"this information gain was computed for up to {len(self.path)} rounds, got {t!r}")
+        rounds = array("t must be a number of rounds, or an array of them", t)
+        if rounds.dtype.kind not in "iu" or not rounds.size or rounds.min() < 0 or rounds.max() > len(self.path):
+            raise InvalidInput(f"this information gain was computed for up to {len(self.path)} rounds, got {shown(t)}")
         missed = self.missed * rounds / len(self.path)
         bound = np.minimum(self.upper, self.values[rounds] / GREEDY_FACTOR + missed)
         return float(bound) if bound.ndim == 0 else np.asarray(bound)
 
     def at(self, t: int) -> float:
         """An upper bound on γ_t for any t: information adds up at most, so that beyond T it is ⌈t/T⌉·γ_T."""
-        T = len(self.path)
+        T, t = len(self.path), whole("t", t)
         return self.up_to(t) if t <= T else math.ceil(t / T) * self.upper
 
     def __repr__(self) -> str:
@@ -93,7 +93,8 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
     `missed` = (T/2) ln(1 + ρ/λ), with ρ the largest variance that is left in the box when f is known at all of them:
     next to nothing for smooth kernels in few dimensions, and a large part of `upper` for rough ones or in many.
     """
-    T = whole("horizon", horizon, at_least=1)
+    T = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS)
+    a_model(model)
     if isinstance(domain, Space) and domain.size is not None and domain.size <= COVER:
         return information_gain(domain.members(), model, horizon)
     if isinstance(domain, Box | Space):

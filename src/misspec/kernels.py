@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.errors import Array, InvalidInput
+from misspec.errors import LARGEST, Array, InvalidInput, MisspecError, array, short, shown
 
 SLACK = 1e-9  # rounding allowed above k(x,x) = 1
 SAMPLE = 48  # points on which a kernel is tried before it is trusted
@@ -34,24 +34,42 @@ class Kernel(Protocol):
 
 def cross(kernel: Kernel, X: Array, Z: Array) -> Array:
     """k(X, Z), shape (n, m), checked to be finite."""
-    values = np.asarray(kernel(X, Z), dtype=np.float64)
+    values = _evaluated(kernel, kernel, X, Z)
     if values.shape != (len(X), len(Z)):
-        raise InvalidInput(f"kernel(X, Z) must return shape {(len(X), len(Z))}, got {values.shape} from {kernel!r}")
-    if not np.isfinite(values).all():
         raise InvalidInput(
-            f"kernel {kernel!r} returned values that are not finite; repair the kernel or its parameters"
+            f"kernel(X, Z) must return shape {(len(X), len(Z))}, got {values.shape} from {shown(kernel)}"
+        )
+    if not np.abs(values).max(initial=0.0) <= LARGEST:
+        raise InvalidInput(
+            f"kernel {shown(kernel)} returned values that are not finite, or too large; repair it or its parameters"
         )
     return values
 
 
 def diagonal(kernel: Kernel, X: Array) -> Array:
     """k(x, x) for each row of X, checked to be finite and not negative."""
-    values = np.asarray(kernel.diag(X), dtype=np.float64)
+    values = _evaluated(kernel, kernel.diag, X)
     if values.shape != (len(X),):
-        raise InvalidInput(f"kernel.diag(X) must return shape {(len(X),)}, got {values.shape} from {kernel!r}")
-    if not np.isfinite(values).all() or values.min(initial=0.0) < 0:
-        raise InvalidInput(f"kernel {kernel!r} must have a finite diagonal k(x,x) ≥ 0; repair the kernel")
+        raise InvalidInput(f"kernel.diag(X) must return shape {(len(X),)}, got {values.shape} from {shown(kernel)}")
+    if not values.max(initial=0.0) <= LARGEST or values.min(initial=0.0) < 0:
+        raise InvalidInput(f"kernel {shown(kernel)} must have a finite diagonal k(x,x) ≥ 0; repair the kernel")
     return values
+
+
+def _evaluated(kernel: Kernel, function: Any, *points: Array) -> Array:
+    """What a kernel returns; InvalidInput where it fails, or returns something else than real numbers."""
+    try:
+        values = function(*points)
+        if type(values) is np.ndarray and values.dtype == np.float64:
+            return values
+        return np.asarray(array("a kernel must return numbers", values), dtype=np.float64)
+    except MisspecError:
+        raise
+    except Exception as error:
+        raise InvalidInput(
+            f"kernel {shown(kernel)} failed on points of dimension {points[0].shape[1]} ({type(error).__name__}: "
+            f"{short(error)}); the length scales of an anisotropic kernel must match the dimension"
+        ) from error
 
 
 def check_bounded(kernel: Kernel, X: Array, what: str = "the domain") -> Array:
@@ -68,10 +86,10 @@ def check_bounded(kernel: Kernel, X: Array, what: str = "the domain") -> Array:
 
 
 def within_one(kernel: Any, X: Array) -> bool:
-    """Whether X is finite with k(x,x) ≤ 1: the same question as `check_bounded`, answered quickly."""
+    """Whether X is finite, and not too large, with k(x,x) ≤ 1: as `check_bounded` asks, answered quickly."""
     if _is(kernel, "DotProduct"):  # NaN and infinity are not at most 1 either
         return bool(np.einsum("nd,nd->n", X, X).max() + kernel.sigma_0**2 <= 1 + SLACK)
-    return bool(np.isfinite(X).all() and diagonal(kernel, X).max() <= 1 + SLACK)
+    return bool(np.abs(X).max() <= LARGEST and diagonal(kernel, X).max() <= 1 + SLACK)
 
 
 def check(kernel: Any, X: Array) -> None:
@@ -82,29 +100,21 @@ def check(kernel: Any, X: Array) -> None:
         )
     rows = np.unique(np.linspace(0, len(X) - 1, SAMPLE).astype(int))
     sample = X[rows]
-    try:
-        K, reverse, diag = (
-            cross(kernel, sample, sample.copy()),
-            cross(kernel, sample[::-1], sample),
-            diagonal(kernel, sample),
-        )
-    except InvalidInput:
-        raise
-    except Exception as error:
-        raise InvalidInput(
-            f"kernel {kernel!r} failed on points of dimension {X.shape[1]} ({type(error).__name__}: {error}); "
-            "the length scales of an anisotropic kernel must match the dimension"
-        ) from error
+    K, reverse, diag = (
+        cross(kernel, sample, sample.copy()),
+        cross(kernel, sample[::-1], sample),
+        diagonal(kernel, sample),
+    )
     scale = max(1.0, float(np.abs(K).max()))
     if np.abs(reverse[::-1] - K.T).max() > 1e-8 * scale or np.abs(K - K.T).max() > 1e-8 * scale:
-        raise InvalidInput(f"kernel {kernel!r} is not symmetric: k(x,z) differs from k(z,x); repair the kernel")
+        raise InvalidInput(f"kernel {shown(kernel)} is not symmetric: k(x,z) differs from k(z,x); repair the kernel")
     if np.abs(np.diag(K) - diag).max() > 1e-8 * scale:
         raise InvalidInput(
-            f"kernel {kernel!r} has k(x,x) different from diag(x); "
+            f"kernel {shown(kernel)} has k(x,x) different from diag(x); "
             "if it has a WhiteKernel part, drop it: noise belongs in Model(noise=…)"
         )
     if float(np.linalg.eigvalsh((K + K.T) / 2)[0]) < -1e-7 * scale * len(sample):
-        raise InvalidInput(f"kernel {kernel!r} is not positive semidefinite on the domain; choose another kernel")
+        raise InvalidInput(f"kernel {shown(kernel)} is not positive semidefinite on the domain; choose another kernel")
 
 
 def gradient(kernel: Kernel, X: Array, Z: Array) -> Array:
@@ -335,8 +345,8 @@ def length_scale(kernel: Any) -> float:
     found = [np.ravel(value) for name, value in known.items() if name.split("__")[-1] == "length_scale"]
     if not found:
         raise InvalidInput(
-            f"expected a kernel with a length scale, as RBF(0.2) of scikit-learn has; got {kernel!r}, for which there "
-            "are GPUCB and LinUCB"
+            f"expected a kernel with a length scale, as RBF(0.2) of scikit-learn has; got {shown(kernel)}, for which "
+            "there are GPUCB and LinUCB"
         )
     return float(np.exp(np.log(np.concatenate(found)).mean()))
 

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from misspec import kernels
-from misspec.domains import Domain
-from misspec.errors import InvalidInput, matrix, number, vector
+from misspec.domains import Domain, a_domain
+from misspec.errors import InvalidInput, flag, instance, matrix, number, shown, vector
 
 LEAST_REGULARIZATION = 1e-6
+SMALLEST, LARGEST = 1e-50, 1e50  # of the constants: ratios and squares of all of them are then numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Model:
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, kernels.Kernel) or isinstance(self.kernel, type):
             raise InvalidInput(
-                f"kernel must have __call__(X, Z) and diag(X), as scikit-learn's RBF(0.2) has; got {self.kernel!r}"
+                f"kernel must have __call__(X, Z) and diag(X), as scikit-learn's RBF(0.2) has; got {shown(self.kernel)}"
             )
         noise = number("noise (σ)", self.noise, at_least=0)
         ridge = max(noise**2, LEAST_REGULARIZATION) if self.regularization is None else self.regularization
@@ -56,11 +57,17 @@ class Model:
             "scale": number("scale", self.scale, above=0),
         }
         for name, value in checked.items():
+            if not (value == 0 or SMALLEST <= abs(value) <= LARGEST):
+                raise InvalidInput(
+                    f"{name} must lie between {SMALLEST:g} and {LARGEST:g} in size, got {value:g}; take other units"
+                )
+        checked["fitted"] = flag("fitted", self.fitted)
+        for name, value in checked.items():
             object.__setattr__(self, name, value)  # frozen: set once, here
 
     def check(self, domain: Domain) -> None:
         """InvalidInput unless the kernel works on the domain and k(x,x) ≤ 1 there."""
-        probes = domain.probes()
+        probes = a_domain(domain).probes()
         kernels.check(self.kernel, probes)
         if getattr(domain, "bounded", True):  # otherwise points are checked as they come
             kernels.check_bounded(self.kernel, probes)
@@ -97,17 +104,19 @@ class Model:
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
-        X = matrix("points", points if domain is None else domain.encode(points), rows_at_least=2)
+        X = matrix("points", points if domain is None else a_domain(domain).encode(points), rows_at_least=2)
         y = vector("observations", observations, length=len(X))
         spread = np.ptp(X, axis=0)
-        if not (np.ptp(y) > 0 and spread.max() > 0):
+        if not (y.std() > SMALLEST and spread.max() > SMALLEST):
             raise InvalidInput("a fit needs observations and points that vary; got constant ones")
         if kernel is None:
             reach = np.where(spread > 0, spread, spread.max())
             kernel = Matern(0.3 * reach, length_scale_bounds=list(zip(0.02 * reach, 10 * reach, strict=True)), nu=2.5)
         kernels.check(kernel, X)
         if not hasattr(kernel, "hyperparameters"):
-            raise InvalidInput(f"only kernels of scikit-learn can be fitted, got {kernel!r}; make the Model by hand")
+            raise InvalidInput(
+                f"only kernels of scikit-learn can be fitted, got {shown(kernel)}; make the Model by hand"
+            )
         zeros = {
             f"{h.name}_bounds": "fixed" for h in kernel.hyperparameters if not h.fixed and _is_zero(kernel, h.name)
         }
@@ -142,3 +151,9 @@ class Model:
 
 def _is_zero(kernel: Any, hyperparameter: str) -> bool:
     return bool(np.any(np.asarray(kernel.get_params()[hyperparameter]) == 0))
+
+
+def a_model(given: Any) -> Model:
+    """A Model, or InvalidInput."""
+    model: Model = instance("model", given, Model, "ms.Model(kernel, …) makes one")
+    return model

@@ -10,16 +10,17 @@ All arrays hold one entry per point: numbers (n,), codes (n, width).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.errors import Array, InvalidInput, flag, nearest, number
+from misspec.errors import LARGEST, NO_NUMBERS, Array, InvalidInput, flag, listed, nearest, number, shown
 
 HOT = 1.0 / math.sqrt(2.0)
 EXACT = 2**53  # integers beyond are not floats
@@ -98,11 +99,11 @@ class _Interval:
 
     def _bounds(self, kind: str) -> None:
         if self.low > self.high:
-            raise InvalidInput(f"{kind} needs low ≤ high, got {self.low!r} and {self.high!r}; swap them")
+            raise InvalidInput(f"{kind} needs low ≤ high, got {shown(self.low)} and {shown(self.high)}; swap them")
         if flag("log", self.log) and self.low <= 0:
-            raise InvalidInput(f"{kind} on a logarithmic scale needs low > 0, got {self.low!r}; raise it, or log=False")
-        if not math.isfinite(float(self.high) - float(self.low)):
-            raise InvalidInput(f"{kind} has bounds so far apart that high - low overflows; rescale it, or log=True")
+            raise InvalidInput(
+                f"{kind} on a logarithmic scale needs low > 0, got {shown(self.low)}; raise it, or log=False"
+            )
 
     def _last(self, kind: str) -> float:
         """The largest value of a grid."""
@@ -112,7 +113,7 @@ class _Interval:
         most = (self.high - self.low) / self.step
         if most >= EXACT or self._rounding(0.0) > COARSEST:
             raise InvalidInput(
-                f"{kind} has steps of {self.step!r}, too small for its size; take larger ones, or leave step= out"
+                f"{kind} has steps of {shown(self.step)}, too small for its size; take larger ones, or leave step= out"
             )
         return float(self._at(np.floor(np.array([most]) + ROUNDING))[0])
 
@@ -211,11 +212,11 @@ class _Interval:
 
     def number(self, value: Any, where: str) -> float:
         """A finite number, above 0 on a logarithmic scale, and on the grid if there is one."""
-        try:
-            found = math.nan if isinstance(value, str | bytes | bool | np.bool_) else float(value)
-        except (TypeError, ValueError, OverflowError):
-            found = math.nan
-        if not math.isfinite(found) or self.wrong(np.array([found])).any():
+        found = math.nan
+        if not isinstance(value, (str, bytes, *NO_NUMBERS)):
+            with contextlib.suppress(Exception):  # whatever an object of somebody else's raises
+                found = float(value)
+        if not abs(found) <= LARGEST or self.wrong(np.array([found])).any():
             raise InvalidInput(f"{where} must be {self.expects}, got {value!r}")
         return float(self.settled(np.array([found]))[0])
 
@@ -266,7 +267,7 @@ class Int(_Interval):
         for name in ("low", "high", "step"):
             given = getattr(self, name)
             if isinstance(given, bool | np.bool_) or not isinstance(given, int | np.integer) or abs(int(given)) > EXACT:
-                raise InvalidInput(f"{name} of an Int must be a whole number, at most 2^53 in size, got {given!r}")
+                raise InvalidInput(f"{name} of an Int must be a whole number, at most 2^53 in size, got {shown(given)}")
             object.__setattr__(self, name, int(given))
         if self.step < 1:
             raise InvalidInput(f"step of an Int must be a whole number ≥ 1, got {self.step}")
@@ -310,16 +311,14 @@ class Choice:
 
     def __post_init__(self) -> None:
         given: Any = self.options
-        if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-            raise InvalidInput(f"options of a Choice must be a list, as in Choice(['a', 'b']), got {given!r}")
-        options = tuple(native(option) for option in given)
+        options = tuple(native(option) for option in listed("options of a Choice, as in Choice(['a', 'b']),", given))
         if not options:
             raise InvalidInput("a Choice needs at least one option, got none")
         for option in options:
             known = isinstance(option, str | int) or option is None
             if not known and not (isinstance(option, float) and math.isfinite(option)):
                 raise InvalidInput(
-                    f"options of a Choice must be text, finite numbers, True, False or None, got {option!r}; "
+                    f"options of a Choice must be text, finite numbers, True, False or None, got {shown(option)}; "
                     "name it, and look it up by its name"
                 )
         places: dict[Any, int] = {}
@@ -327,7 +326,8 @@ class Choice:
             first = places.setdefault(_key(option), position)
             if first != position:
                 raise InvalidInput(
-                    f"options of a Choice must differ, got {option!r} at positions {first} and {position}; drop one"
+                    f"options of a Choice must differ, got {shown(option)} at positions {first} and {position}; "
+                    "drop one"
                 )
         object.__setattr__(self, "options", options)
         object.__setattr__(self, "_places", places)

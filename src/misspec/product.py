@@ -17,7 +17,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from misspec.errors import Array, InvalidInput, number, one_of, vector
+from misspec.errors import Array, InvalidInput, listed, number, one_of, shown, vector
 
 ROOT = math.sqrt(5.0)
 
@@ -45,7 +45,7 @@ class ProductMatern:
             raise InvalidInput("length_scale must hold at least one number, got none")
         if not (self.length_scale > 0).all():
             raise InvalidInput(f"length scales must be above 0, got {self.length_scale.min():g}")
-        pairs = [(j, j + 1) for j in range(len(self.length_scale))] if columns is None else columns
+        pairs = [(j, j + 1) for j in range(len(self.length_scale))] if columns is None else listed("columns", columns)
         self.columns = tuple(_pair(each) for each in pairs)
         if len(self.columns) != len(self.length_scale):
             raise InvalidInput(
@@ -58,7 +58,7 @@ class ProductMatern:
         self._width = len(owners)
         self.additive = number("additive", additive, at_least=0)
         if self.additive > 1:
-            raise InvalidInput(f"additive is a share, at most 1, got {additive!r}")
+            raise InvalidInput(f"additive is a share, at most 1, got {shown(additive)}")
         self.length_scale.flags.writeable = False
 
     def __repr__(self) -> str:
@@ -100,7 +100,7 @@ class ProductMatern:
     def _check(self, X: Array) -> None:
         if X.shape[1] != self._width:
             raise InvalidInput(
-                f"{self!r} is for {self._width} column{'s' * (self._width > 1)} of an encoding, got points of "
+                f"{shown(self)} is for {self._width} column{'s' * (self._width > 1)} of an encoding, got points of "
                 f"dimension {X.shape[1]}; product_kernel(domain) makes one for a domain"
             )
 
@@ -112,7 +112,7 @@ def _pair(given: Any) -> tuple[int, int]:
         start = stop = 0
     if not 0 <= start < stop:
         raise InvalidInput(
-            f"columns must be pairs (first, after the last) of whole numbers, one per parameter, got {given!r}"
+            f"columns must be pairs (first, after the last) of whole numbers, one per parameter, got {shown(given)}"
         )
     return start, stop
 
@@ -169,8 +169,10 @@ def product_kernel(
     every option too, so that options can be more or less alike). length_scale: one for all, or one for each.
     """
     one_of("per", per, ("parameter", "choice"))
+    if not hasattr(domain, "columns"):
+        raise InvalidInput(f"domain must be a Finite, a Box or a Space, got {type(domain).__name__}")
     pairs = [(each.start, each.stop) for each in domain.columns]
     if per == "choice":
         pairs = [(i, i + 1) for start, stop in pairs for i in range(start, stop)]
-    scales = np.asarray(length_scale, dtype=np.float64)
-    return ProductMatern(np.full(len(pairs), float(scales)) if scales.ndim == 0 else scales, pairs, additive)
+    scales = vector("length_scale", length_scale)
+    return ProductMatern(np.repeat(scales, len(pairs)) if len(scales) == 1 else scales, pairs, additive)

@@ -7,15 +7,16 @@ The first line names the format and its version. Every record is a line
 with the length of the payload in bytes, and as checksum the CRC-32 of all payloads up to this one, in eight hexadecimal
 digits: no record can be changed, left out or moved unseen. A payload has no line feed in it (JSON has none).
 
-A write that is cut short leaves part of one line at the end, which readers leave out and say so; damage to the last
-line cannot be told from it. Damage before that is never left out. One writer at a time holds a lock that the system
-releases with its process.
+A write that is cut short leaves the beginning of one line at the end, and perhaps zeros after it, which readers leave out
+and say so. Any other damage is refused, to the last line too. One writer at a time holds a lock that the system releases
+with its process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 import weakref
 import zlib
@@ -28,6 +29,10 @@ from misspec.errors import StorageError
 NAME = b"misspec journal "
 VERSION = 1
 FIRST = NAME + b"%d\n" % VERSION
+HEAD = rb"[0-9a-f]{8} "
+BEGUN = re.compile(
+    rb"[0-9a-f]{0,8}|" + HEAD + rb"\d{0,16}|" + HEAD + rb"(?P<length>\d{1,16}) (?P<payload>[^\n]*)"
+)  # of a record: its beginning, however short
 UNSEEN = 1e-3  # seconds for which it is not looked at what others do to a file: that costs as much as writing to it
 
 
@@ -44,10 +49,10 @@ def frame(payload: bytes, before: int) -> tuple[bytes, int]:
 def recognised(path: str | os.PathLike[str]) -> bool:
     """Whether this is a file of records, of whatever version."""
     try:
-        with Path(path).open("rb") as stream:
+        with storage.regular(path).open("rb") as stream:
             return stream.read(len(NAME)) == NAME
-    except OSError:
-        return False
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from None
 
 
 def create(path: str | os.PathLike[str], payloads: Iterable[bytes]) -> Mark:
@@ -70,11 +75,11 @@ class Reader:
     """The payloads of a file, in order, none of them kept.
 
     mark, records   up to where it was read, and how many there were
-    torn            bytes after the last whole record, known at the end: a record that is damaged or was cut short
+    torn            bytes after the last whole record, known at the end: of one that was cut short
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = storage.regular(path)
         self.mark = BEGIN
         self.records = 0
         self.torn = 0
@@ -86,17 +91,15 @@ class Reader:
                 self._check_first(stream.readline())
                 for line in stream:
                     payload = line[line.find(b" ", 9) + 1 : -1]
-                    expected, checksum = frame(payload, checksum)
+                    expected, after = frame(payload, checksum)
                     if line != expected:
-                        self._check_torn(line, more=bool(stream.read(1)))
+                        self._check_torn(line, checksum, more=bool(stream.read(1)))
                         self.torn = len(line)
                         return
-                    end += len(line)
+                    end, checksum = end + len(line), after
                     self.mark = end, checksum
                     self.records += 1
                     yield payload
-        except FileNotFoundError:
-            raise StorageError(f"{self.path} does not exist") from None
         except OSError as error:
             raise StorageError(f"cannot read {self.path}: {error.strerror}") from error
 
@@ -108,17 +111,22 @@ class Reader:
             raise StorageError(f"{self.path} is a journal of version {version}, newer than {VERSION}; update misspec")
         raise StorageError(f"{self.path} is not a misspec journal or is damaged; restore it from a copy")
 
-    def _check_torn(self, line: bytes, *, more: bool) -> None:
-        """StorageError unless what does not match can be the end of a write that was cut short: nothing follows it but
-        zeros (of which a power cut leaves many), and it is no longer than it says itself."""
-        _, _, rest = line.rstrip(b"\0").partition(b" ")
-        length, _, payload = rest.partition(b" ")
-        if more or (length.isdigit() and len(length) < 16 and len(payload) > int(length) + 1):
+    def _check_torn(self, line: bytes, before: int, *, more: bool) -> None:
+        """StorageError unless what does not match is the beginning of a record, with nothing after it but zeros, of
+        which a power cut leaves many; before: the checksum of the record before it."""
+        part = BEGUN.fullmatch(line.rstrip(b"\0"))
+        if more or part is None or not _cut_short(part, before):
             raise StorageError(
                 f"{self.path} is damaged: record {self.records}, at byte {self.mark[0]}, does not match its "
-                f"checksum, and others follow; restore the file from a copy, or keep its first {self.mark[0]} bytes, "
-                "which are whole, to go on from there"
+                "checksum, and was not cut short; restore the file from a copy, or keep its first "
+                f"{self.mark[0]} bytes, which are whole, to go on from there"
             )
+
+
+def _cut_short(part: re.Match[bytes], before: int) -> bool:
+    """Whether a record ends before its line feed, and is right where only that is missing."""
+    payload = part["payload"]
+    return payload is None or len(payload) < int(part["length"]) or frame(payload, before)[0] == part[0] + b"\n"
 
 
 class Appender:

@@ -15,15 +15,30 @@ from numpy.typing import NDArray
 
 from misspec.contexts import Open
 from misspec.domains import Finite
-from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, whole
-from misspec.policies import Policy, Query, Recommendation
+from misspec.errors import (
+    MOST_AT_ONCE,
+    MOST_ROUNDS,
+    Array,
+    AwaitingResults,
+    HorizonReached,
+    InvalidInput,
+    callback,
+    flag,
+    one_of,
+    seeded,
+    shown,
+    whole,
+)
+from misspec.policies import Policy, Query, Recommendation, signature_of
 from misspec.policies.answers import NUMBERS
 from misspec.problems import Problem
+from misspec.threads import one_thread
 from misspec.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, as_number
 
 Progress = Callable[[int, int], None]
 STREAMS = (101, 102)  # of noise and action sets: not those that problems of the same seed are drawn from
 JUDGED = (103, 20)  # stream and number of the action sets on which recommendations are judged where these vary
+MOST_WORKERS = 10_000  # threads or processes
 FAILURES = 10  # of a user's function in a row, after which on_error="drop" gives up
 SAVED, SAVING = 3.0, 0.05  # seconds between saves at least, and the share of the time that they may take
 
@@ -72,6 +87,11 @@ class Trace:
     def __len__(self) -> int:
         return len(self.index)
 
+    def negated(self) -> Trace:
+        """The same of −y, as someone who minimises sees it; `upper` is then the lower end that was minimised."""
+        story = {**self.story, "recommendation": negated(self.story["recommendation"])}
+        return dataclasses.replace(self, y=-self.y, mean=-self.mean, upper=-self.upper, story=story)
+
     @property
     def cumulative_regret(self) -> Array:
         """R*_t."""
@@ -117,13 +137,14 @@ def simulate(
 
     BLAS runs on one thread meanwhile: the matrices are small, and threads would only wait for each other.
     """
-    T = whole("horizon", horizon, at_least=1)
-    batch = whole("batch", batch, at_least=1)
+    T = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS)
+    batch = whole("batch", batch, at_least=1, at_most=MOST_AT_ONCE)
+    callback("progress", progress)
     _check_match(policy, problem)
     _check_horizon(policy, T)
     if batch > 1 and problem.offers is not None:
         raise InvalidInput("a contextual problem is played round by round; leave batch at 1")
-    noise_rng, offer_rng = (np.random.default_rng([whole("seed", seed), part]) for part in STREAMS)
+    noise_rng, offer_rng = (np.random.default_rng([seeded(seed), part]) for part in STREAMS)
     draws = problem.noise.draw(noise_rng, T)
     offers = None if problem.offers is None else problem.offers.draw(offer_rng, T)
     vectors = None if isinstance(policy.domain, Finite) else problem.domain.points  # what the rounds bring
@@ -131,7 +152,7 @@ def simulate(
     asked: list[Query] = []
     index = np.empty(T, dtype=np.intp)
     y = np.empty(T)
-    with _controller().limit(limits=1):
+    with one_thread:
         while len(asked) < T:
             t = len(asked)
             offered = None if offers is None else offers[t]
@@ -159,6 +180,11 @@ def _recommended(policy: Policy, problem: Problem, seed: int, vectors: Array | N
         recommended = policy.recommend(actions=vectors[offered])
         missed.append(float(f[offered].max() - f[offered[recommended.position]]))
     return recommended, float(np.mean(missed))
+
+
+def negated(found: Recommendation) -> Recommendation:
+    """The same of −y."""
+    return dataclasses.replace(found, mean=-found.mean, lower=-found.upper, upper=-found.lower)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -190,6 +216,7 @@ def optimize(
     on_error: str = "raise",
     progress: Progress | None = None,
     save: str | os.PathLike[str] | None = None,
+    minimize: bool = False,
 ) -> Evaluations:
     """Maximise a user's function with `horizon` evaluations (or minimise it, if that is what the policy does).
 
@@ -207,6 +234,8 @@ def optimize(
     progress    called as progress(evaluations done, horizon) after every batch; with workers, as results are told
     save        a file for the policy: written atomically as results are told, every few seconds, and at the end,
                 whatever ends it. optimize(ms.load(file), function, horizon - policy.t, …) continues
+    minimize    smaller is better, for policies that maximise: they are told −y, and keep it, so that whoever continues
+                says it again. What comes back is in the function's sign, and ms.report(…, minimize=True) is too
 
     Without workers and save nothing is left pending, whatever happens, and what pended before is not touched. With
     either a stop can be continued, also from a policy that was saved in the middle and whose process was killed:
@@ -214,11 +243,11 @@ def optimize(
     was merely cut short stays pending, and only one that failed is dropped. Worker threads cannot be stopped: what
     they evaluate then goes on, unheard.
 
-    BLAS runs on one thread while the policy asks and learns, and as it likes in the function. With worker threads it is
-    left alone: the limit belongs to the process, and would reach the function.
+    BLAS runs on one thread while the policy asks and learns, and as it likes in the function. With worker threads the
+    function meets that limit too, while the policy is at work: it belongs to the process.
     """
-    batch = whole("batch", batch, at_least=1)
-    n = None if workers is None else whole("workers", workers, at_least=1)
+    batch = whole("batch", batch, at_least=1, at_most=MOST_AT_ONCE)
+    n = None if workers is None else whole("workers", workers, at_least=1, at_most=MOST_WORKERS)
     if n is not None and batch > 1:
         raise InvalidInput("workers ask as places become free, not in batches: leave batch at 1")
     if flag("processes", processes) and n is None:
@@ -240,6 +269,7 @@ def optimize(
         save=save,
         in_turn=n is None,
         resumable=n is not None or save is not None,
+        minimize=minimize,
     )
 
 
@@ -254,6 +284,7 @@ def drive(
     save: str | os.PathLike[str] | None = None,
     in_turn: bool = False,
     resumable: bool = True,
+    minimize: bool = False,
 ) -> Evaluations:
     """The loop of `optimize`, for whatever evaluates points: start() makes it, once all arguments are checked.
 
@@ -266,16 +297,18 @@ def drive(
     """
     T = whole("horizon", horizon, at_least=1)
     most = None if in_flight is None else whole("in_flight", in_flight, at_least=1)
-    if on_error not in ("raise", "drop"):
-        raise InvalidInput(f"on_error must be raise or drop, got {on_error!r}")
+    one_of("on_error", on_error, ("raise", "drop"))
+    callback("progress", progress)
     if not isinstance(policy, Policy):
         raise InvalidInput(f"optimize takes a policy and a function, got {_kinds(policy, start)}")
+    if flag("minimize", minimize):
+        check_turned(policy)
     before = policy.pending[:T] if resumable else []
     if any(query.context is not None for query in before):
         raise InvalidInput("queries with a context pend, and optimize knows no contexts; tell or drop them first")
     _check_horizon(policy, T - len(before))
     saver = None if save is None else _Saver(policy, save)
-    return _Drive(policy, start(), T, before, most, on_error, progress, saver, in_turn, resumable).run()
+    return _Drive(policy, start(), T, before, most, on_error, progress, saver, in_turn, resumable, minimize).run()
 
 
 class _Drive:
@@ -293,16 +326,16 @@ class _Drive:
         saver: _Saver | None,
         in_turn: bool,
         resumable: bool,
+        minimize: bool,
     ) -> None:
         self.policy, self.evaluator, self.T = policy, evaluator, horizon
         self.before, self.most, self.in_turn, self.resumable = before, most, in_turn, resumable
-        self.on_error, self.progress, self.saver = on_error, progress, saver
+        self.on_error, self.progress, self.saver, self.minimize = on_error, progress, saver, minimize
         self.running: dict[int, Query] = {}
         self.back: collections.deque[Outcome] = collections.deque()  # and not yet told
         self.told: list[Query] = []
         self.y: list[float] = []
         self.failures = 0  # in a row
-        self.blas = _controller()
 
     def run(self) -> Evaluations:
         try:
@@ -316,7 +349,8 @@ class _Drive:
         listed = [q.index for q in self.told if q.index is not None]
         index = np.array(listed, dtype=np.intp) if len(listed) == len(self.told) else None
         x = np.array([q.x for q in self.told])
-        return Evaluations(index, x, np.array(self.y), self.policy.recommend())
+        best = self.policy.recommend()
+        return Evaluations(index, x, np.array(self.y), negated(best) if self.minimize else best)
 
     def _end(self, error: BaseException | None) -> None:
         """Whatever becomes of one of the last steps, the others are taken, and the error that ended the run stays the
@@ -339,10 +373,6 @@ class _Drive:
         if error is None and first is not None:
             raise first
 
-    def _one_thread(self) -> Any:
-        """For the policy; the function may use as many as it likes."""
-        return self.blas.limit(limits=1) if self.evaluator.apart else contextlib.nullcontext()
-
     def _fill(self) -> bool:
         """Hand out what there is room for; whether there is room for more."""
         if self.in_turn and self.running:
@@ -357,8 +387,7 @@ class _Drive:
         n = min(room, max(places, busy))
         queries, self.before = self.before[:n], self.before[n:]
         if not queries:
-            with self._one_thread():
-                queries = self._ask(n)
+            queries = self._ask(n)
         if not queries:
             return False
         self.running.update((query.id, query) for query in queries)
@@ -410,8 +439,7 @@ class _Drive:
             value = as_number(outcome, _argument(query))
         except InvalidInput as error:
             return error
-        with self._one_thread():
-            self.policy.tell(query, value)
+        self.policy.tell(query, -value if self.minimize else value)
         self.told.append(query)
         self.y.append(value)
         return None
@@ -460,6 +488,15 @@ def _argument(query: Query) -> Any:
     return query.x if named is None else dict(named)
 
 
+def check_turned(policy: Policy) -> None:
+    """InvalidInput for a policy with a direction of its own: it need not be told −y."""
+    if "minimize" in signature_of(type(policy)).parameters:
+        name = type(policy).__name__
+        raise InvalidInput(
+            f"{name} has a direction of its own: make it with {name}(…, minimize=True), and leave it out"
+        )
+
+
 def _kinds(policy: Any, function: Any) -> str:
     return f"{type(policy).__name__} and {type(function).__name__}"
 
@@ -488,7 +525,10 @@ def _check_match(policy: Policy, problem: Problem) -> None:
             f"simulate takes a policy and a problem, got {type(policy).__name__} and {type(problem).__name__}"
         )
     if policy.minimize:
-        raise InvalidInput("problems are maximised, and this policy minimises; make it with minimize=False")
+        raise InvalidInput(
+            "problems are maximised, and this policy minimises; make it with minimize=False, for "
+            "ms.problems.negated(problem) where values are a loss"
+        )
     ours, theirs = policy.domain, problem.domain
     if isinstance(ours, Open):
         same = problem.offers is not None and ours.dimension == theirs.dimension
@@ -497,7 +537,7 @@ def _check_match(policy: Policy, problem: Problem) -> None:
     if not same:
         differ = "" if repr(ours) != repr(theirs) else " (their points differ, or how the kernel sees them)"
         raise InvalidInput(
-            f"the policy's domain, {ours!r}, is not the problem's, {theirs!r}{differ}; "
+            f"the policy's domain, {shown(ours)}, is not the problem's, {shown(theirs)}{differ}; "
             "make the policy with problem.arena and problem.model"
         )
 
@@ -505,13 +545,6 @@ def _check_match(policy: Policy, problem: Problem) -> None:
 def _same(one: Finite, other: Finite) -> bool:
     """Whether users and kernels see the same points."""
     return np.array_equal(one.points, other.points) and np.array_equal(one.encoded, other.encoded)
-
-
-def _controller() -> Any:
-    """Controls the threads that BLAS libraries use."""
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def _trace(

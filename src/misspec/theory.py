@@ -18,9 +18,9 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.errors import Array, InvalidInput, number, one_of, whole
+from misspec.errors import MOST, MOST_ROUNDS, Array, InvalidInput, array, flag, number, one_of, shown, vector, whole
 from misspec.information import InformationGain
-from misspec.model import Model
+from misspec.model import Model, a_model
 
 REGRETS = ("true", "in_class")
 ALLOWANCE = 1.0 / 60.0  # of the range, times `tests_allowed`: what tests of `InsuredUCB` may lose at least
@@ -137,7 +137,9 @@ def phased_bound(
     for "few" and without misfit, at most 2B⌈√T⌉ + 4·multiplier·(√T + 1)√(Cγ) per further episode: √(Tγ)·log log T.
     """
     T, gamma, eps = _read(model, horizon, gain, epsilon, regret)
-    if schedule != "doubling":
+    one_of("width (numbers guarantee nothing)", width, ("lemma1", "mixture", "nonadaptive"))
+    one_of("constants", constants, ("tight", "paper"))
+    if check_schedule(schedule, int(T.max())) != "doubling":
         if constants != "tight":
             raise InvalidInput('constants="paper" are for schedule="doubling", the paper\'s; leave them out')
         bound = _planned_bound(model, T, gain, eps, width, points, schedule)
@@ -148,11 +150,9 @@ def phased_bound(
     if constants == "tight":
         bound = 2.0 * eps * T * (1.0 + np.log2(T)) * np.sqrt(_C(model) * gamma / ridge)
         bound = bound + 14.0 * multiplier * np.sqrt(_C(model) * T * gamma)
-    elif constants == "paper":
+    else:
         bound = 6.0 * eps * T * (1.0 + np.log(T)) * np.sqrt((2.0 + 1.0 / ridge) * gamma)
         bound = bound + 32.0 * multiplier * np.sqrt((1.0 + 2.0 * ridge) * T * gamma)
-    else:
-        raise InvalidInput(f"constants must be tight or paper, got {constants!r}")
     bound = 2.0 * model.norm_bound + bound + (2.0 * eps * T if regret == "true" else 0.0)
     return _answer(bound, T, model, eps, regret)
 
@@ -164,9 +164,7 @@ def _phased_multiplier(model: Model, gamma: Any, episodes: float, width: str, po
             raise InvalidInput('width="nonadaptive" needs the number of candidates: points=len(domain)')
         log = 2.0 * np.log(2.0 * whole("points", points, at_least=1) * episodes / model.delta)
         return model.noise / math.sqrt(model.regularization) * np.sqrt(log) + model.norm_bound
-    if width in ("lemma1", "mixture"):
-        return _multiplier(model, gamma, episodes / model.delta)
-    raise InvalidInput(f"width must be lemma1, mixture or nonadaptive, got {width!r}; numbers guarantee nothing")
+    return _multiplier(model, gamma, episodes / model.delta)
 
 
 def _planned_bound(
@@ -210,7 +208,7 @@ def balancing_bound(
     and for bases at least as cautious as j, whose own bounds hold, R_j(T) + one round. The sum over the bases of the
     largest such values over m is computed as it stands. varying: action sets differ from round to round.
     """
-    T = whole("horizon", horizon, at_least=1)
+    T = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS)
     reward_range = None if reward_range is None else number("reward_range", reward_range, above=0)
     gamma = float(_read(model, T, gain, epsilon, "true")[1])
     eps = number("epsilon", epsilon, at_least=0)
@@ -218,7 +216,7 @@ def balancing_bound(
     candidates = paper_candidates(T, gamma)
     M, delta = len(candidates), model.delta / 2.0  # half for the widths, half for the test
     ranges = [reward_range or 2.0 * (model.norm_bound + e) for e in candidates]
-    s = elimination_spread(model.noise, ranges, varying=varying)
+    s = elimination_spread(model.noise, ranges, varying=flag("varying", varying))
     n = np.arange(T + 1, dtype=np.float64)
     R = [candidate_bound(model, n, gamma, e, delta / M, c) for e, c in zip(candidates, ranges, strict=True)]
     h = np.concatenate([[0.0], elimination_radius(n[1:], M, delta, s, "paper")])
@@ -243,6 +241,7 @@ def balancing_bound(
 
 def tests_allowed(t: float) -> float:
     """s(t) = min{√t, t/5}: rounds among the first t that may be tests of `InsuredUCB`."""
+    t = number("t", t, at_least=0)
     return min(math.sqrt(t), t / 5.0)
 
 
@@ -262,8 +261,10 @@ def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0,
     Tests t^a in number would give T^{max(a, 1 − a/2)}. It says nothing before millions of rounds, unless the premium is
     large.
     """
-    T, N = whole("horizon", horizon, at_least=1), whole("points", points, at_least=1)
-    most = 2.0 * (model.norm_bound + number("epsilon", epsilon, at_least=0))
+    T, N = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS**2), whole("points", points, at_least=1)
+    if T > MOST_ROUNDS * N:
+        raise InvalidInput(f"horizon must be at most {MOST_ROUNDS:,} per point, got {T:,} for {N:,}; take fewer rounds")
+    most = 2.0 * (a_model(model).norm_bound + number("epsilon", epsilon, at_least=0))
     paid = min(1.0, number("premium", premium, at_least=0) * ALLOWANCE)
 
     def radius(n: Array) -> Array:
@@ -310,8 +311,9 @@ def core_set(dimension: int) -> int:
 
 def phased_elimination_alpha(model: Model, horizon: int, dimension: int, points: int) -> float:
     """α = δ/(2kE): k arms, two sides, and the E complete phases that T rounds have at most, of 2^{e−1}m rounds each."""
-    E = max(1, math.floor(math.log2(horizon / core_set(dimension) + 1.0)))
-    return model.delta / (2.0 * points * E)
+    T, k = whole("horizon", horizon, at_least=1), whole("points", points, at_least=1)
+    E = max(1, math.floor(math.log2(T / core_set(dimension) + 1.0)))
+    return a_model(model).delta / (2.0 * k * E)
 
 
 def phased_elimination_bound(
@@ -351,12 +353,16 @@ RIPS_SLACK = 1.1  # how near to the effective dimension the value of its designs
 
 def rips_log(model: Model, points: int, phase: int) -> float:
     """ln(1/p_ℓ), p_ℓ = δ/(2kℓ(ℓ+1)): two sides, k arms, all phases."""
-    return math.log(2.0 * points * phase * (phase + 1) / model.delta)
+    k, e = whole("points", points, at_least=1), whole("phase", phase, at_least=1)
+    return math.log(2.0 * k * e * (e + 1) / a_model(model).delta)
 
 
 def rips_length(model: Model, value: float, accuracy: float, log: float, reward_bound: float) -> int:
     """τ_ℓ: the least τ with (b² + σ²)f·2 ln(1/p)/(τ − 2 ln(1/p)) ≤ ε_ℓ², b the bound on rewards."""
-    return math.ceil(2.0 * log * (1.0 + (reward_bound**2 + model.noise**2) * value / accuracy**2))
+    b, noise = number("reward_bound", reward_bound, at_least=0), a_model(model).noise
+    f, accurate = number("value", value, at_least=0), number("accuracy", accuracy, above=0)
+    ratio = (b**2 + noise**2) / accurate**2 * f
+    return math.ceil(min(2.0 * number("log", log, at_least=0) * (1.0 + ratio), MOST))  # which is for ever
 
 
 def rips_bound(
@@ -458,9 +464,11 @@ def check_schedule(schedule: Any, horizon: int | None) -> Schedule:
     if isinstance(schedule, str):
         found = one_of("schedule (if not a number of episodes)", schedule, ("doubling", "few"))
     else:
-        found = whole("schedule (if not doubling or few)", schedule, at_least=1)
+        found = whole("schedule (if not doubling or few)", schedule, at_least=1, at_most=MOST_ROUNDS)
     if horizon is None and found != "doubling":
-        raise InvalidInput(f"schedule={found!r} plans all evaluations ahead, got no horizon; say how many: horizon=T")
+        raise InvalidInput(
+            f"schedule={shown(found)} plans all evaluations ahead, got no horizon; say how many: horizon=T"
+        )
     if horizon is not None and isinstance(found, int) and found > horizon:
         raise InvalidInput(f"schedule must be at most the horizon, {horizon} evaluations, got {found} episodes")
     return found
@@ -493,7 +501,7 @@ def episode_lengths(horizon: int, schedule: Schedule = "doubling") -> list[int]:
 
 def complete_episodes(horizon: int, lengths: Sequence[int]) -> int:
     """E: how many of them end within the horizon, and eliminate."""
-    return int((np.cumsum(lengths) <= horizon).sum())
+    return int((np.cumsum(vector("lengths", lengths)) <= whole("horizon", horizon)).sum())
 
 
 def _root(n: int) -> int:
@@ -506,13 +514,15 @@ def _root(n: int) -> int:
 
 def paper_candidates(horizon: int, gain: float) -> list[float]:
     """ε̂_i = 2^{1−i}/√γ for i = 1 … M, M = max(1, ⌈1 + ½ log₂(T/γ²)⌉)."""
-    M = max(1, math.ceil(1 + 0.5 * math.log2(horizon / gain**2)))
-    return [2.0 ** (1 - i) / math.sqrt(gain) for i in range(1, M + 1)]
+    T, gamma = whole("horizon", horizon, at_least=1), number("gain (γ_T)", gain, above=0)
+    M = max(1, math.ceil(1 + 0.5 * (math.log2(T) - 2.0 * math.log2(gamma))))
+    return [2.0 ** (1 - i) / math.sqrt(gamma) for i in range(1, M + 1)]
 
 
 def halving_candidates(horizon: int, largest: float) -> list[float]:
     """ε̂_i = ε_max·2^{1−i} for i = 1 … 1 + ⌈½ log₂T⌉, and 0."""
-    return [*(largest * 2.0**-i for i in range(1 + math.ceil(0.5 * math.log2(horizon)))), 0.0]
+    T, largest = whole("horizon", horizon, at_least=1), number("largest", largest, at_least=0)
+    return [*(largest * 2.0**-i for i in range(1 + math.ceil(0.5 * math.log2(T)))), 0.0]
 
 
 @overload
@@ -578,21 +588,17 @@ def _improved(model: Model, gamma: Any, delta: float) -> Any:
 
 
 def _rounds(horizon: Any) -> Array:
-    try:
-        T = np.asarray(horizon, dtype=np.float64)
-    except (TypeError, ValueError):
-        T = np.empty(0)
-    if T.size == 0 or not np.isfinite(T).all() or (T < 1).any():
-        raise InvalidInput(f"horizon must be rounds from 1 on, got {horizon!r}")
-    return T
+    wanted = "horizon must be rounds from 1 on"
+    T = array(wanted, horizon)
+    if T.dtype.kind not in "fiu" or T.size == 0 or not ((T >= 1) & (T <= MOST)).all():
+        raise InvalidInput(f"{wanted}, got {shown(horizon)}")
+    return T.astype(np.float64)
 
 
 def _read(model: Any, horizon: Any, gain: Any, epsilon: float, regret: str) -> tuple[Array, Array, float]:
-    if not isinstance(model, Model):
-        raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
+    a_model(model)
     T = _rounds(horizon)
-    if regret not in REGRETS:
-        raise InvalidInput(f"regret must be one of {', '.join(REGRETS)}, got {regret!r}")
+    one_of("regret", regret, REGRETS)
     gamma = gain.up_to(T.astype(np.intp)) if isinstance(gain, InformationGain) else number("gain (γ_T)", gain, above=0)
     return T, np.asarray(gamma), number("epsilon", epsilon, at_least=0)
 

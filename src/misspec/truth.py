@@ -29,8 +29,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec import confidence, kernels
 from misspec.domains import Box, Domain, Finite, Space
-from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, vector
-from misspec.model import Model
+from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, shown, vector
+from misspec.model import Model, a_model
 
 GAP = 1e-8  # between a solution and its proof at which the exchange ends, in units of the largest value
 TRUSTED = 1e-4  # and above which best_in_class has no result
@@ -156,6 +156,7 @@ def diagnose(
     domain: Domain | None = None,
     fixed_design: bool = False,
     time_order: bool = False,
+    groups: ArrayLike | None = None,
 ) -> Diagnosis:
     """How wrong the model is at least, from observations gathered in any way: the larger of two certificates.
 
@@ -172,11 +173,14 @@ def diagnose(
 
     Points are taken as the kernel will see them. For a Box or its grid, whose kernels see the unit cube, hand in
     `domain=` with points in user units.
+
+    groups: a number per observation, where points leave something out; only observations of one group are repeats.
+    Equal points of different groups are then different arms, which no function of the class can tell apart.
     """
     X = matrix("points", points, rows_at_least=1)
     y = vector("observations", observations, length=len(X))
     adaptive = not flag("fixed_design", fixed_design)
-    place = _places(X)
+    place = _places(X if groups is None else np.column_stack([X, vector("groups", groups, length=len(X))]))
     counts = np.bincount(place)
     averages = np.bincount(place, y) / counts
     distinct = X[np.unique(place, return_index=True)[1]]
@@ -214,7 +218,8 @@ def diagnose(
         adaptive=adaptive,
         sentence="",
     )
-    return dataclasses.replace(found, sentence=_sentence(found, model, float(found.residuals[worst])))
+    sentence = _sentence(found, model, float(found.residuals[worst]), _spelled(found.worst_point, domain))
+    return dataclasses.replace(found, sentence=sentence)
 
 
 class Bands(NamedTuple):
@@ -261,7 +266,12 @@ def certificate_of_bands(
     X = own.encoded if also is None else np.concatenate([own.encoded, also])
     ridge = model.regularization / told.counts
     K, k = (kernels.cross(model.kernel, told.encoded, Z) for Z in (told.encoded, X))
-    factor = cho_factor(K + np.diag(ridge), lower=True)
+    try:
+        factor = cho_factor(K + np.diag(ridge), lower=True)
+    except np.linalg.LinAlgError as error:
+        raise NumericalError(
+            f"the regularization (λ = {model.regularization:g}) is lost in rounding beside the kernel: {error}; raise it"
+        ) from error
     log_det = 2.0 * float(np.log(np.diag(factor[0])).sum()) - float(np.log(ridge).sum())
     W = cho_solve(factor, k)  # column j: the weights at X_j
     mean, norm1, prior = (told.averages - model.offset) @ W, np.abs(W).sum(axis=0), kernels.diagonal(model.kernel, X)
@@ -270,9 +280,12 @@ def certificate_of_bands(
     half = confidence.mixture(model, log_det, delta) * std + rounding
     proved = (np.abs(mean) - model.norm_bound * np.sqrt(prior) - half) / np.maximum(norm1, ROUNDED)
     reach = norm1.copy()
-    seat = {x.tobytes(): i for i, x in enumerate(told.encoded)}
+    seats: dict[bytes, list[int]] = {}
+    for i, x in enumerate(told.encoded):
+        seats.setdefault(x.tobytes(), []).append(i)
     for j, x in enumerate(own.encoded):
-        weight = W[seat[x.tobytes()], j] if x.tobytes() in seat else 0.0
+        # of several arms at a point (`groups`) each has a misfit of its own: the smallest weight proves the least
+        weight = min((W[i, j] for i in seats.get(x.tobytes(), [])), default=0.0)
         moved = max(1.0 + norm1[j] - 2.0 * weight, ROUNDED)
         by_own = (abs(own.averages[j] - model.offset - mean[j]) - own.radii[j] - half[j]) / moved
         if by_own > proved[j]:
@@ -326,7 +339,18 @@ def _places(X: Array) -> NDArray[np.intp]:
     return np.array([seen.setdefault(row.tobytes(), len(seen)) for row in X], dtype=np.intp)
 
 
-def _sentence(found: Diagnosis, model: Model, residual: float) -> str:
+def _spelled(point: Array, domain: Any) -> str:
+    """A point in words: by name, where its coordinates have names."""
+    space = domain.box if isinstance(domain, Finite) else domain
+    if not isinstance(space, Space):
+        return np.array2string(point, precision=4, separator=", ")
+    values = space.params(point).items()
+    return ", ".join(
+        f"{name} = {value:.6g}" if isinstance(value, float) else f"{name} = {value}" for name, value in values
+    )
+
+
+def _sentence(found: Diagnosis, model: Model, residual: float, where: str) -> str:
     u, repeated = len(found.points), int((found.counts > 1).sum())
     seen = f"{int(found.counts.sum())} observations at {u} distinct points, {repeated} of them repeated"
     if found.epsilon_lower <= 0.0:
@@ -341,7 +365,6 @@ def _sentence(found: Diagnosis, model: Model, residual: float) -> str:
         "also if the points were chosen by looking at results" if found.adaptive else "if the points were fixed before"
     )
     doubt = f"if the noise is at most {model.noise:g}" + (" and although the model was fitted" if model.fitted else "")
-    where = np.array2string(found.worst_point, precision=4, separator=", ")
     side = "above" if residual > 0 else "below"
     return (
         f"The model is wrong by at least {found.epsilon_lower:.3g} with probability at least {1 - model.delta:g} "
@@ -376,18 +399,16 @@ def _encode(domain: Any, points: Array) -> Array:
     box = domain.box if isinstance(domain, Finite) else domain
     if box is not None and not box.contains(points).all():
         outside = points[int(np.argmin(box.contains(points)))]
-        raise InvalidInput(f"points must lie in {box!r}, got {outside}; are they in other units?")
+        raise InvalidInput(f"points must lie in {shown(box)}, got {outside}; are they in other units?")
     return domain.encode(points)
 
 
 def check_known(domain: Any, model: Any) -> None:
     """InvalidInput unless a truth can be known on this domain, and the model works there."""
     if not isinstance(domain, Finite):
-        given = repr(domain) if isinstance(domain, Box | Space) else type(domain).__name__
+        given = shown(domain) if isinstance(domain, Box | Space) else type(domain).__name__
         raise InvalidInput(f"a known truth needs a Finite domain, got {given}; box.grid(n) makes one of a box")
-    if not isinstance(model, Model):
-        raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
-    model.check(domain)
+    a_model(model).check(domain)
 
 
 # -- the convex programs -----------------------------------------------------------------------------------------------

@@ -21,7 +21,9 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
-from misspec.errors import InvalidInput, MisspecError
+import numpy as np
+
+from misspec.errors import LARGEST, NO_NUMBERS, InvalidInput, MisspecError, short, shown
 
 LOG = logging.getLogger("misspec")
 Job = tuple[int, Any]  # the id of a query, and what the function is called with
@@ -37,13 +39,6 @@ UNBORN = (
 
 class Evaluator(Protocol):
     """Evaluates points and hands back what came of them, in any order. Used from one thread, the one that asks."""
-
-    @property
-    def apart(self) -> bool:
-        """Whether the function never runs in this process while a policy asks or learns.
-
-        Then BLAS may be limited to one thread meanwhile: the limit belongs to the process.
-        """
 
     def places(self) -> int:
         """How many points are worth having in flight now; may change from call to call."""
@@ -69,12 +64,13 @@ def evaluate(function: Callable[[Any], Any], x: Any) -> Any:
 
 def as_number(result: Any, x: Any) -> float:
     """A result as a float, or InvalidInput."""
-    try:
-        value = float(result)
-    except (TypeError, ValueError):
-        value = math.nan
-    if not math.isfinite(value):
-        raise InvalidInput(f"the function must return a finite number, got {result!r} at x = {x}")
+    value = math.nan
+    if not isinstance(result, NO_NUMBERS) or isinstance(result, bool | np.bool_):  # right or wrong is a result
+        with contextlib.suppress(Exception):  # whatever an object of somebody else's raises
+            value = float(result)
+    if not abs(value) <= LARGEST:
+        limit = "" if not math.isfinite(value) else f", at most {LARGEST:g} in size"
+        raise InvalidInput(f"the function must return a finite number{limit}, got {shown(result)} at x = {short(x)}")
     return value
 
 
@@ -87,8 +83,6 @@ def ended_workers(times: int, x: Any, how: str) -> MisspecError:
 
 class Here:
     """One after another, in the thread that asks."""
-
-    apart = True
 
     def __init__(self, function: Callable[[Any], Any], places: int) -> None:
         self._function, self._places = function, places
@@ -119,8 +113,6 @@ class Threads:
     A thread cannot be stopped: after `close` what is being evaluated goes on, unheard, and the process does not wait
     for it to end.
     """
-
-    apart = False
 
     def __init__(self, function: Callable[[Any], Any], n: int) -> None:
         self._function, self._n = function, n
@@ -172,8 +164,6 @@ class Processes:
     Every process has a pipe of its own and one evaluation at a time, so that it is known which evaluation ended with
     it: that one is tried again, and the others never notice.
     """
-
-    apart = True
 
     def __init__(self, function: Callable[[Any], Any], n: int) -> None:
         try:

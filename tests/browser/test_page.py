@@ -207,6 +207,52 @@ def test_the_page_fits(page, tmp_path):
     assert len(page.screenshot(path=tmp_path / "page.png", full_page=True)) > 50_000
 
 
+# -- the demo ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """The page of the demo with all its policies and candidates, in fewer rounds: as large as the real one."""
+    folder = tmp_path_factory.mktemp("demo")
+    ex.go(ex.demo().replace(b"horizon = 1500", b"horizon = 150").replace(b"seeds = 4", b"seeds = 1"), folder, cores=1)
+    found, first = ex.results(folder), ex.contest(8, 2, cores=1)
+    path = folder / "index.html"
+    path.write_text(page_of(found, tables.summary(found), all_bounds(found), first), encoding="utf-8")
+    assert path.stat().st_size < 6e6
+    return path.resolve().as_uri()
+
+
+@pytest.mark.parametrize("width", [360, 390, 430, 1280])
+def test_the_demo(browser, demo, width, tmp_path):
+    """Both parts are drawn, the first one first; nothing sticks out sideways, and nothing is complained of."""
+    context = browser.new_context(
+        viewport={"width": width, "height": 844}, is_mobile=width < 640, has_touch=width < 640
+    )
+    opened = context.new_page()
+    complaints = []
+    opened.on("console", lambda m: complaints.append(m.text))
+    opened.on("pageerror", lambda e: complaints.append(str(e)))
+    opened.on("request", lambda r: complaints.append(r.url) if r.url.startswith("http") else None)
+    opened.goto(demo)
+    opened.wait_for_selector("body[data-drawn='2']", timeout=120_000)
+    assert {"contest", "regret", "epsilon", "coverage"} <= set(drawn(opened))
+    assert opened.locator("#contest .scatterlayer .js-line").count() == 9
+    top = "(id) => document.getElementById(id).getBoundingClientRect().top"
+    assert opened.evaluate(top, "contest") < opened.evaluate(top, "table") < opened.evaluate(top, "regret")
+    held = opened.locator("#table th").nth(2).bounding_box()
+    assert held["x"] + held["width"] <= width  # what a policy wins by is seen without moving the table
+    assert opened.locator(".short tbody tr").count() == 3
+    assert opened.locator("#table th").all_inner_texts()[:3] == ["policy", "recommended loses", "band held f*"]
+    assert not opened.locator("#old").is_visible()
+    # a phone widens its window to what sticks out, so that it is no measure; a table may be wider than what holds it
+    assert opened.evaluate("document.documentElement.scrollWidth") <= width
+    right = "Math.max(...[...document.querySelectorAll('.short, #contest svg, .message, .sentences')].map("
+    assert opened.evaluate(right + "e => e.getBoundingClientRect().right))") <= width
+    assert complaints == []
+    assert len(opened.screenshot(path=tmp_path / f"{width}.png", full_page=True)) > 50_000
+    context.close()
+
+
 # -- contexts ----------------------------------------------------------------------------------------------------------
 
 CONTEXTUAL = """

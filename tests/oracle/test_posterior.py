@@ -164,3 +164,39 @@ def test_points_off_the_candidates(weights):
     np.testing.assert_allclose(posterior.weights_norm1(), dense.norm1(X), atol=1e-9)
     np.testing.assert_allclose(np.abs(posterior.weights_at(X)).sum(axis=1), dense.norm1(X), atol=1e-9)
     np.testing.assert_allclose(posterior.weights_norm2(), dense.norm2(X), atol=1e-9)
+
+
+def averaged(regularization, X, U, averages, n, length):
+    """μ of a squared exponential kernel at X, given the averages of n results at each of U, with 40 digits."""
+    with mpmath.workdps(40):
+        scale = 2 * mpmath.mpf(length) ** 2
+
+        def k(a, b):
+            return mpmath.exp(-sum((mpmath.mpf(p) - mpmath.mpf(q)) ** 2 for p, q in zip(a, b, strict=True)) / scale)
+
+        def gram(A, B):
+            return mpmath.matrix([[k(a, b) for b in B.tolist()] for a in A.tolist()])
+
+        ridge = mpmath.mpf(regularization) / n * mpmath.eye(len(U))
+        alpha = mpmath.cholesky_solve(gram(U, U) + ridge, mpmath.matrix(averages.tolist()))
+        return np.array([float(value) for value in gram(X, U) * alpha])
+
+
+@pytest.mark.parametrize("dimension", [1, 2])
+@pytest.mark.parametrize(("length", "regularization", "n"), [(0.3, 1e-2, 500), (1.5, 1e-4, 500), (0.6, 1e-6, 2000)])
+def test_many_repeats_keep_the_law(dimension, length, regularization, n):
+    """n/λ multiplies what the dictionary cannot see of a point, and what two such points have in common."""
+    rng = np.random.default_rng(8)
+    X = rng.random((60, dimension))
+    U, averages = X[:30], np.sin(5 * X[:30, 0]) + 0.3 * np.sign(rng.standard_normal(30))
+    model = ms.Model(RBF(length), norm_bound=2.0, noise=0.1, regularization=regularization)
+    mean, law = averaged(regularization, X, U, averages, n, length), 2e-9 / regularization * np.abs(averages).max()
+    index = rng.permutation(np.repeat(np.arange(30), n))
+    together, steps = ms.Tracked(model, ms.Finite(X)), ms.Tracked(model, ms.Finite(X))
+    free = ms.Posterior(model, ms.Finite(X))
+    together.observe_index(index, averages[index])
+    free.observe(X[index], averages[index])
+    for i in index.tolist():
+        steps.observe_index(i, float(averages[i]))
+    for found in (together.mean, together.at(X)[0], steps.mean, steps.at(X)[0], free.at(X)[0]):
+        assert np.abs(found - mean).max() <= law

@@ -125,3 +125,158 @@ def test_a_kernel_that_is_not_semidefinite_is_found_out():
     with pytest.raises(ms.MisspecError, match="not positive semidefinite"):
         for i in range(30):
             posterior.observe_index(i, 0.0)
+
+
+# -- arrays that only look like numbers ---------------------------------------------------------------------------
+
+HIDDEN = np.ma.array([0.1, 1e6, 0.3], mask=[0, 1, 0])
+NO_NUMBERS = {
+    "masked": HIDDEN,
+    "masked one by one": list(HIDDEN),
+    "masked in a list": [0.1, np.ma.masked, 0.3],
+    "complex": np.array([0.1, 0.2j, 0.3]),
+    "complex in a list": [0.1, 0.2j, 0.3],
+    "dates": np.array(["2020-01-01"] * 3, dtype="datetime64[D]"),
+    "durations": np.array([1, 2, 3], dtype="timedelta64[s]"),
+    "masked whole numbers": np.ma.array([0, 1, 2], mask=[0, 1, 0]),
+    "huge": [0.1, 10**400, 0.3],
+}
+
+
+@pytest.mark.filterwarnings("ignore:Warning. converting a masked element")
+@pytest.mark.parametrize("values", NO_NUMBERS.values(), ids=NO_NUMBERS)
+def test_what_is_masked_or_no_number_is_not_learnt(values):
+    domain, model = ms.Finite([[0.0], [0.5], [1.0]]), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1)
+    policy = ms.GPUCB(domain, model)
+    batch = policy.ask(3)
+    before = policy.state()
+    calls = [
+        lambda: policy.observe([0, 1, 2], values),
+        lambda: policy.tell(batch, values),
+        lambda: ms.diagnose(domain.points, values, model),
+        lambda: ms.best_in_class(domain, model, values),
+        lambda: ms.Model.from_data(domain.points, values),
+    ]
+    for call in calls:
+        with pytest.raises(InvalidInput, match=r"masked|complex|dates|durations|records|finite|convert|too large"):
+            call()
+    assert policy.state() == before
+
+
+@pytest.mark.parametrize("values", [each for name, each in NO_NUMBERS.items() if name != "masked in a list"])
+def test_what_is_masked_or_no_number_is_no_point_and_no_index(values):
+    policy = ms.GPUCB(ms.Finite([[0.0], [0.5], [1.0]]), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1))
+    column = [[each] for each in values] if isinstance(values, list) else values[:, None]
+    for call in (
+        lambda: ms.Finite(column),
+        lambda: ms.Box(column),
+        lambda: policy.observe(values, [0.1, 0.2, 0.3]),
+        lambda: policy.observe(column, [0.1, 0.2, 0.3]),
+        lambda: policy.ask(actions=values),
+        lambda: policy.ask(actions=column),
+        lambda: policy.band(column),
+        lambda: policy.domain.validate_indices(values),
+    ):
+        with pytest.raises(InvalidInput):
+            call()
+    assert policy.t == 0
+    assert policy.pending == []
+
+
+def test_an_array_with_a_mask_that_hides_nothing_is_one():
+    policy = ms.GPUCB(ms.Finite([[0.0], [1.0]]), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1))
+    policy.observe(np.ma.array([0, 1]), np.ma.array([0.1, 0.2], mask=[0, 0]))
+    assert policy.observations.y.tolist() == [0.1, 0.2]
+
+
+def test_a_refusal_quotes_at_most_a_few_lines():
+    for value in (10**5000, "x" * 10**6, [0] * 10**6, np.zeros((1000, 3), dtype=str)):
+        with pytest.raises(InvalidInput) as caught:
+            ms.Model(RBF(0.3), norm_bound=value, noise=0.1)
+        assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("y", [np.finfo(float).min, 1e151, -1e300])
+def test_results_whose_squares_are_no_numbers_are_refused_everywhere(y):
+    domain = ms.Finite([[0.0], [1.0]])
+    policy = ms.GPUCB(domain, ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1))
+    query = policy.ask()
+    for call in (
+        lambda: policy.tell(query, y),
+        lambda: policy.tell(query, np.float64(y)),
+        lambda: policy.tell([query], [y]),
+        lambda: policy.observe([0], [y]),
+        lambda: ms.optimize(policy, lambda x: y, 1),
+        lambda: ms.diagnose([[0.0]], [y], policy.model),
+    ):
+        with pytest.raises(InvalidInput, match=r"at most 1e\+150 in size"):
+            call()
+    assert policy.t == 0
+    assert [each.id for each in policy.pending] == [query.id]
+
+
+# -- numbers that are too large to be meant ------------------------------------------------------------------------
+
+
+def test_what_is_too_much_is_refused_at_once():
+    domain, model = ms.Finite([[0.0], [1.0]]), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1)
+    problem, box = ms.problems.misspecified(domain, model), ms.Box([(0, 1)] * 3)
+    policy = ms.GPUCB(domain, model)
+    for call in (
+        lambda: policy.ask(10**18),
+        lambda: policy.ask(100_001),
+        lambda: ms.simulate(policy, problem, 10**9),
+        lambda: ms.simulate(policy, problem, 10, batch=10**9),
+        lambda: ms.optimize(policy, lambda x: 0.0, 10**6, batch=10**6),
+        lambda: ms.optimize(policy, lambda x: 0.0, 10, workers=10**9),
+        lambda: ms.information_gain(domain, model, 10**12),
+        lambda: ms.problems.fresh_actions(model, 2, 10**9),
+        lambda: ms.problems.fresh_actions(model, 2, rounds=10**12),
+        lambda: ms.problems.contextual_needle(10**9),
+        lambda: ms.problems.contextual(problem, 10**9),
+        lambda: ms.theory.balancing_bound(model, 10**12, 1.0),
+        lambda: box.grid(10**6),
+        lambda: box.cover(10**12),
+        lambda: ms.Space({"a": ms.Float(0, 1)}).cover(10**12),
+        lambda: ms.Space({"a": ms.Int(0, 10**12)}).members(),
+    ):
+        with pytest.raises(InvalidInput, match=r"≤|at most|too large|too many"):
+            call()
+    assert policy.pending == []
+    phased = ms.PhasedUncertaintySampling(domain, model, horizon=7)
+    assert len(phased.ask(10**9)) == 1  # where a policy has a limit of its own, that holds
+
+
+LIST, MODEL = ms.Finite([[0.0]]), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1)
+CONSTANTS = {
+    "norm_bound": lambda value: ms.Model(RBF(0.3), norm_bound=value, noise=0.1),
+    "regularization": lambda value: ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1, regularization=value),
+    "scale": lambda value: ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1, scale=value),
+    "candidates": lambda value: ms.theory.paper_candidates(10, value),
+    "bound": lambda value: ms.theory.ec_gp_ucb_bound(MODEL, 10, value),
+    "gain": lambda value: ms.RegretBalancing(LIST, MODEL, horizon=10, bounds="paper", evidence="own", gain=value),
+    "radius": lambda value: ms.Open(2, radius=value),
+}
+
+
+@pytest.mark.parametrize("value", [10**400, 1e200, 1e-300, 5e-324, -1, True, "a", [1], np.array([0.1, 0.2])], ids=str)
+@pytest.mark.parametrize("make", CONSTANTS.values(), ids=CONSTANTS)
+def test_constants_of_odd_sizes_are_refused(make, value):
+    with pytest.raises(InvalidInput):
+        make(value)
+
+
+@pytest.mark.parametrize("value", ["no", 0, 1, None, np.array([True, False])])
+def test_whether_a_model_was_fitted_is_said_by_true_or_false(value):
+    with pytest.raises(InvalidInput, match="fitted must be True or False"):
+        ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1, fitted=value)
+
+
+@pytest.mark.parametrize("name", ["noise", "norm_bound", "scale", "offset", "regularization"])
+def test_constants_of_a_model_are_of_sizes_that_can_be_computed_with(name):
+    constants = {"norm_bound": 1.0, "noise": 0.1}
+    with pytest.raises(InvalidInput, match="take other units"):
+        ms.Model(RBF(0.3), **{**constants, name: 1e60})
+    policy = ms.ECGPUCB(LIST, ms.Model(RBF(0.3), **{**constants, name: 1e-40}), epsilon=0.1)
+    policy.tell(policy.ask(), 0.3)
+    assert np.isfinite(policy.band()).all()

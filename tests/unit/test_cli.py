@@ -145,7 +145,7 @@ def test_gain(misspec_command, tmp_path):
     assert "Finite(12 points in 1 dimension)" in misspec_command("gain", "small.toml")
     assert "leave those options out" in misspec_command("gain", "small.toml", "--length-scale", 0.3, code=1)
     assert "did you mean 'Matern'?" in misspec_command("gain", "--kernel", "Maten", code=1)
-    assert "--length-scale and --nu must be above 0" in misspec_command("gain", "--length-scale", 0, code=1)
+    assert "--length-scale must be a finite number > 0" in misspec_command("gain", "--length-scale", 0, code=1)
 
 
 def test_diagnose(misspec_command, tmp_path):
@@ -211,3 +211,175 @@ def test_a_defect_is_one_line_and_can_be_looked_into(misspec_command, monkeypatc
     monkeypatch.setenv("MISSPEC_DEBUG", "1")
     shown = CliRunner().invoke(app, ["gain"])
     assert "Traceback" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("horizon = 30", f"horizon = {10**26}", "horizon: input should be less than or equal to 100000000"),
+        ("length_scale = 0.2", f"length_scale = 1{'0' * 400}", "model.kernel.length_scale must be a finite number"),
+        ("length_scale = 0.2", "length_scale = inf", "model.kernel.length_scale must be a finite number, got inf"),
+        ("length_scale = 0.2", f"length_scale = {'9' * 5000}", "is not valid TOML: Exceeds the limit"),
+        ("noise = 0.1", "noise = 1e200", "model.noise must be a finite number, at most 1e+150 in size"),
+        ('kind = "ECGPUCB"', 'kind = "RegretBalancing"\nas_in_paper = true\ngain = 1e-300', "policies[1] (Regret"),
+        ('kind = "ECGPUCB"', 'kind = "GPUCB"\nwidth = inf', "policies[1].width must be a finite number, got inf"),
+        ('kind = "ECGPUCB"', 'kind = "GPUCB"\nwidth = 2020-01-01', "policies[1].width must be a number, a word"),
+        ("seeds = 2", "seeds = 10000000000", "these are 2e+10 runs, more than 1,000,000; take fewer seeds"),
+        ("epsilons = [0.2]", f"epsilons = {[[]] * 1}", "epsilons[0]: input should be a valid number"),
+        ("grid = 12", f"grid = {'[' * 60}{']' * 60}", "nests tables too deeply"),
+        ("grid = 12", f"grid = {'[' * 3000}{']' * 3000}", "too deep"),
+    ],
+)  # fmt: skip
+def test_hostile_numbers_in_a_file_are_one_line(misspec_command, tmp_path, old, new, message):
+    assert old in SMALL
+    (tmp_path / "hostile.toml").write_text(SMALL.replace(old, new))
+    found = misspec_command("run", "hostile.toml", "--cores", 1, code=1)
+    assert message in found or (message == "too deep" and "TOML" in found)
+    assert "defect" not in found
+
+
+def test_many_seeds_take_no_time_of_their_own(tmp_path):
+    import time
+
+    from misspec import experiments
+
+    many = experiments.parse(SMALL.replace("seeds = 2", "seeds = 100000").encode(), "many.toml")
+    start = time.process_time()
+    runs = many.runs()
+    assert len(runs) == 200_000
+    assert time.process_time() - start < 20
+    assert sum(run.settings["pictured"] for run in runs) == 2
+    folder = experiments.Folder(tmp_path)
+    folder.runs.mkdir()
+    listed = 0
+
+    def count():
+        nonlocal listed
+        listed += 1
+        return {}
+
+    folder.files = count
+    for run in runs[:5]:
+        folder.write(run, b"result")
+    assert listed == 1  # not once for every run
+
+
+def test_options_that_are_no_numbers(misspec_command, tmp_path):
+    table(tmp_path / "data.csv")
+    for option in ("--noise", "--length-scale", "--regularization"):
+        for value in ("nan", "inf", "1e400"):
+            assert "must be a finite number" in misspec_command("gain", option, value, code=1)
+    for option in ("--noise", "--norm-bound", "--offset", "--delta", "--length-scale", "--nu"):
+        for value in ("nan", "inf", "-inf"):
+            assert "must be a finite number" in misspec_command("diagnose", "data.csv", option, value, code=1)
+    misspec_command("gain", "--horizon", "9" * 30, code=1)
+    misspec_command("gain", "--dimension", "9" * 30, code=2)
+
+
+def test_a_dask_address_that_is_none_is_said_and_nothing_is_left_behind(tmp_path):
+    (tmp_path / "small.toml").write_text(SMALL)
+    for address in ("garbage", "tcp://", ""):
+        done = subprocess.run(
+            [sys.executable, "-m", "misspec.cli", "run", "small.toml", "--dask", address],
+            cwd=tmp_path, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert f"cannot reach a Dask scheduler at {address!r}" in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_names_do_not_steer_the_terminal(misspec_command, tmp_path):
+    evil = "\x1b[31mred\x1b[0m\x07\u202e"
+    (tmp_path / "evil.csv").write_text(f"x{evil},y\n" + "".join(f"{i % 4},{i % 3}\n" for i in range(40)))
+    out = misspec_command("diagnose", "evil.csv", "--norm-bound", 1)
+    assert "x�[31mred" in out
+    assert not set(evil[:1] + evil[-2:]) & set(out)
+    assert "\x1b" not in misspec_command("diagnose", "evil.csv", "--target", evil, code=1)
+    assert "\x1b" not in misspec_command("diagnose", f"{evil}.csv", code=1)
+    (tmp_path / "evil.toml").write_text(SMALL.replace("[red]base[/red]", "\\u001b[31mbase"))
+    assert "�[31mbase" in misspec_command("run", "evil.toml", "--cores", 1)
+    found = misspec.experiments.results("evil-results")
+    assert {each.run.policy for each in found.runs} == {"�[31mbase", "ECGPUCB"}
+
+
+def test_letters_that_a_terminal_does_not_have_are_replaced(tmp_path):
+    (tmp_path / "é.csv").write_text("x,y\n" + "".join(f"{i % 4},{i % 3}\n" for i in range(40)))
+    done = subprocess.run(
+        [sys.executable, "-m", "misspec.cli", "diagnose", "é.csv"],
+        cwd=tmp_path, capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert b"noise ? = " in done.stdout
+
+
+def test_files_that_are_none(misspec_command, tmp_path):
+    for name in ("/dev/zero", "/dev/null"):
+        for command in ("diagnose", "run", "gain", "suggest"):
+            more = ["--target", "y"] if command == "suggest" else []
+            assert f"{name} is a device; name a file" in misspec_command(command, name, *more, code=1)
+    assert "cannot read .: Is a directory" in misspec_command("diagnose", ".", code=1)
+    assert "File name too long" in misspec_command("run", "a" * 300, code=1)
+    assert "File name too long" in misspec_command("report", "a" * 300, code=1)
+    (tmp_path / "small.toml").write_text(SMALL)
+    assert "File name too long" in misspec_command("run", "small.toml", "--into", "a" * 300, code=1)
+    with pytest.raises(misspec.InvalidInput, match="cannot be the name of a file"):
+        misspec.Finite.from_table("a\0b")
+
+
+COLUMNS = ("temperature", "solvent", "batch", "yield")
+ROWS = [
+    (80, "water", 1, 5.1),
+    (80, "water", 1, 5.3),
+    (80, "water", 2, 7.0),
+    (80, "water", 2, 7.2),
+    (90, "water", 1, 6.0),
+]
+ROWS += [(90, "water", 1, 6.2), (90, "oil", 1, 3.0), (90, "oil", 1, 3.1), (80, "oil", 2, 2.0), (80, "oil", 2, 2.1)]
+ROWS += [(80, "oil", 2, 2.2)]
+
+
+def reactions(path, separator=",", decimal="."):
+    lines = [separator.join(str(cell).replace(".", decimal) for cell in row) for row in [COLUMNS, *ROWS]]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_diagnose_reads_text_as_choices_and_names_columns(misspec_command, tmp_path):
+    reactions(tmp_path / "table.csv")
+    out = misspec_command("diagnose", "table.csv", "--norm-bound", 3)
+    assert "Hardest to explain is temperature = 80, solvent = water, batch = 2, observed" in out
+    reactions(tmp_path / "commas.csv", ";", ",")
+    assert misspec_command("diagnose", "commas.csv", "--norm-bound", 3) == out
+    from sklearn.gaussian_process.kernels import RBF
+
+    domain = misspec.Finite.from_table(tmp_path / "table.csv", target="yield")
+    y = domain.observations.y
+    model = misspec.Model(RBF(0.2), 3.0, misspec.noise_from_repeats(domain.points, y), offset=float(y.mean()))
+    found = misspec.diagnose(domain.points, y, model, domain=domain.box)
+    assert f"ε ≥ {found.epsilon_lower:.6g}\n" in out
+    raw = misspec_command("diagnose", "table.csv", "--norm-bound", 3, "--raw", "--length-scale", 10)
+    assert "temperature = 80, solvent = water" in raw
+
+
+def test_rows_that_differ_in_a_column_left_out_are_no_repeats(misspec_command, tmp_path):
+    reactions(tmp_path / "table.csv")
+    whole = misspec_command("diagnose", "table.csv")
+    part = misspec_command("diagnose", "table.csv", "--columns", "temperature,solvent")
+    assert "noise σ = 0.119," in whole
+    assert "noise σ = 0.119," in part  # not what the batches differ by
+    assert "differ in batch: they are taken for 1 more point, not for repeats" in part
+    ignored = misspec_command("diagnose", "table.csv", "--columns", "temperature,solvent", "--ignore", "batch")
+    assert "noise σ = 0.7265," in ignored
+    assert "not for repeats" not in ignored
+    assert misspec_command("diagnose", "table.csv", "--ignore", "batch") == ignored
+    numbered = tmp_path / "numbered.csv"
+    numbered.write_text("run,x,y\n" + "".join(f"{i},{i % 4},{i % 3}\n" for i in range(40)))
+    err = misspec_command("diagnose", "numbered.csv", "--columns", "x", code=1)
+    assert "got 0; say what the noise is instead, or repeat some points; rows that differ in run are no repeats" in err
+    assert "observations of y at x" in misspec_command("diagnose", "numbered.csv", "--ignore", "run")
+    assert "must name different columns" in misspec_command("diagnose", "table.csv", "--columns", "batch,batch", code=1)
+
+
+def test_cells_that_are_too_many_are_not_dropped(misspec_command, tmp_path):
+    (tmp_path / "comma.csv").write_text("x,y\n1,5,2,5\n2,5,3,5\n")
+    err = misspec_command("diagnose", "comma.csv", "--noise", 1, code=1)
+    assert "data row 1: 4 cells for 2 columns; is there a separator in a cell?" in err

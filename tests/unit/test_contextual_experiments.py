@@ -1,6 +1,5 @@
 """Contextual problems from a file: run, stored, reported and drawn; what cannot be played is refused first."""
 
-import json
 import re
 
 import numpy as np
@@ -11,6 +10,7 @@ from sklearn.gaussian_process.kernels import DotProduct
 from typer.testing import CliRunner
 
 import misspec as ms
+from files import embedded
 from misspec import experiments as ex
 from misspec.cli import app
 from misspec.errors import InvalidInput
@@ -247,8 +247,7 @@ def test_results_of_before_say_nothing_of_contexts_and_are_still_read(results):
 
 def test_the_page_has_figures_but_no_bands_where_rounds_bring_vectors(results):
     text = page.page(results, tables.summary(results), bounds.all_bounds(results))
-    embedded = re.findall(r'<script type="application/json" id="([^"]+)">(.*?)</script>', text, re.DOTALL)
-    parsed = {name: json.loads(content) for name, content in embedded}
+    parsed = embedded(text)
     names = [(problem["name"], number) for problem in parsed["index"] for _, number, _ in problem["epsilons"]]
     for name, number in names:
         group = parsed[f"group-{number}"]

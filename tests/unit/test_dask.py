@@ -118,7 +118,6 @@ def test_parameters_reach_the_function_and_threads_of_this_process_are_left_alon
 
     found = optimize(ms.Auto(space), function, here, 6)
     np.testing.assert_allclose(found.y, found.x[:, 0] + (found.x[:, 1] == 0))
-    assert not Cluster(function, here).apart
 
 
 def test_a_cluster_that_goes_away_is_a_message_and_what_was_told_stays(here):
@@ -139,7 +138,7 @@ def test_a_cluster_that_goes_away_is_a_message_and_what_was_told_stays(here):
 def test_workers_that_come_and_go_are_counted(client, monkeypatch):
     monkeypatch.setattr("misspec.integrations.dask.LOOK", 0.0)
     crew = Cluster(evaluations.smooth, client)
-    assert (crew.places(), crew.apart) == (2, True)
+    assert crew.places() == 2
     monkeypatch.setattr(client, "nthreads", lambda: {"tcp://one": 4, "tcp://two": 3})
     assert crew.places() == 7
 

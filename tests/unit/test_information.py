@@ -150,3 +150,22 @@ def test_other_domains_are_refused():
 def test_a_kernel_that_is_zero_everywhere():
     gain = ms.information_gain(ms.Finite(np.zeros((2, 1))), ms.Model(DotProduct(sigma_0=0), 1.0, 0.1), 5)
     assert gain.greedy == gain.upper == 0.0
+
+
+@pytest.mark.parametrize("t", [2.5, -1, 6, [1, 7], [], "3", None, [True], 10**400])
+def test_rounds_of_a_gain_are_whole_and_within_it(t):
+    gain = ms.information_gain(ms.Finite([[0.0], [1.0]]), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1), 5)
+    with pytest.raises(InvalidInput):
+        gain.up_to(t)
+    if t != 6:
+        with pytest.raises(InvalidInput):
+            gain.at(t)
+
+
+@pytest.mark.parametrize("wrong", [None, 3, "a", [[0.0]], ms.Model, ms.Finite])
+def test_wrong_types_are_named(wrong):
+    domain, model = ms.Finite([[0.0], [1.0]]), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1)
+    with pytest.raises(InvalidInput, match="domain must be"):
+        ms.information_gain(wrong, model, 5)
+    with pytest.raises(InvalidInput, match="model must be a Model"):
+        ms.information_gain(domain, wrong, 5)

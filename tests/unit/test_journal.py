@@ -249,26 +249,15 @@ def short(tmp_path, name="thompson", calls=12):
 
 
 def test_no_flipped_byte_goes_unnoticed(tmp_path):
-    path, states = short(tmp_path)
+    path, _ = short(tmp_path)
     whole, chance = path.read_bytes(), random.Random(0)
     last = whole[:-1].rfind(b"\n") + 1
-    places = [*chance.sample(range(len(whole)), 250), *range(last - 3, len(whole))]
-    outcomes = {"error": 0, "warning": 0}
-    for place in places:
+    for place in [*chance.sample(range(len(whole)), 250), *range(last - 3, len(whole))]:  # the last record's too
         spoilt = bytearray(whole)
         spoilt[place] ^= 1 << chance.randrange(8)
         path.write_bytes(spoilt)
-        try:
-            found, said = loaded(path)
-        except ms.StorageError:
-            outcomes["error"] += 1
-            continue
-        assert "the last record of" in said[0]
-        assert "is damaged or was cut short" in said[0]
-        assert place >= last, "only the last record may be left out"
-        assert text(found) == states[len(found._events)] == list(states.values())[-2]
-        outcomes["warning"] += 1
-    assert min(outcomes.values()) > 10
+        with pytest.raises(ms.StorageError):
+            ms.load(path)
 
 
 def test_damage_in_the_middle_is_named(tmp_path):
@@ -297,7 +286,7 @@ def test_the_last_two_records_are_not_taken_for_one_that_was_cut_short(tmp_path)
     whole = bytearray(path.read_bytes())
     whole[whole[:-1].rfind(b"\n")] ^= 1
     path.write_bytes(whole)
-    with pytest.raises(ms.StorageError, match="others follow"):
+    with pytest.raises(ms.StorageError, match="was not cut short"):
         ms.load(path)
 
 
@@ -379,7 +368,7 @@ def test_a_call_that_fails_writes_nothing(tmp_path):
         lambda: policy.observe([[0.1]], [0.5]),
     ):
         Moody.failing = True
-        with pytest.raises(RuntimeError, match="not now"):
+        with pytest.raises(ms.InvalidInput, match="not now"):
             call()
         assert (text(policy), path.read_bytes()) == (before, written)
     for call in (

@@ -149,3 +149,37 @@ def test_boxes_are_checked_at_their_corners():
 def test_things_that_are_no_kernels(kernel):
     with pytest.raises(InvalidInput, match="kernel must have"):
         ms.Model(kernel, 1.0, 0.1)
+
+
+ODD = {
+    "raises": lambda X, Z: 1 / 0,
+    "nothing": lambda X, Z: None,
+    "NaN": lambda X, Z: np.full((len(X), len(Z)), np.nan),
+    "too few": lambda X, Z: np.ones(len(X)),
+    "complex": lambda X, Z: np.ones((len(X), len(Z)), dtype=complex),
+    "text": lambda X, Z: np.full((len(X), len(Z)), "a"),
+    "too large": lambda X, Z: np.full((len(X), len(Z)), 1e200),
+}
+
+
+@pytest.mark.parametrize("returned", ODD.values(), ids=ODD)
+def test_a_kernel_that_goes_wrong_is_an_error_of_ours_and_changes_nothing(returned):
+    class Odd(RBF):
+        wrong = False
+
+        def __call__(self, X, Z=None, eval_gradient=False):
+            return returned(X, X if Z is None else Z) if Odd.wrong else super().__call__(X, Z, eval_gradient)
+
+    model = ms.Model(Odd(0.3), norm_bound=1.0, noise=0.1)
+    policy = ms.ECGPUCB(ms.Box([(0, 1)]), model, epsilon=0.1)
+    policy.tell(policy.ask(), 0.3)
+    query, Odd.wrong = policy.ask(), True
+    before = policy.state()
+    with pytest.raises(ms.MisspecError):
+        policy.ask()
+    with pytest.raises(ms.MisspecError):
+        ms.ECGPUCB(ms.Box([(0, 1)]), model, epsilon=0.1)
+    Odd.wrong = False
+    assert policy.state() == before
+    policy.tell(query, 0.2)
+    assert policy.t == 2

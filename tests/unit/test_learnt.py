@@ -256,3 +256,9 @@ def test_a_point_that_contradicts_the_model_is_a_conflict():
     assert found.epsilon == found.gap
     assert f"contradict the model at {learnt.COUNTED[len(policy.conflicts)]} point" in policy.summary()
     assert "contradict the model" in " ".join(policy.recommend().caveats)
+
+
+@pytest.mark.parametrize("level", [5e6, 5e7, 1e9, 1e12])
+def test_small_differences_of_large_results_are_written_out(level):
+    assert learnt.rounded(level + 1.25, 0.5) == f"{level + 1.25:.2f}"
+    assert learnt.rounded(1e12, 1e10) == "1e+12"

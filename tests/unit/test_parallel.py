@@ -1,7 +1,6 @@
 """Many evaluations at once: threads, processes, and whatever else hands back results in any order."""
 
 import collections
-import contextlib
 import os
 import pathlib
 import random
@@ -14,6 +13,7 @@ import types
 
 import numpy as np
 import pytest
+import threadpoolctl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.gaussian_process.kernels import RBF
@@ -36,8 +36,6 @@ PATIENCE = 90.0  # seconds for what happens at once, or never
 
 class Scripted:
     """An evaluator whose results come back as a script says: which, how many at a time, and what of them."""
-
-    apart = True
 
     def __init__(self, function=evaluations.smooth, places=4, order=None, burst=None):
         self.function, self.order = function, order or (lambda running: 0)
@@ -294,29 +292,16 @@ def test_a_run_that_is_through_is_not_spoilt_by_its_workers(tmp_path, caplog):
     assert ms.load(tmp_path / "policy").t == 6
 
 
-class Blas:
-    """Stands for the controller of BLAS libraries, whatever their threads are here."""
+def test_blas_is_limited_while_the_policy_works_and_not_in_the_function():
+    def threads(*_):
+        return max(each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas")
 
-    def __init__(self):
-        self.threads = 2
-
-    @contextlib.contextmanager
-    def limit(self, limits):
-        before, self.threads = self.threads, limits
-        yield
-        self.threads = before
-
-
-def test_blas_is_limited_for_the_policy_only_where_no_function_runs_beside_it(monkeypatch):
-    blas, seen = Blas(), {}
-    monkeypatch.setattr(sys.modules[drive.__module__], "_controller", lambda: blas)
-    for apart in (True, False):
-        policy, crew = MAKE["gp"](), Scripted(lambda x: float(blas.threads))
-        crew.apart = apart
-        ask = policy.ask
-        policy.ask = lambda *n, ask=ask, apart=apart, **k: seen.update({apart: blas.threads}) or ask(*n, **k)
-        assert drive(policy, lambda crew=crew: crew, 3).y.tolist() == [2.0, 2.0, 2.0]
-    assert seen == {True: 1, False: 2}
+    seen, policy = [], MAKE["gp"]()
+    choose = policy._choose
+    policy._choose = lambda actions: seen.append(threads()) or choose(actions)
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        assert drive(policy, lambda: Scripted(lambda x: float(threads())), 3).y.tolist() == [2.0, 2.0, 2.0]
+    assert set(seen) == {1}
 
 
 # -- stops and going on ------------------------------------------------------------------------------------------------

@@ -165,3 +165,27 @@ def test_noise_is_drawn_once_for_all_policies():
 def test_errors_say_what_to_do(call, says):
     with pytest.raises(ms.InvalidInput, match=says):
         call()
+
+
+WRONG = {
+    "noise": lambda: ms.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, noise={}),
+    "offers": lambda: ms.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, offers=3),
+    "groups": lambda: ms.Problem(
+        "p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, offers=problems.Groups([[0, 100]])
+    ),
+    "deviations": lambda: ms.Problem(
+        "p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, noise=problems.Replayed(np.zeros((3, 2)))
+    ),
+    "name": lambda: ms.Problem(3, DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0),
+    "fresh": lambda: ms.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, fresh="no"),
+    "problem": lambda: problems.contextual(MODEL, 2),
+    "model": lambda: problems.fresh_actions(DOMAIN, 2),
+    "misfit": lambda: problems.misspecified(DOMAIN, MODEL, misfit=np.array(["ripple", "bump"])),
+    "subsets": lambda: problems.Subsets(3, 4),
+}
+
+
+@pytest.mark.parametrize("make", WRONG.values(), ids=WRONG)
+def test_parts_that_do_not_fit_are_refused(make):
+    with pytest.raises(ms.InvalidInput):
+        make()

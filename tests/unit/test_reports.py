@@ -2,7 +2,6 @@
 
 import base64
 import io
-import json
 import re
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
 import misspec as ms
-from files import head
+from files import embedded, head
 from misspec import experiments as ex
 from misspec import reports
 from misspec.errors import InvalidInput, StorageError
@@ -171,14 +170,19 @@ def test_the_page_needs_no_network_and_escapes_names(results):
     assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=['\"](?!data:)", text.split("<script>")[0])
     assert "<script>alert(1)" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; $x$ [red] {y}" in text
-    assert len(text) < 12e6
-    embedded = re.findall(r'<script type="application/json" id="([^"]+)">(.*?)</script>', text, re.DOTALL)
-    assert [name for name, _ in embedded] == ["index", *(f"group-{i}" for i in range(5))]
-    parsed = {name: json.loads(content) for name, content in embedded}
+    assert len(text) < 6e6
+    parsed = embedded(text)
+    assert list(parsed) == ["index", *(f"group-{i}" for i in range(5))]
     assert parsed["index"][0]["name"] == NASTY
     assert [len(problem["epsilons"]) for problem in parsed["index"]] == [2, 1, 1, 1]
+    heads = ["policy", "recommended loses", "band held f*", "late regret", "regret", "proved ε"]  # as people gain by it
     for i in range(5):
         assert len(parsed[f"group-{i}"]["cards"]) == 7
+        assert re.findall(r"<th title[^>]*>(.*?)</th>", parsed[f"group-{i}"]["table"]) == heads
+    first = next(tables.summary(results).iter_rows(named=True))
+    cells = re.findall(r"<td>(.*?)</td>", parsed["group-0"]["table"])[1:5]
+    assert [cells[0], cells[2]] == [f"{first[name]:.4f}" for name in ("recommended_regret", "late")]
+    assert cells[3].startswith(f"{first['regret']:.4f} ± ")
 
 
 def test_numbers_survive_the_packing():

@@ -194,7 +194,7 @@ def test_a_kernel_that_fails_at_the_end_of_an_episode_changes_nothing():
                     try:
                         policy.tell(query, hill(query.x))
                         continue
-                    except RuntimeError:
+                    except ms.InvalidInput:
                         assert [q.id for q in policy.pending] == [query.id]
                     finally:
                         Moody.failing = False

@@ -711,7 +711,7 @@ def test_what_failed_twice_is_not_said_to_have_a_result():
     assert found.notes == ["Nothing is left to try but what failed twice, or is like it."]
 
 
-@pytest.mark.parametrize(("low", "high", "log"), [(1.0, 1.00001, True), (1e-300, 1e300, True), (-1e-3, 1e-3, False)])
+@pytest.mark.parametrize(("low", "high", "log"), [(1.0, 1.00001, True), (1e-150, 1e150, True), (-1e-3, 1e-3, False)])
 def test_numbers_of_every_range_can_be_told_apart(low, high, log):
     p = ms.Float(low, high, log=log)
     xs = [settable(p, float(x)) for x in p.from_unit(np.linspace(0.0, 1.0, 201))]

@@ -208,7 +208,7 @@ def test_the_needle_bound_is_its_sum():
         (lambda: theory.ec_gp_ucb_bound(MODEL, 10, 1.0, regret="in_class", grounded_points=5), "true regret"),
         (lambda: theory.phased_bound(MODEL, 10, 1.0, width="nonadaptive"), "points=len"),
         (lambda: theory.phased_bound(MODEL, 10, 1.0, width=2.0), "guarantee nothing"),
-        (lambda: theory.phased_bound(MODEL, 10, 1.0, constants="loose"), "tight or paper"),
+        (lambda: theory.phased_bound(MODEL, 10, 1.0, constants="loose"), "tight, paper"),
         (lambda: theory.phased_bound(MODEL, 10, 1.0, constants="paper", schedule="few"), "leave them out"),
         (lambda: theory.phased_bound(MODEL, 10, 1.0, width="nonadaptive", schedule="few"), "points=len"),
         (lambda: theory.phased_bound(MODEL, 10, 1.0, schedule=11), "at most the horizon, 10 evaluations, got 11"),

@@ -2,11 +2,13 @@
 
 from misspec.experiments.compare import compare
 from misspec.experiments.construct import allow
+from misspec.experiments.contest import Contest, contest, contest_in
 from misspec.experiments.runner import Progress, go, results
-from misspec.experiments.schema import Experiment, Run, content_of, demo, parse, read
+from misspec.experiments.schema import Experiment, Run, content_of, demo, minimized, parse, read
 from misspec.experiments.store import Finished, Folder, Results, rounds
 
 __all__ = [
+    "Contest",
     "Experiment",
     "Finished",
     "Folder",
@@ -16,8 +18,11 @@ __all__ = [
     "allow",
     "compare",
     "content_of",
+    "contest",
+    "contest_in",
     "demo",
     "go",
+    "minimized",
     "parse",
     "read",
     "results",

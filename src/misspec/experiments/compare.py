@@ -6,11 +6,12 @@ import collections
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import numpy as np
 import polars as pl
 
-from misspec.errors import Array, InvalidInput, whole
+from misspec.errors import MOST_AT_ONCE, Array, InvalidInput, callback, flag, listed, seeded, shown, whole
 from misspec.policies import Policy
-from misspec.problems import Problem
+from misspec.problems import Problem, negated
 from misspec.simulate import simulate
 
 
@@ -27,6 +28,7 @@ def compare(
     progress: Callable[[int, int], None] | None = None,
     *,
     cores: int | None = None,
+    minimize: bool = False,
 ) -> pl.DataFrame:
     """One row per problem, policy and seed; every policy meets the same noise.
 
@@ -35,18 +37,28 @@ def compare(
     seeds      of the worlds: a number of them, or the seeds themselves
     progress   called as progress(runs done, of) after every run
     cores      processes; all cores by default, 1 for this process alone. The same numbers either way
+    minimize   whether the problems' values are losses: policies are then made for, and play, `problems.negated` of them
 
     Columns: problem (numbered where several have the same name), epsilon, policy, seed, regret and in_class_regret (per
     round), late (regret per round over the last tenth), recommended_regret, and curve, the regret of every round.
     `compare(…).group_by("policy").agg(pl.col("regret").mean())` is a table of means.
     """
-    chosen = [problems] if isinstance(problems, Problem) else list(problems)
-    worlds = list(range(whole("seeds", seeds, at_least=1))) if isinstance(seeds, int) else list(seeds)
-    if not isinstance(policies, Mapping) or not policies or not all(callable(make) for make in policies.values()):
+    chosen = [problems] if isinstance(problems, Problem) else listed("problems", problems)
+    several = not isinstance(seeds, int | np.integer)
+    worlds = listed("seeds", seeds) if several else range(whole("seeds", seeds, at_least=1, at_most=MOST_AT_ONCE))
+    worlds = [seeded(seed) for seed in worlds]
+    callback("progress", progress)
+    if (
+        not isinstance(policies, Mapping)
+        or not policies
+        or not all(isinstance(name, str) and callable(make) for name, make in policies.items())
+    ):
         raise InvalidInput("policies must be names with functions of a problem, as in {'GP': lambda p: GPUCB(…)}")
     if not chosen or not all(isinstance(problem, Problem) for problem in chosen) or not worlds:
         raise InvalidInput("problems must be Problems, at least one, and there must be at least one seed")
     T = whole("horizon", horizon, at_least=1)
+    if flag("minimize", minimize):
+        chosen = [negated(problem) for problem in chosen]
     for problem in chosen:
         for name, make in policies.items():
             _made(name, make, problem)  # so that errors come before the first run
@@ -94,7 +106,7 @@ def _made(name: str, make: Callable[[Problem], Policy], problem: Problem) -> Pol
     try:
         return make(problem)
     except TypeError as error:
-        raise InvalidInput(f"policies[{name!r}] must make a policy from a problem alone: {error}") from error
+        raise InvalidInput(f"policies[{shown(name)}] must make a policy from a problem alone: {error}") from error
 
 
 def _labels(problems: list[Problem]) -> list[str]:

@@ -6,6 +6,7 @@ that was allowed by the person who runs the file (`--allow my_package`), never b
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -99,6 +100,17 @@ def make_model(table: Mapping[str, Any]) -> Model:
     return Model(**{**table, "kernel": kernel_from_table(table["kernel"])})
 
 
+def _met(settings: Mapping[str, Any]) -> Model:
+    """The model of a run as its policy is told: that of −y where y is a loss."""
+    model = make_model(settings["model"])
+    return dataclasses.replace(model, offset=0.0 - model.offset) if minimized(settings) else model
+
+
+def minimized(settings: Mapping[str, Any]) -> bool:
+    """Whether smaller is better in this run."""
+    return bool(settings.get("minimize", False))
+
+
 def takes(kind: str) -> list[str]:
     """The arguments of a problem."""
     return list(inspect.signature(problem_maker(kind)).parameters)
@@ -116,13 +128,17 @@ def contextual(kind: str) -> bool:
 
 
 def make_problem(settings: dict[str, Any], domain: Finite | None = None) -> Problem:
-    """The problem that a run's settings describe; on another domain, for a trial."""
+    """The problem that a run's settings describe; on another domain, for a trial.
+
+    Where y is a loss, it is what policies play, in −y: a problem of your own is negated, and misspec's own are made in
+    −y, so that they are as hard as ever.
+    """
     table = dict(settings["problem"])
     kind, actions = table.pop("kind"), table.pop("actions", None)
     if "kernel" in table:
         table["kernel"] = kernel_from_table(table["kernel"])
     if settings["model"] is not None:
-        table["model"] = make_model(settings["model"])
+        table["model"] = make_model(settings["model"]) if ":" in kind else _met(settings)
     if settings["domain"] is not None:
         table["domain"] = make_domain(settings["domain"]) if domain is None else domain
     if settings["epsilon"] is not None:
@@ -135,24 +151,28 @@ def make_problem(settings: dict[str, Any], domain: Finite | None = None) -> Prob
     problem = problem_maker(kind)(**table)
     if not isinstance(problem, Problem):
         raise InvalidInput(f"{kind} must return a misspec.Problem, got {type(problem).__name__}")
+    if minimized(settings) and ":" in kind:
+        problem = problems.negated(problem)
     return problem if actions is None else problems.contextual(problem, actions)
 
 
 def make_world(settings: dict[str, Any]) -> tuple[Finite | Open, Model]:
     """The domain and the model of a run."""
     if settings["domain"] is not None and settings["model"] is not None:
-        return make_domain(settings["domain"]), make_model(settings["model"])
-    problem = _bringing(json.dumps(_of_problem(settings)))
+        return make_domain(settings["domain"]), _met(settings)
+    problem = _bringing(json.dumps(of_problem(settings)))
     return problem.arena, problem.model
 
 
 def make_candidates(settings: dict[str, Any]) -> Finite:
     """All points of a run, also of one whose rounds bring their own."""
-    return _bringing(json.dumps(_of_problem(settings))).domain
+    return _bringing(json.dumps(of_problem(settings))).domain
 
 
-def _of_problem(settings: dict[str, Any]) -> dict[str, Any]:
-    return {name: settings[name] for name in ("problem", "model", "domain", "epsilon", "seed")}
+def of_problem(settings: dict[str, Any]) -> dict[str, Any]:
+    """The part of the settings that the problem depends on."""
+    wanted = ("problem", "model", "domain", "epsilon", "seed", "minimize")
+    return {name: settings[name] for name in wanted if name in settings}
 
 
 @functools.lru_cache(maxsize=4)

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from misspec.errors import Array
 from misspec.experiments import construct
 from misspec.policies import Policy
-from misspec.problems import Problem
+from misspec.problems import Problem, negated
 from misspec.simulate import Trace, simulate
+from misspec.threads import one_thread
 
 LOOKS = 24  # rounds at which bands are looked at
 SOME = 500  # vectors at which bands are looked at, where rounds bring vectors
@@ -34,10 +35,16 @@ class Look:
     mean: Array | None
     active: NDArray[np.intp] | None  # of a policy that eliminates
 
+    def negated(self) -> Look:
+        """The same of −f*."""
+        if self.lower is None or self.upper is None or self.mean is None:
+            return self
+        return dataclasses.replace(self, lower=-self.upper, upper=-self.lower, mean=-self.mean)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Played:
-    """A finished run."""
+    """A finished run, in the user's sign."""
 
     trace: Trace
     looks: list[Look]
@@ -48,10 +55,8 @@ class Played:
 
 def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None) -> Played:
     """Play a run. progress: called with the rounds done since the last call."""
-    from threadpoolctl import threadpool_limits
-
     start = time.perf_counter()
-    with threadpool_limits(1):  # for the same bits, however busy the machine is
+    with one_thread:
         problem = _problem(json.dumps(_of_problem(settings)))
         horizon, domain, model = settings["horizon"], problem.arena, problem.model
         policy = construct.make_policy(settings["policy"], domain, model, problem.epsilon, horizon, settings["seed"])
@@ -67,6 +72,8 @@ def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None
                 last = done
 
         trace = simulate(policy, problem, horizon, settings["seed"], progress=after)
+    if construct.minimized(settings):  # the policy has maximised −y
+        trace, looks, problem = trace.negated(), [look.negated() for look in looks], negated(problem)
     return Played(trace, looks, problem, policy.claims, time.perf_counter() - start)
 
 
@@ -91,8 +98,8 @@ def _look(policy: Policy, problem: Problem, t: int, keep: bool) -> Look:
 
 
 def _of_problem(settings: dict[str, Any]) -> dict[str, Any]:
-    """The part of the settings that the problem depends on."""
-    own = {name: settings[name] for name in ("problem", "domain", "model", "epsilon", "seed")}
+    """What the problem depends on; a seed that it does not take makes no difference."""
+    own = construct.of_problem(settings)
     return own if "seed" in construct.takes(settings["problem"]["kind"]) else own | {"seed": 0}
 
 

@@ -26,7 +26,8 @@ from misspec.experiments.schema import Experiment, Run, parse
 from misspec.experiments.store import Damaged, Folder, Results
 
 Outcome = bytes | str  # a Parquet file, or why there is none
-Outcomes = Iterator[tuple[Run, Outcome] | None]  # None: nothing new, but time to show progress
+Outcomes = Iterator[tuple[Any, Any] | None]  # an item and what came of it; None: nothing new, but time to show progress
+Job = Callable[[Any, Callable[[int], None], list[str]], Any]  # of an item, a count of rounds done, what may be imported
 LOG = logging.getLogger("misspec")
 POLL = 0.1  # seconds between looks at the workers' progress
 DIED = "its worker process ended unexpectedly (out of memory?); the same command tries this run again"
@@ -131,15 +132,23 @@ def _todo(experiment: Experiment, target: Folder) -> tuple[list[Run], Progress]:
 
 
 def _outcomes(todo: list[Run], progress: Progress, cores: int | None, dask: str | None, show: Show) -> Any:
+    if dask is None:
+        return outcomes(execute, todo, progress, cores, show)
+    from misspec.integrations.dask import outcomes as on_dask
+
+    return on_dask(functools.partial(execute, allow=sorted(construct.ALLOWED)), todo, dask, cores, progress)
+
+
+def outcomes(job: Job, todo: list[Any], progress: Progress, cores: int | None, show: Show) -> Outcomes:
+    """What the job makes of each, as it comes, in this process or on many cores; to be closed.
+
+    job   a function of a module, which raises nothing; of an item whose process died, the outcome is the text DIED
+    """
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     processes = available if cores is None else whole("cores", cores, at_least=1)
-    if dask is not None:
-        from misspec.integrations.dask import outcomes
-
-        return outcomes(functools.partial(execute, allow=sorted(construct.ALLOWED)), todo, dask, cores, progress)
     if processes == 1 or len(todo) <= 1:
-        return _here(todo, progress, show)
-    return _on_cores(todo, progress, min(processes, len(todo)))
+        return _here(job, todo, progress, show)
+    return _on_cores(job, todo, progress, min(processes, len(todo)))
 
 
 def execute(run: Run, tick: Callable[[int], None] | None = None, allow: Iterable[str] = ()) -> Outcome:
@@ -161,13 +170,13 @@ _ALONE = threading.Lock()
 # -- in this process ---------------------------------------------------------------------------------------------------
 
 
-def _here(todo: list[Run], progress: Progress, show: Show) -> Outcomes:
+def _here(job: Job, todo: list[Any], progress: Progress, show: Show) -> Outcomes:
     def tick(rounds: int) -> None:
         progress.rounds += rounds
         show(progress)
 
     for run in todo:
-        yield run, execute(run, tick)
+        yield run, job(run, tick, sorted(construct.ALLOWED))
 
 
 # -- on many cores -----------------------------------------------------------------------------------------------------
@@ -178,15 +187,15 @@ class _Worker:
 
     used = False  # whether it has begun
 
-    def __init__(self, context: Any) -> None:
+    def __init__(self, context: Any, job: Job) -> None:
         self.rounds = context.RawValue("q", 0)
         self.connection, theirs = context.Pipe()
         allowed = sorted(construct.ALLOWED)
-        self.process = context.Process(target=_work, args=(theirs, self.rounds, allowed), daemon=True)
+        self.process = context.Process(target=_work, args=(job, theirs, self.rounds, allowed), daemon=True)
         self.process.start()
         theirs.close()  # so that reading fails once the process has ended
 
-    def give(self, run: Run) -> None:
+    def give(self, run: Any) -> None:
         self.run = run
         with contextlib.suppress(ConnectionError):  # a worker that is gone is noticed when its answer is read
             self.connection.send(run)
@@ -198,7 +207,7 @@ class _Worker:
         self.connection.close()
 
 
-def _on_cores(todo: list[Run], progress: Progress, processes: int) -> Outcomes:
+def _on_cores(job: Job, todo: list[Any], progress: Progress, processes: int) -> Outcomes:
     context = multiprocessing.get_context("spawn")  # forked copies of threaded libraries can hang
     waiting = collections.deque(todo)
     workers: list[_Worker] = []
@@ -207,7 +216,7 @@ def _on_cores(todo: list[Run], progress: Progress, processes: int) -> Outcomes:
 
     def start() -> _Worker:
         with _for_workers():
-            worker = _Worker(context)
+            worker = _Worker(context, job)
         workers.append(worker)
         return worker
 
@@ -267,7 +276,7 @@ def _for_workers() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _work(connection: Any, rounds: Any, allowed: list[str]) -> None:
+def _work(job: Job, connection: Any, rounds: Any, allowed: list[str]) -> None:
     """In a worker: play what comes, and end with the parent, even if the parent is killed."""
     parent = multiprocessing.parent_process()
 
@@ -283,4 +292,4 @@ def _work(connection: Any, rounds: Any, allowed: list[str]) -> None:
     with contextlib.suppress(EOFError, ConnectionError):  # whoever reads the answers is gone
         connection.send(None)
         while True:
-            connection.send(execute(connection.recv(), tick, allowed))
+            connection.send(job(connection.recv(), tick, allowed))

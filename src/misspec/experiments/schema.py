@@ -3,6 +3,7 @@
 horizon = 2000
 seeds = 5                                   # 0 … 4, or a list
 epsilons = [0.0, 0.1, 0.2]                  # of every problem that takes one
+minimize = false                            # whether smaller is better; a problem can have its own
 
 [domain]
 box = [[0, 1]]
@@ -33,7 +34,6 @@ import os
 import tomllib
 from collections.abc import Iterable
 from importlib import resources
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -43,14 +43,21 @@ from pydantic import BaseModel, ConfigDict, Field
 from misspec.contexts import Open
 from misspec.domains import Finite
 from misspec.encoding import kernel_from_table
-from misspec.errors import InvalidInput, nearest
+from misspec.errors import InvalidInput, nearest, number, shown
 from misspec.experiments import construct
+from misspec.frames import contents, printable
 from misspec.model import Model
 
 FORMAT = 1  # of what a run's settings mean; a new one redoes all runs
+MOST_ROUNDS, MOST_RUNS = 10**8, 10**6  # more would not end, or not fit into memory
+DEEPEST = 30  # levels of tables: kernels can be sums of sums
 FEW = 12  # candidates, or rounds, on which to try a problem that takes long
 
 # -- parts of a file ---------------------------------------------------------------------------------------------------
+
+
+# control characters of a name are for no terminal, no picture and no table
+Name = Annotated[str, pydantic.AfterValidator(printable)]
 
 
 class _Part(BaseModel):
@@ -71,7 +78,7 @@ class DomainSpec(_Part):
         if value is None:
             return None
         if not isinstance(value, list) or not all(isinstance(each, list) and len(each) == 2 for each in value):
-            raise ValueError(f"a box is a list of [low, high] pairs, as in [[0, 1]]; got {value!r}")
+            raise ValueError(f"a box is a list of [low, high] pairs, as in [[0, 1]]; got {shown(value)}")
         return value
 
     @pydantic.model_validator(mode="after")
@@ -104,15 +111,17 @@ class ModelSpec(_Part):
 
 
 class ProblemSpec(BaseModel):
-    """A function of misspec.problems with its arguments; `domain`, `model` and `epsilons` replace the file's."""
+    """A function of misspec.problems with its arguments; `domain`, `model`, `epsilons` and `minimize` replace the
+    file's."""
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False, strict=True)
     kind: str = "misspecified"
-    name: str = ""
+    name: Name = ""
     domain: DomainSpec | None = None
     model: ModelSpec | None = None
     epsilons: list[Annotated[float, Field(ge=0)]] | None = None
     actions: Annotated[int, Field(ge=1)] | None = None
+    minimize: bool | None = None
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> ProblemSpec:
@@ -161,7 +170,7 @@ class PolicySpec(BaseModel):
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False, strict=True)
     kind: str
-    name: str = ""
+    name: Name = ""
     as_in_paper: bool = False
 
     @pydantic.model_validator(mode="after")
@@ -188,11 +197,12 @@ class PolicySpec(BaseModel):
 class Experiment(_Part):
     """What a file says; `runs()` lists what is to be done."""
 
-    horizon: Annotated[int, Field(ge=1)]
+    horizon: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
     seeds: Annotated[int, Field(ge=1)] | list[Annotated[int, Field(ge=0)]] = 5
     epsilons: list[Annotated[float, Field(ge=0)]] = []
-    title: str = ""
-    notes: str = ""  # how to read the results, for the page and the terminal
+    title: Name = ""
+    minimize: bool = False
+    notes: Name = ""  # how to read the results, for the page and the terminal
     domain: DomainSpec | None = None
     model: ModelSpec | None = None
     problems: Annotated[list[ProblemSpec], Field(min_length=1)]
@@ -203,7 +213,7 @@ class Experiment(_Part):
     def _some_seeds(cls, value: Any) -> Any:
         several = isinstance(value, list) and value and all(type(each) is int and each >= 0 for each in value)
         if not several and not (type(value) is int and value >= 1):
-            raise ValueError(f"give a number from 1 on, or a list of seeds, got {value!r}")
+            raise ValueError(f"give a number from 1 on, or a list of seeds, got {shown(value)}")
         return value
 
     @pydantic.field_validator("problems", "policies", mode="before")
@@ -222,8 +232,12 @@ class Experiment(_Part):
             twice = sorted({name for name in names if names.count(name) > 1})
             if twice:
                 raise ValueError(f"{what}: two are called {twice[0]!r}; give each a name of its own")
-        if len(set(self.all_seeds)) < len(self.all_seeds):
+        if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
             raise ValueError("seeds: give a number, or a list of different seeds")
+        worlds_of = sum(len(self.epsilons_of(problem)) for problem in self.problems)
+        count = len(self.policies) * worlds_of * (self.seeds if isinstance(self.seeds, int) else len(self.seeds))
+        if count > MOST_RUNS:
+            raise ValueError(f"these are {count:.3g} runs, more than {MOST_RUNS:,}; take fewer seeds, or several files")
         worlds: list[tuple[Finite | Open, Model] | None] = []
         for i, problem in enumerate(self.problems):
             place = f"problems[{i}] ({problem.name})"
@@ -234,7 +248,7 @@ class Experiment(_Part):
                 raise ValueError(f"{place}: {problem.kind} needs epsilons; add epsilons = [0.0, 0.1] to the file")
             try:
                 worlds.append(self._try(problem))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, ArithmeticError) as error:
                 raise ValueError(f"{place}: {error}") from None
         for i, policy in enumerate(self.policies):
             found = [p.name for p in self.problems if p.contextual]
@@ -247,7 +261,7 @@ class Experiment(_Part):
                 try:  # so that its own checks are made now and not in the hundredth run
                     here = self.world() if ":" in policy.kind else world or construct.stand_in()
                     construct.make_policy(policy.model_dump(), *here, 0.1, self.horizon, seed=0)
-                except (ValueError, TypeError) as error:
+                except (ValueError, TypeError, ArithmeticError) as error:
                     on = f" (on {problem.name})" if len(self.problems) > 1 and ":" not in policy.kind else ""
                     raise ValueError(f"policies[{i}] ({policy.name}){on}: {error}") from None
         return self
@@ -257,7 +271,7 @@ class Experiment(_Part):
 
         Returns a small world to try policies on, with the problem's model; None where that would take long.
         """
-        settings = self._run(self.policies[0], problem, self.epsilons_of(problem)[0], self.all_seeds[0]).settings
+        settings = self._first(problem).settings
         if "solve" in construct.takes(problem.kind):  # what it brings is known without its truth
             return _small(*construct.make_world(settings))
         if problem.kind == "svm_digits":  # takes seconds, and has nothing to check but a model
@@ -282,6 +296,15 @@ class Experiment(_Part):
     def all_seeds(self) -> list[int]:
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
+    @property
+    def first_seed(self) -> int:
+        """That of the runs that are pictured."""
+        return 0 if isinstance(self.seeds, int) else self.seeds[0]
+
+    def minimizes(self, problem: ProblemSpec) -> bool:
+        """Whether smaller is better there."""
+        return self.minimize if problem.minimize is None else problem.minimize
+
     def epsilons_of(self, problem: ProblemSpec) -> list[float | None]:
         """[None] for a problem that computes its own ε."""
         if not problem.takes_epsilon:
@@ -290,35 +313,48 @@ class Experiment(_Part):
 
     def world(self) -> tuple[Finite | Open, Model]:
         """The domain and the model of the first problem."""
-        return construct.make_world(self.runs()[0].settings)
+        return construct.make_world(self._first(self.problems[0]).settings)
+
+    def _first(self, problem: ProblemSpec) -> Run:
+        policy = self.policies[0]
+        return self._run(
+            policy, problem, self._settings(policy, problem), self.epsilons_of(problem)[0], self.first_seed
+        )
 
     def runs(self) -> list[Run]:
         """Policies innermost: neighbours share their problem."""
-        return [
-            self._run(policy, problem, epsilon, seed)
-            for problem in self.problems
-            for epsilon in self.epsilons_of(problem)
-            for seed in self.all_seeds
-            for policy in self.policies
-        ]
+        found = []
+        for problem in self.problems:
+            alike = [(policy, self._settings(policy, problem)) for policy in self.policies]  # whatever ε and the seed
+            found += [
+                self._run(policy, problem, settings, epsilon, seed)
+                for epsilon in self.epsilons_of(problem)
+                for seed in self.all_seeds
+                for policy, settings in alike
+            ]
+        return found
 
-    def _run(self, policy: PolicySpec, problem: ProblemSpec, epsilon: float | None, seed: int) -> Run:
+    def _settings(self, policy: PolicySpec, problem: ProblemSpec) -> dict[str, Any]:
         domain, model = problem.domain or self.domain, problem.model or self.model
         # the names are for people: changing them changes nothing
         settings = {
             "format": FORMAT,
             "policy": policy.model_dump(mode="json", exclude={"name"}),
-            "problem": problem.model_dump(mode="json", exclude={"name", "domain", "model", "epsilons"}),
+            "problem": problem.model_dump(mode="json", exclude={"name", "domain", "model", "epsilons", "minimize"}),
             "domain": domain.model_dump(mode="json") if domain is not None and problem.takes_domain else None,
             "model": model.model_dump(mode="json")
             if model is not None and (problem.needs("model") or problem.model is not None)
             else None,
-            "epsilon": epsilon,
-            "seed": seed,
             "horizon": self.horizon,
-            "pictured": seed == self.all_seeds[0],
         }
-        return Run(policy.name, problem.name, epsilon, seed, settings)
+        # said only where it is so: runs that maximise keep the settings, and the key, that they always had
+        return settings | {"minimize": True} if self.minimizes(problem) else settings
+
+    def _run(
+        self, policy: PolicySpec, problem: ProblemSpec, settings: dict[str, Any], epsilon: float | None, seed: int
+    ) -> Run:
+        own = {"epsilon": epsilon, "seed": seed, "pictured": seed == self.first_seed}
+        return Run(policy.name, problem.name, epsilon, seed, settings | own)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -354,12 +390,7 @@ def read(path: str | os.PathLike[str]) -> Experiment:
 
 def content_of(path: str | os.PathLike[str]) -> bytes:
     """The bytes of a TOML file."""
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        raise InvalidInput(f"{path} does not exist; `misspec demo` leaves an experiment.toml to start from") from None
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+    return contents(path, missing="; `misspec demo` leaves an experiment.toml to start from")
 
 
 def parse(content: bytes, name: str) -> Experiment:
@@ -368,8 +399,9 @@ def parse(content: bytes, name: str) -> Experiment:
         table = tomllib.loads(content.decode())
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{name} is not text in UTF-8 ({error}); is it a TOML file?") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # TOML's own error, or an integer of thousands of digits
         raise InvalidInput(f"{name} is not valid TOML: {error}; repair that line") from None
+    _check_values(table, name, "")
     try:
         return Experiment.model_validate(table)
     except pydantic.ValidationError as error:
@@ -378,9 +410,33 @@ def parse(content: bytes, name: str) -> Experiment:
         raise InvalidInput(f"{name} nests tables too deeply; an experiment needs three levels") from None
 
 
+def minimized(content: bytes, name: str) -> bytes:
+    """TOML text that says in addition that smaller is better."""
+    experiment = parse(content, name)
+    if experiment.minimize:
+        return content
+    if "minimize" in experiment.model_fields_set:
+        raise InvalidInput(f"{name} says minimize = false; change that line")
+    return b"minimize = true\n" + content
+
+
 def demo() -> bytes:
     """The TOML of `misspec demo`."""
     return resources.files("misspec.experiments").joinpath("demo.toml").read_bytes()
+
+
+def _check_values(value: Any, name: str, key: str, depth: int = 0) -> None:
+    """InvalidInput for what no key of any table may be; what a problem or a policy is handed is not known here."""
+    if isinstance(value, dict | list):
+        if depth > DEEPEST:
+            raise InvalidInput(f"{name} nests tables too deeply; an experiment needs three levels")
+        for each, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            _check_values(inner, name, f"{key}[{each}]" if isinstance(each, int) else f"{key}.{each}", depth + 1)
+    elif isinstance(value, int | float):
+        if not isinstance(value, bool):
+            number(f"{name}: {key.lstrip('.')}", value)
+    elif not isinstance(value, str):
+        raise InvalidInput(f"{name}: {key.lstrip('.')} must be a number, a word, a list or a table, got {value}")
 
 
 def _first(error: pydantic.ValidationError, table: Any) -> str:
@@ -399,7 +455,7 @@ def _first(error: pydantic.ValidationError, table: Any) -> str:
     elif first["type"] == "value_error":
         says = str(first["ctx"]["error"])
     else:
-        says = f"{first['msg'][0].lower()}{first['msg'][1:]}, got {first['input']!r}"
+        says = f"{first['msg'][0].lower()}{first['msg'][1:]}, got {shown(first['input'])}"
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return f"{key}: {says}{more}" if key else f"{says}{more}"
 

@@ -26,7 +26,8 @@ import polars as pl
 
 import misspec
 from misspec import storage
-from misspec.errors import Array, InvalidInput, StorageError
+from misspec.errors import Array, InvalidInput, StorageError, shown
+from misspec.experiments import construct
 from misspec.experiments.play import Look, Played
 from misspec.experiments.schema import Experiment, Run, parse
 from misspec.simulate import Trace
@@ -86,7 +87,7 @@ def encode(run: Run, played: Played) -> bytes:
         "epsilon": problem.epsilon,
         "candidates": len(problem.domain),
         "dimension": problem.domain.dimension,
-        "best": float(problem.values.max()),
+        "best": float(problem.values.min() if construct.minimized(run.settings) else problem.values.max()),
         "contextual": problem.offers is not None,
         "recommended": None if recommended.index is None else int(recommended.index),  # None: it depends on the round
         "recommended_regret": trace.recommended_regret,
@@ -105,9 +106,49 @@ def encode(run: Run, played: Played) -> bytes:
             "truth": problem.values.tolist(),
             "in_class": problem.in_class.tolist(),
         }
+    facts["digest"] = _digest(facts, table)
     buffer = io.BytesIO()
     table.write_parquet(buffer, metadata={"misspec": json.dumps(facts)})
     return buffer.getvalue()
+
+
+def decode(run: Run, content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
+    """What `encode` has written for this run; ValueError for anything else."""
+    facts = json.loads(pl.read_parquet_metadata(io.BytesIO(content)).get("misspec", "null"))
+    if not isinstance(facts, dict) or type(facts.get("format")) is not int:
+        raise ValueError("it does not say what it is")
+    if facts["format"] > FORMAT:
+        raise StorageError(f"it has format {facts['format']}, newer than {FORMAT}; update misspec")
+    if facts.get("settings") != run.settings:
+        raise ValueError("it holds another run than its name says")
+    table = pl.read_parquet(io.BytesIO(content))
+    if "digest" not in facts:  # as in older files
+        _check_rounds(run, facts, table)
+    elif facts["digest"] != _digest(facts, table):
+        raise ValueError("its content does not match the checksum inside")
+    return facts, table
+
+
+def _check_rounds(run: Run, facts: dict[str, Any], table: pl.DataFrame) -> None:
+    """ValueError where a file without a checksum of its own holds no run of this length."""
+    numbers = table.select("regret", "in_class_regret").to_numpy()
+    right = table["round"].to_list() == list(range(1, run.horizon + 1)) and np.isfinite(numbers).all()
+    if not right or not {"misspec", "epsilon", "candidates", "best", "claims", "guaranteed"} <= set(facts):
+        raise ValueError("its rounds are not those of the run, or facts are missing")
+
+
+def _digest(facts: dict[str, Any], table: pl.DataFrame) -> str:
+    """Of all that a run has found, whoever has written it: what was edited and named anew is seen by it."""
+    said = {name: each for name, each in facts.items() if name not in ("format", "misspec", "digest")}
+    found = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
+    for name, column in zip(table.columns, table.get_columns(), strict=True):
+        flat = column
+        found.update(f"{name} {column.dtype}".encode())
+        if isinstance(column.dtype, pl.List):
+            found.update(column.list.len().fill_null(0).to_numpy().tobytes() + column.is_null().to_numpy().tobytes())
+            flat = column.drop_nulls().explode()
+        found.update(flat.is_null().to_numpy().tobytes() + flat.fill_null(0).to_numpy().tobytes())
+    return found.hexdigest()
 
 
 def _row(look: Look) -> dict[str, Any]:
@@ -136,12 +177,17 @@ class Finished:
 
     @property
     def table(self) -> pl.DataFrame:
-        return pl.read_parquet(self.path)
+        return pl.read_parquet(io.BytesIO(_content(self.path)))
 
     @property
     def epsilon(self) -> float:
         """The problem's, given or computed."""
         return float(self.facts["epsilon"])
+
+    @property
+    def minimize(self) -> bool:
+        """Whether smaller is better."""
+        return construct.minimized(self.run.settings)
 
     @property
     def contextual(self) -> bool:
@@ -155,6 +201,11 @@ class Finished:
 
 class Damaged(StorageError):
     """A file that is not what was written."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        folder = path.parent.parent
+        again = shlex.join(["misspec", "run", str(folder / EXPERIMENT), "--into", str(folder)])
+        super().__init__(f"{path} is damaged ({why}); `{again}` sets it aside and does that run again")
 
 
 class Folder:
@@ -222,40 +273,40 @@ class Folder:
         """Key of a run → its file."""
         return {path.name.partition("-")[0]: path for path in sorted(self.runs.glob("*-*.parquet"))}
 
+    @functools.cached_property
+    def _written(self) -> dict[str, Path]:
+        """`files()` before the first write, and since then: to list a folder for every run would take ever longer."""
+        return self.files()
+
     def write(self, run: Run, content: bytes) -> None:
         """Durable when this returns, whole or not at all; takes the place of an older result of the same run."""
         path = self.runs / f"{run.key}-{_checksum(content)}.parquet"
+        older = self._written.get(run.key, path)
         storage.replace(path, content)
-        for older in self.runs.glob(f"{run.key}-*.parquet"):
-            if older != path:
-                older.unlink(missing_ok=True)
+        self._written[run.key] = path
+        if older != path:
+            older.unlink(missing_ok=True)
 
     def read(self, run: Run, path: Path) -> Finished:
         """What came out of a run; Damaged if its file is not what was written."""
+        content = _content(path)
         try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise StorageError(f"cannot read {path}: {error.strerror}") from None
-        if path.stem.partition("-")[2] != _checksum(content):
-            again = shlex.join(["misspec", "run", str(self.path / EXPERIMENT), "--into", str(self.path)])
-            raise Damaged(
-                f"{path} is damaged (its content does not match the checksum in its name); `{again}` sets it aside "
-                "and does that run again"
-            )
-        facts = json.loads(pl.read_parquet_metadata(io.BytesIO(content))["misspec"])
-        if facts["format"] > FORMAT:
-            raise StorageError(f"{path} has format {facts['format']}, newer than {FORMAT}; update misspec")
-        if facts["settings"] != run.settings:
-            raise StorageError(f"{path} holds another run than its name says; delete it and run again")
-        table = pl.read_parquet(
-            io.BytesIO(content), columns=["round", "regret", "in_class_regret", "covered", *_BANDS, "active"]
-        )
+            facts, table = decode(run, content)
+        except StorageError as error:
+            raise StorageError(f"cannot read {path}: {error}") from None
+        except MemoryError:
+            raise
+        except Exception as error:  # polars raises many kinds on what is no Parquet file
+            raise Damaged(path, shown(str(error))[1:-1]) from error
         looks = table.filter(pl.col("covered").is_not_null()).select("round", "covered", *_BANDS, "active")
         return Finished(run, path, facts, table["regret"].to_numpy(), table["in_class_regret"].to_numpy(), looks)
 
     def set_aside(self, path: Path) -> Path:
         """Rename a damaged file, so that its run is done again."""
-        return path.rename(path.with_suffix(".damaged"))
+        try:
+            return path.rename(path.with_suffix(".damaged"))
+        except OSError as error:
+            raise StorageError(f"{path} is damaged, and cannot be set aside: {error.strerror}; delete it") from None
 
     def results(self) -> Results:
         """All that is finished."""
@@ -286,6 +337,17 @@ class Results:
 
     def __repr__(self) -> str:
         return f"Results({str(self.path)!r}, {len(self.runs)} of {self.of} runs)"
+
+
+def _content(path: Path) -> bytes:
+    """Of the file of a run; Damaged where it does not match its name."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from None
+    if path.stem.partition("-")[2] != _checksum(content):
+        raise Damaged(path, "its content does not match the checksum in its name")
+    return content
 
 
 def _checksum(content: bytes) -> str:

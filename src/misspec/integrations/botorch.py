@@ -22,7 +22,7 @@ import numpy as np
 from misspec import confidence, kernels
 from misspec.confidence import Width
 from misspec.domains import Box, Domain, Finite
-from misspec.errors import Array, InvalidInput, flag, number, one_of, whole
+from misspec.errors import Array, InvalidInput, callback, flag, number, one_of, shown, whole
 from misspec.model import Model
 
 try:
@@ -107,7 +107,7 @@ class EnlargedUpperConfidenceBound(AnalyticAcquisitionFunction):
         if _exact_gp(model) is None and self.epsilon > 0:
             if enlargement != "paper":
                 raise InvalidInput(
-                    f"enlargement={enlargement!r} needs the weights of an exact GP, as a SingleTaskGP has; "
+                    f"enlargement={shown(enlargement)} needs the weights of an exact GP, as a SingleTaskGP has; "
                     f'{type(model).__name__} has none: use enlargement="paper" with regularization=, the variance of '
                     "the noise in units of the outcome squared, and observations=, the number of results"
                 )
@@ -253,6 +253,7 @@ class GPyTorchKernel:
         if kernel.batch_shape:
             raise InvalidInput(f"kernel must have no batch shape, got {tuple(kernel.batch_shape)}; hand in one of them")
         self.amplitude = number("amplitude", amplitude, above=0)
+        callback("transform", transform)
         self._kernel = _frozen(kernel)
         self._transform = _frozen(transform) if isinstance(transform, torch.nn.Module) else transform
 
@@ -285,8 +286,8 @@ class GPyTorchKernel:
         largest = float(values.max(initial=0.0))
         if largest > 1 + kernels.SLACK:
             raise InvalidInput(
-                f"k(x,x) must be at most 1, and {self!r} has {largest:.6g} at x = {X[int(values.argmax())]}. Hand in "
-                f"GPyTorchKernel(kernel, amplitude={largest * self.amplitude:.6g}) and multiply norm_bound by "
+                f"k(x,x) must be at most 1, and {shown(self)} has {largest:.6g} at x = {X[int(values.argmax())]}. Hand "
+                f"in GPyTorchKernel(kernel, amplitude={largest * self.amplitude:.6g}) and multiply norm_bound by "
                 f"{math.sqrt(largest):.4g}, since the norm of the same f grows by that; model_of does both for a model"
             )
         return values

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import optuna
 
 from misspec.domains import Space
-from misspec.errors import InvalidInput, number, whole
+from misspec.errors import InvalidInput, number, shown, whole
 from misspec.integrations import processes
 from misspec.integrations.optuna import MisspecSampler, distributions_of, policy_of
 from misspec.integrations.shared_study import Shared, storage_errors
@@ -94,19 +94,19 @@ class Command:
         unused = [name for name in self.names if name not in used]
         if unused and not ("params" in used and "params" in more):
             raise InvalidInput(
-                f"the command never uses the parameter {unused[0]!r}; write {{{unused[0]}}} where its value goes "
+                f"the command never uses the parameter {shown(unused[0])}; write {{{unused[0]}}} where its value goes "
                 "({params} is a JSON object of all), or take it out of the file"
             )
         for name, parameter in space.parameters.items():
             if isinstance(parameter, Choice) and any("\0" in str(option) for option in parameter.options):
                 raise InvalidInput(
-                    f"parameter {name!r} has an option with a null character, which no argument can hold"
+                    f"parameter {shown(name)} has an option with a null character, which no argument can hold"
                 )
         if shell:
             self._check_quotes(self.words[0])
         elif not self._slots.search(words[0]) and shutil.which(words[0]) is None:
             hint = "; a line for the shell needs --shell" if " " in words[0].strip() else ""
-            raise InvalidInput(f"there is no command {words[0]!r} here{hint}")
+            raise InvalidInput(f"there is no command {shown(words[0])} here{hint}")
 
     def filled(self, params: Mapping[str, Any], trial: int) -> list[str]:
         """The words with values in their places."""
@@ -168,8 +168,8 @@ def _last_number(text: str) -> float:
                 return float(word)
             if any(NUMBER.fullmatch(part) for part in GROUPS.split(word)):
                 raise Failure(
-                    f"it printed {word!r}, which may be one number or several; print the result with a decimal point "
-                    "and no other marks, such as 1234.5, or as JSON and say --json KEY"
+                    f"it printed {shown(word)}, which may be one number or several; print the result with a decimal "
+                    "point and no other marks, such as 1234.5, or as JSON and say --json KEY"
                 )
     raise Failure("it printed no number" if text.strip() else "it printed nothing")
 
@@ -185,9 +185,9 @@ def _keyed(text: str, key: str) -> float:
         raise Failure("it printed no JSON object")
     if not found:
         has = ", ".join(repr(name) for name in list(last)[:10]) or "nothing"
-        raise Failure(f"no JSON object that it printed has {key!r}; the last has {has}")
+        raise Failure(f"no JSON object that it printed has {shown(key)}; the last has {has}")
     if isinstance(found[0], bool) or not isinstance(found[0], int | float):
-        raise Failure(f"{key!r} is no number but {json.dumps(found[0])[:80]}")
+        raise Failure(f"{shown(key)} is no number but {json.dumps(found[0])[:80]}")
     try:
         return float(found[0])
     except OverflowError:

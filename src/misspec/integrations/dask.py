@@ -31,6 +31,7 @@ def optimize(
     on_error: str = "raise",
     progress: Progress | None = None,
     save: str | os.PathLike[str] | None = None,
+    minimize: bool = False,
 ) -> Evaluations:
     """Maximise a user's function with `horizon` evaluations on a Dask cluster.
 
@@ -39,9 +40,9 @@ def optimize(
                 the whole episode. On a cluster that adapts to its load, say how many are wanted: with one worker it
                 would see one task
 
-    function, on_error, progress and save are as in `ms.optimize`, and so are stops: what was told stays told, futures
-    in flight are cancelled, and queries that were cut short stay pending. Queries that pend at the start, as after
-    ms.load of a policy that was saved in the middle, are evaluated first, and count.
+    function, on_error, progress, save and minimize are as in `ms.optimize`, and so are stops: what was told stays told,
+    futures in flight are cancelled, and queries that were cut short stay pending. Queries that pend at the start, as
+    after ms.load of a policy that was saved in the middle, are evaluated first, and count.
 
     A dead worker's evaluations are done again by others: by Dask as often as `distributed.scheduler.allowed-failures`
     says, and that up to three times; then the evaluation has failed. The policy stays here; every query is told once.
@@ -66,6 +67,7 @@ def optimize(
         on_error=on_error,
         progress=progress,
         save=save,
+        minimize=minimize,
     )
 
 
@@ -77,7 +79,7 @@ class Cluster:
         self._futures: dict[int, tuple[Any, Any]] = {}  # by id of the query: its future, and what it evaluates
         self._back: queue.SimpleQueue[tuple[int, Any, Any]] = queue.SimpleQueue()
         self._losses: Counter[int] = Counter()  # of futures, by id
-        self._places, self.apart = 1, True
+        self._places = 1
         self._looked = -LOOK
         self._look()
 
@@ -91,8 +93,6 @@ class Cluster:
         except (OSError, TimeoutError) as error:  # CommClosedError is an OSError
             raise self._gone(error) from error
         self._places = sum(workers.values())
-        # workers may be threads of this process, which a limit on BLAS would reach
-        self.apart = not any(str(address).startswith("inproc://") for address in workers)
 
     def places(self) -> int:
         self._look()
@@ -181,6 +181,7 @@ def outcomes(
     """
     try:
         from distributed import Client, LocalCluster
+        from distributed.comm.addressing import get_address_host_port
     except ImportError:
         raise InvalidInput("a Dask cluster needs the extra dask: pip install 'misspec[dask]'") from None
     if address != "local" and cores is not None:
@@ -191,6 +192,8 @@ def outcomes(
         if address == "local":
             options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
             cluster = LocalCluster(n_workers=cores, **options)
+        else:
+            get_address_host_port(address)  # a client of what is no address would wait for it when it is cleared away
         client = Client(cluster if cluster is not None else address, timeout=PATIENCE, set_as_default=False)
         _check_versions(client)
     except (OSError, TimeoutError, ValueError) as error:

@@ -14,7 +14,7 @@ import numpy as np
 
 from misspec import frames
 from misspec.domains import SAME, Space, Table
-from misspec.errors import Array, InvalidInput, nearest
+from misspec.errors import Array, InvalidInput, nearest, shown
 from misspec.integrations import sheets, space_file
 from misspec.parameters import Choice, Float
 from misspec.policies.answers import Query
@@ -49,7 +49,7 @@ class Line(NamedTuple):
         return f"{self.path}, line {self.number}"
 
     def at(self, column: str) -> str:
-        return f"{self}, column {column!r}"
+        return f"{self}, column {shown(column)}"
 
     def pointed(self, cell: str) -> str:
         """A number with a decimal point; a comma in a cell may mean thousands where commas separate."""
@@ -149,7 +149,7 @@ class OfTable:
         if name:
             if name not in self._index:
                 hint = _alike(name, self._index)
-                raise InvalidInput(f"{line.at(str(self.label))}: {self.path} has no candidate {name!r}{hint}")
+                raise InvalidInput(f"{line.at(str(self.label))}: {self.path} has no candidate {shown(name)}{hint}")
             index = self._index[name]
             self._agree(index, cells, line)
             return index
@@ -169,8 +169,8 @@ class OfTable:
             mine = self.domain.points[index, list(self.parameters).index(name)]
             if _differ(p, _number(p, cells[name], line, name, self.path), mine):
                 raise InvalidInput(
-                    f"{line.at(name)}: got {cells[name]!r}, but {self.called(index)} of {self.path} has "
-                    f"{self._cells[index][name]!r}; correct one of them, or empty the cell"
+                    f"{line.at(name)}: got {shown(cells[name])}, but {self.called(index)} of {self.path} has "
+                    f"{shown(self._cells[index][name])}; correct one of them, or empty the cell"
                 )
 
     def _closest(self, x: Array) -> str:
@@ -296,9 +296,9 @@ def _check_columns(file: sheets.File, target: str, label: str | None, ignore: Se
         raise InvalidInput(f"{file.path} must hold a line of column names and a line per candidate, got none")
     for option, column in [("--names", label), *(("--ignore", each) for each in ignore)]:
         if column is not None and column not in header:
-            raise InvalidInput(f"{file.path} has no column {column!r}{nearest(column, header)} ({option})")
+            raise InvalidInput(f"{file.path} has no column {shown(column)}{nearest(column, header)} ({option})")
     if target in (label, *ignore):
-        raise InvalidInput(f"{target!r} holds the results (--target) and can be neither --names nor --ignore")
+        raise InvalidInput(f"{shown(target)} holds the results (--target) and can be neither --names nor --ignore")
     if set(header) <= {target, label, *ignore}:
         raise InvalidInput(f"{file.path} has no column left that describes its candidates; {', '.join(header)} do not")
 
@@ -309,7 +309,7 @@ def _names(file: sheets.File, label: str) -> list[str]:
     first: dict[str, int] = {}
     for name, number in zip(names, file.sheet.lines, strict=True):
         if not name or name in first:
-            what = f"{name!r} is the name of line {first[name]} too" if name else "the cell is empty"
+            what = f"{shown(name)} is the name of line {first[name]} too" if name else "the cell is empty"
             where = Line(file.path, number, file.sheet.separator).at(label)
             raise InvalidInput(f"{where}: expected a name of its own, {what}")
         first[name] = number
@@ -324,7 +324,7 @@ def outcome(cell: str, line: Line, column: str) -> tuple[float | None, bool]:
     if not frames.is_number(written):
         raise InvalidInput(
             f"{line.at(column)}: expected a number, {FAILED!r} for an experiment that gave no result, or an empty cell "
-            f"while it is being run; got {cell!r}"
+            f"while it is being run; got {shown(cell)}"
         )
     return float(written), False
 
@@ -347,7 +347,7 @@ def _numbers(parameters: Mapping[str, Any], cells: Mapping[str, str], line: Line
 
 def _number(p: Any, cell: str, line: Line, column: str, source: Path) -> float:
     """A cell as a coordinate."""
-    got = f"got {cell!r}" if cell else "the cell is empty"
+    got = f"got {shown(cell)}" if cell else "the cell is empty"
     if isinstance(p, Choice):
         found = _options(p, cell, line)
         if len(found) == 1:
@@ -381,7 +381,7 @@ def _alike(word: str, known: Iterable[str]) -> str:
     """ "; did you mean …?", without the list of all that are known, which may be thousands."""
     lower = {each.lower(): each for each in known}
     close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
-    return f"; did you mean {lower[close[0]]!r}?" if close else ""
+    return f"; did you mean {shown(lower[close[0]])}?" if close else ""
 
 
 def by_options(message: str) -> str:

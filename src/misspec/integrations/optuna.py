@@ -14,7 +14,7 @@ import logging
 import math
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,18 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Space
-from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, StorageError, one_of, whole
+from misspec.errors import (
+    Array,
+    AwaitingResults,
+    HorizonReached,
+    InvalidInput,
+    StorageError,
+    instance,
+    one_of,
+    seeded,
+    shown,
+    whole,
+)
 from misspec.integrations.optuna_trials import (
     ASKED,
     Axes,
@@ -40,11 +51,12 @@ from misspec.integrations.optuna_trials import (
     space_of,
 )
 from misspec.learning import Scaling
-from misspec.model import Model
+from misspec.model import Model, a_model
 from misspec.parameters import Float
 from misspec.policies import ECGPUCB, GPUCB, Auto, PhasedUncertaintySampling, Policy, Query, RegretBalancing, restore
 from misspec.policies.answers import NUMBERS
 from misspec.policies.auto import FIRST, GROWTH, models_of
+from misspec.threads import one_thread
 
 __all__ = ["MisspecSampler", "distributions_of", "policy_of", "space_of"]
 
@@ -82,15 +94,15 @@ class MisspecSampler(BaseSampler):
         **options: Any,
     ) -> None:
         self._policy = one_of("policy", policy, POLICIES)
-        if model is not None and not isinstance(model, Model):
-            raise InvalidInput(f"model must be a Model or None, got {type(model).__name__}")
+        if model is not None:
+            a_model(model)
         if policy == "auto" and model is not None:
             raise InvalidInput(
                 'policy="auto" learns its model and takes none; leave model= out, or take another policy'
             )
         self._model = model
         self._horizon = None if n_trials is None else whole("n_trials", n_trials, at_least=1)
-        self._seed = _entropy() if seed is None else whole("seed", seed)
+        self._seed = _entropy() if seed is None else seeded(seed)
         refused = sorted({"constraints_func", "minimize", "horizon"} & set(options))
         if refused:
             said = {"constraints_func": "constraints are not supported: give such trials a bad value, or let them fail"}
@@ -133,7 +145,7 @@ class MisspecSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         if not search_space:
             return {}
-        with self._lock, _one_thread():
+        with self._lock, one_thread:
             kept = self._read(study, search_space)
             axes = kept.axes
             history = History.of(study, axes, trial.number, self._policy)
@@ -228,7 +240,7 @@ class MisspecSampler(BaseSampler):
                 return PhasedUncertaintySampling(space, model, horizon=self._horizon, **options)
             return RegretBalancing(space, model, horizon=self._horizon or HORIZON, **options)
         except TypeError as error:
-            raise InvalidInput(f"the policy {self._policy!r} does not take these options: {error}") from None
+            raise InvalidInput(f"the policy {shown(self._policy)} does not take these options: {error}") from None
 
     def _conflicts(self, study: Study, axes: Axes, policy: Policy) -> int:
         """How many points contradict the model; looked for when results have grown by a seventh."""
@@ -472,7 +484,7 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
 
     space: where it is known; by default what all completed trials have in common, and nothing else is in the model.
     """
-    if len(study.directions) != 1:
+    if len(instance("study", study, Study).directions) != 1:
         raise InvalidInput(f"misspec optimises one objective, and this study has {len(study.directions)}")
     common = optuna.search_space.intersection_search_space(study.get_trials(deepcopy=False))
     distributions = distributions_of(space) if space is not None else common
@@ -490,12 +502,3 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
 
 def _entropy() -> int:
     return int(np.random.SeedSequence().generate_state(1)[0])
-
-
-@contextlib.contextmanager
-def _one_thread() -> Iterator[None]:
-    """BLAS on one thread: the matrices are small."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
-        yield

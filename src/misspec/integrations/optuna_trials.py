@@ -25,7 +25,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Space
-from misspec.errors import Array, InvalidInput
+from misspec.errors import LARGEST, Array, InvalidInput, instance, shown
 from misspec.parameters import Choice, Float, Int, Parameter
 
 ASKED = "misspec:asked"  # attribute of a trial: the query that it is
@@ -120,12 +120,12 @@ class History(NamedTuple):
         refuse_constraints(every)
         minimize = study.direction == StudyDirection.MINIMIZE
         complete = [t.value for t in every if t.state == TrialState.COMPLETE and t.value is not None]
-        finite = [value for value in complete if math.isfinite(value)] or [0.0]
+        finite = [value for value in complete if abs(value) <= LARGEST] or [0.0]
         least, most = min(finite), max(finite)
         found, unseen = [], 0
         so_far: list[float] = []  # results of trials before
         for trial in every:
-            if trial.state == TrialState.COMPLETE and trial.value is not None and math.isfinite(trial.value):
+            if trial.state == TrialState.COMPLETE and trial.value is not None and abs(trial.value) <= LARGEST:
                 bisect.insort(so_far, trial.value)
             if trial.number == number or trial.state == TrialState.WAITING:
                 continue
@@ -139,10 +139,10 @@ class History(NamedTuple):
                 continue
             y = None
             if trial.state == TrialState.COMPLETE and trial.value is not None:
-                y = min(max(trial.value, least), most)  # infinities are no numbers to learn from
+                y = min(max(trial.value, least), most)  # infinities, or what stands for them, are nothing to learn from
             elif trial.state == TrialState.PRUNED and trial.intermediate_values:
                 last = trial.intermediate_values[max(trial.intermediate_values)]
-                if math.isfinite(last):  # no better than the median of those before it, which does not change later
+                if abs(last) <= LARGEST:  # no better than the median of those before it, which does not change later
                     middle = so_far[len(so_far) // 2] if so_far else last
                     y = max(last, middle) if minimize else min(last, middle)
             own = asked.get("policy") == policy and asked.get("space") == axes.digest
@@ -215,10 +215,11 @@ def get(attributes: Mapping[str, Any], key: str) -> Any:
 def space_of(distributions: Mapping[str, BaseDistribution]) -> Space:
     """An `ms.Space` of Optuna's distributions; InvalidInput names one that cannot be a parameter."""
     found: dict[str, Parameter] = {}
+    instance("distributions", distributions, Mapping, "as a trial has them by name")
     for name, distribution in distributions.items():
         parameter = parameter_of(distribution)
         if parameter is None:
-            raise InvalidInput(f"parameter {name!r} cannot be one of a Space: {distribution!r}")
+            raise InvalidInput(f"parameter {shown(name)} cannot be one of a Space: {shown(distribution)}")
         found[name] = parameter
     return Space(found)
 
@@ -226,7 +227,7 @@ def space_of(distributions: Mapping[str, BaseDistribution]) -> Space:
 def distributions_of(space: Space) -> dict[str, BaseDistribution]:
     """Optuna's distributions of an `ms.Space`."""
     found: dict[str, BaseDistribution] = {}
-    for name, each in space.parameters.items():
+    for name, each in instance("space", space, Space).parameters.items():
         if isinstance(each, Float):
             found[name] = FloatDistribution(each.low, each.high, log=each.log, step=each.step)
         elif isinstance(each, Int):
@@ -250,7 +251,7 @@ def parameter_of(distribution: BaseDistribution) -> Parameter | None:
             try:
                 return Choice(choices)
             except InvalidInput:  # objects: by their positions
-                return Choice(tuple(f"{i}: {option!r}" for i, option in enumerate(choices)))
+                return Choice(tuple(f"{i}: {shown(option)}" for i, option in enumerate(choices)))
     except InvalidInput:
         pass
     return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from misspec import frames, storage
-from misspec.errors import InvalidInput
+from misspec.errors import InvalidInput, shown
 
 MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 WINDOWS = "cp1252"  # what spreadsheets write where nobody asks for UTF-8
@@ -130,5 +130,5 @@ def _encoded(text: str, style: Style, path: Path) -> bytes:
         return text.encode(style.encoding)
     except UnicodeEncodeError as error:
         raise InvalidInput(
-            f"{path} is in {style.encoding}, which has no {error.object[error.start]!r}; save it as CSV in UTF-8"
+            f"{path} is in {style.encoding}, which has no {shown(error.object[error.start])}; save it as CSV in UTF-8"
         ) from None

@@ -15,11 +15,11 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
+from misspec import frames
 from misspec.domains import Space
-from misspec.errors import InvalidInput, nearest
+from misspec.errors import SHOWN, InvalidInput, nearest, shown
 from misspec.parameters import Choice, Float, Int
 
 KINDS = {"float": Float, "int": Int, "choice": Choice}
@@ -31,20 +31,19 @@ EXAMPLE = "as in lr = { low = 1e-5, high = 0.1, log = true } or booster = ['tree
 def read(path: str | os.PathLike[str]) -> Space:
     """The space that a file describes; InvalidInput names the parameter that is wrong."""
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidInput(f"{path} does not exist") from None
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+        table = tomllib.loads(frames.contents(path).decode())
+    except InvalidInput:
+        raise
+    except (ValueError, RecursionError) as error:  # no UTF-8, no TOML, or an integer of thousands of digits
         raise InvalidInput(f"{path} is not a TOML file: {error}") from None
     given = table.get("parameters", table)
     if not isinstance(given, Mapping) or (given is not table and len(table) > 1):
         others = ", ".join(name for name in table if name != "parameters")
-        raise InvalidInput(f"{path}: beside [parameters] nothing is known, got {others or repr(given)}; {EXAMPLE}")
+        got = others[:SHOWN] or shown(given)
+        raise InvalidInput(f"{path}: beside [parameters] nothing is known, got {got}; {EXAMPLE}")
     if not given:
         raise InvalidInput(f"{path} names no parameter; write one per line, {EXAMPLE}")
-    return Space({name: _parameter(f"{path}, parameter {name!r}", value) for name, value in given.items()})
+    return Space({name: _parameter(f"{path}, parameter {shown(name)}", value) for name, value in given.items()})
 
 
 def _parameter(where: str, value: Any) -> Any:
@@ -64,13 +63,13 @@ def _of_table(table: Mapping[str, Any]) -> Any:
     for key, value in table.items():
         name = ALIASES.get(key, key)
         if name not in KNOWN:
-            raise InvalidInput(f"unknown key {key!r}{nearest(key, KNOWN)}")
+            raise InvalidInput(f"unknown key {shown(key)}{nearest(key, KNOWN)}")
         if name in fields:
-            raise InvalidInput(f"{key!r} says the same as another key; leave one of them out")
+            raise InvalidInput(f"{shown(key)} says the same as another key; leave one of them out")
         fields[name] = value
     kind = str(fields.pop("kind", _guessed(fields))).lower().removesuffix("eger")
     if kind not in KINDS:
-        raise InvalidInput(f"unknown kind {kind!r}{nearest(kind, KINDS)}")
+        raise InvalidInput(f"unknown kind {shown(kind)}{nearest(kind, KINDS)}")
     wanted = {"options"} if kind == "choice" else {"low", "high"}
     missing = sorted(wanted - set(fields))
     odd = sorted(set(fields) - wanted - ({"log", "step"} if kind != "choice" else set()))

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from misspec.errors import InvalidInput, nearest, whole
+from misspec.errors import InvalidInput, nearest, shown, whole
 from misspec.integrations import sheets
 from misspec.integrations.menu import Entry, Key, Line, Menu, OfSpace, OfTable, outcome
 from misspec.parameters import Choice
 from misspec.policies.answers import Query
 from misspec.policies.auto import FIRST, NEGLIGIBLE, Auto
+from misspec.threads import one_thread
 
 TRIES = 20  # queries of one call that may come to what was tried before, once rounded, until points are drawn
 SHOWN = 4  # results of a repeat that are listed
@@ -153,8 +154,6 @@ def suggest(
 
     InvalidInput names line and column of a cell that is wrong.
     """
-    from threadpoolctl import threadpool_limits
-
     whole("batch", batch, at_least=1)
     path = Path(source)
     read = None if results is None else sheets.read(Path(results))
@@ -170,7 +169,7 @@ def suggest(
         menu: Menu = OfSpace(path)
         goal = _target(target, read, menu.known, path, notes)
         if goal in menu.known:
-            raise InvalidInput(f"{goal!r} is a parameter of {path}; the target must be another column (--target)")
+            raise InvalidInput(f"{shown(goal)} is a parameter of {path}; the target must be another column (--target)")
     else:
         table = sheets.read(path)
         goal = _target(target, read, table.sheet.header, path, notes)
@@ -178,12 +177,12 @@ def suggest(
         notes += _encodings(table)
     if read is None and goal not in menu.known:
         raise InvalidInput(
-            f"{path} has no column {goal!r}{nearest(goal, menu.known)}; name the file of results, even if it does not "
-            "exist yet: --results results.csv"
+            f"{path} has no column {shown(goal)}{nearest(goal, menu.known)}; name the file of results, even if it does "
+            "not exist yet: --results results.csv"
         )
     told = _results(read, goal, menu)
     notes += [*_encodings(read), *told.notes]
-    with threadpool_limits(1):  # for the same bits, however busy the machine is
+    with one_thread:
         policy = Auto(menu.domain, noise=noise, minimize=minimize, seed=seed)
         return _suggested(policy, menu, goal, told, notes, batch)
 
@@ -329,11 +328,13 @@ def _target(target: str | None, read: sheets.File | None, known: Sequence[str], 
     where = "the file of results" if read is None else str(read.path)
     if target is not None:
         if header and target not in header:
-            raise InvalidInput(f"{where} has no column {target!r}{nearest(target, header)} (--target)")
+            raise InvalidInput(f"{where} has no column {shown(target)}{nearest(target, header)} (--target)")
         return target
     new = [name for name in header if name and name not in known]
     if len(new) == 1:
-        notes.append(f"{new[0]!r} is taken for the results, the only column that {path} does not have (see --target).")
+        notes.append(
+            f"{shown(new[0])} is taken for the results, the only column that {path} does not have (see --target)."
+        )
         return new[0]
     if not header:
         raise InvalidInput("say which column holds the results, or will hold them, as in --target yield")
@@ -384,19 +385,19 @@ def _check_header(read: sheets.File, target: str, menu: Menu) -> None:
     """InvalidInput if the columns cannot tell which experiment a line is about."""
     path, header = read.path, read.sheet.header
     if target not in header:
-        raise InvalidInput(f"{path} has no column {target!r}{nearest(target, header)} (--target)")
+        raise InvalidInput(f"{path} has no column {shown(target)}{nearest(target, header)} (--target)")
     missing = [name for name, p in menu.parameters.items() if name not in header and p.count != 1]
     if not missing or (menu.label is not None and menu.label in header):
         return
     how = (
         ""
         if menu.size is None
-        else f", or one of names, {menu.label!r}"
+        else f", or one of names, {shown(menu.label)}"
         if menu.label is not None
         else f", or one of names (--names says which column of {menu.path} it is)"
     )
     hint = nearest(missing[0], [name for name in header if name != target])
-    raise InvalidInput(f"{path} has no column {missing[0]!r} of {menu.path}{hint}; add it{how}")
+    raise InvalidInput(f"{path} has no column {shown(missing[0])} of {menu.path}{hint}; add it{how}")
 
 
 def _encodings(*files: sheets.File | None) -> list[str]:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec import learning
-from misspec.domains import Domain, coordinates
-from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, whole
+from misspec.domains import Domain, a_domain, coordinates
+from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, shown, whole
 from misspec.learning import LARGEST, Data, Fitted, Hyperposterior, Scaling
 from misspec.model import Model
 from misspec.policies import learnt
@@ -24,7 +24,7 @@ from misspec.policies.base import Asked, Policy
 from misspec.policies.evidence import Evidence
 from misspec.policies.field import Search
 from misspec.policies.mixture import Mixture, Rule, improvement, moments, upper
-from misspec.policies.points import Actions, Context, Place, Round, position_in
+from misspec.policies.points import Actions, Context, Place, Round, first_alike, position_in
 from misspec.product import ProductMatern
 
 SAMPLES = ((300, 8), (450, 4), (math.inf, 2))  # of the hyperparameters, up to so many results: more of these know them
@@ -48,6 +48,7 @@ DELTA = 0.1  # of own bands
 LARGEST_STATE = 700.0  # logarithm of the largest float, about
 UNKNOWN = 4.0  # spreads of the results within which one lies of which nothing is known
 KNOWN, PROMISING = 30, 100  # points among which further results are imagined
+MOST_IMAGINED = 1000  # of them at once
 
 
 class Found(NamedTuple):
@@ -185,15 +186,20 @@ class Auto(Policy):
 
         They are renewed when there are more by a seventh than they were learnt from.
         """
-        checked = _checked(samples, len(self.columns) + 2)
         with self._lock:
             self._repair()
-            if checked["scaling"][0] != self._scaling.sign or checked["results"] > self.t:
-                raise InvalidInput(
-                    f"these samples were learnt from {checked['results']} results, of which {self.t} are told here, or "
-                    "for the other direction (minimize=…); observe the results first"
-                )
+            checked = self._check_samples(samples)
             self._changed(lambda: self._relive("renew", checked))
+
+    def _check_samples(self, samples: Any) -> dict[str, Any]:
+        """A copy of samples that can be adopted now; InvalidInput for others."""
+        checked = _checked(samples, len(self.columns) + 2)
+        if checked["scaling"][0] != self._scaling.sign or checked["results"] > self.t:
+            raise InvalidInput(
+                f"these samples were learnt from {checked['results']} results, of which {self.t} are told here, or "
+                "for the other direction (minimize=…); observe the results first"
+            )
+        return checked
 
     def _feed(self, *, exact: bool) -> None:
         """All results so far to new posteriors; where these have room for some, the best ones come first."""
@@ -208,6 +214,8 @@ class Auto(Policy):
         if kind != "renew":
             super()._relive(kind, *rest)
         (renewal,) = rest
+        if isinstance(renewal, dict):
+            self._check_samples({"results": self.t, **renewal})  # which older states do not say
         self._adopt(renewal)
         self._events.append(("renew", renewal))
 
@@ -289,7 +297,7 @@ class Auto(Policy):
         new = ~self._waiting(offer.encoded, 0 if actions is None else self._batch)
         order = (teaches & new, works & new, works, np.ones(len(values), dtype=bool))
         left = next(some for some in order if some.any())
-        return Found(offer, int(np.where(left, values, -np.inf).argmax()), (M, S))
+        return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), (M, S))
 
     def _waiting(self, encoded: Array, since: int) -> NDArray[np.bool_]:
         """Which points pend since some query, or, where points differ by degrees, lie next to one that does."""
@@ -399,7 +407,7 @@ class Auto(Policy):
             return self._before_model(actions)
         M, S = self._mixture.look(self.field, self._own, actions, pending=False)
         mean, std = moments(M, S)
-        ends = [self._scaling.back(mean + sign * BAND * std) for sign in (-1.0, 1.0)]
+        ends = [self._mixture.back(mean + sign * BAND * std) for sign in (-1.0, 1.0)]
         return Band(np.minimum(*ends), np.maximum(*ends))
 
     def _before_model(self, actions: Actions) -> Band:
@@ -471,7 +479,7 @@ class Auto(Policy):
 
     def expected_gain(self, n: int = 10) -> float:
         """By how much n further evaluations are expected to improve the best value, in your units; never below 0."""
-        whole("n", n, at_least=1)
+        whole("n", n, at_least=1, at_most=MOST_IMAGINED)
         with self._lock:
             self._repair()
             return self._informed("an expected gain")._gain(n)
@@ -480,8 +488,8 @@ class Auto(Policy):
         """InvalidInput where there is no domain that is the same in all rounds."""
         if not self.field.fixed:
             raise InvalidInput(
-                f"{what} is about a whole domain, and on {self.domain!r} it depends on the round; recommend(…) and "
-                "band(…) answer for one"
+                f"{what} is about a whole domain, and on {shown(self.domain)} it depends on the round; recommend(…) "
+                "and band(…) answer for one"
             )
 
     def _informed(self, what: str) -> Auto:
@@ -519,7 +527,7 @@ class Auto(Policy):
         beliefs = [learnt.belief(each, points, encoded) for each in mixture.posteriors]
         best = float(np.mean([each.mean for each in beliefs], axis=0)[seen].max())
         gain = learnt.gain(beliefs, seen, n)
-        now, then = (float(self._scaling.back(z)) for z in (best, best + gain))
+        now, then = (float(self._mixture.back(z)) for z in (best, best + gain))
         return abs(then - now)
 
     def _find_conflicts(self, events: Sequence[tuple[Any, ...]]) -> list[Conflict]:  # noqa: ARG002  # of all of them
@@ -535,7 +543,7 @@ class Auto(Policy):
             if below[i] < 0 or above[i] > 0:
                 sign = -1.0 if below[i] < 0 else 1.0
                 ends = (averages[i] - sign * radii[i], mean[i] + sign * BAND * std[i])
-                gap = abs(float(self._scaling.back(ends[0])) - float(self._scaling.back(ends[1])))
+                gap = abs(float(self._mixture.back(ends[0])) - float(self._mixture.back(ends[1])))
                 index = key if isinstance(key, int) and self.field.indexed else None
                 found.append(Conflict(points[i], index, gap, gap))
         return found
@@ -552,10 +560,10 @@ def _checked(samples: Any, width: int) -> dict[str, Any]:
         right = right and len(states) > 0 and scaling.shape == (3,) and abs(scaling[0]) == 1.0 and numbers[1] >= 0
         right = right and bool(scaling[2] > 0 and (fitted[:, 1] > 0).all() and (np.abs(states) < LARGEST_STATE).all())
         right = right and all(np.isfinite(each).all() for each in (states, fitted, scaling, numbers))
-    except (TypeError, ValueError, KeyError, OverflowError):
+    except Exception:  # whatever an object of somebody else's raises
         right = False
     if not right:
-        raise InvalidInput(f"expected what `samples` of an Auto on the same domain has, got {str(samples)[:200]}")
+        raise InvalidInput(f"expected what `samples` of an Auto on the same domain has, got {shown(samples)}")
     return copied(samples)
 
 
@@ -569,7 +577,7 @@ def models_of(samples: dict[str, Any], domain: Domain) -> list[Model]:
 
 def _columns(domain: Any) -> list[tuple[int, int]]:
     """Which columns of the encoding belong to which parameter."""
-    columns = getattr(domain, "columns", None) or coordinates(getattr(domain, "dimension", 1))
+    columns = getattr(a_domain(domain), "columns", None) or coordinates(domain.dimension)
     return [(each.start, each.stop) for each in columns]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from misspec import kernels, theory
 from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.encoding import kernel_key
-from misspec.errors import Array, InvalidInput, number, one_of, whole
+from misspec.errors import Array, InvalidInput, flag, number, one_of, shown, whole
 from misspec.information import information_gain
 from misspec.model import Model
 from misspec.policies.answers import Choice, Query
@@ -90,7 +90,7 @@ class RegretBalancing(OverBases):
         delays: str = "any",
         seed: int = 0,
     ) -> None:
-        parts = 3 if grounded else 2  # of δ: model widths, own bands, elimination test
+        parts = 3 if flag("grounded", grounded) else 2  # of δ: model widths, own bands, elimination test
         super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution, delays=delays)
         T = self.horizon = whole("horizon", horizon, at_least=1)
         self._bounds = one_of("bounds", bounds, ("realised", "paper"))
@@ -166,6 +166,13 @@ class RegretBalancing(OverBases):
     def _expected(self, place: Place) -> Query:
         """Somebody has to be charged for it: the base whose turn it is plays what there is."""
         return self._ask_one(dataclasses.replace(self.field.only(place), given=False))
+
+    def _recognise(self, details: Mapping[str, Any]) -> None:
+        whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
+        for name in ("bound", *({"expected"} & set(details))):
+            number(f"{name} of a stored query", details.get(name))
+        if not isinstance(details.get("offer"), str):
+            raise InvalidInput(f"offer of a stored query must be text, got {shown(details.get('offer'))}")
 
     def _remember(self, asked: Asked) -> None:
         if asked.details["offer"] not in self._offers:  # 4   D_t was received
@@ -296,7 +303,7 @@ class RegretBalancing(OverBases):
         if not self.field.fixed:
             raise InvalidInput(
                 f'bounds="paper" need an upper bound on γ_T, which is computed for fixed domains only, not for '
-                f"{self.domain!r}; say what it is: gain=…"
+                f"{shown(self.domain)}; say what it is: gain=…"
             )
         known: dict[str, float] = self.__dict__.setdefault("_known_gains", {})
         key = f"{kernel_key(m.kernel)} {m.regularization}"

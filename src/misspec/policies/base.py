@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import threading
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar, overload
@@ -27,6 +28,8 @@ from misspec import frames, kernels, truth
 from misspec.confidence import OwnBands, Width
 from misspec.domains import Domain
 from misspec.errors import (
+    LARGEST,
+    MOST_AT_ONCE,
     Array,
     InvalidInput,
     MisspecError,
@@ -35,10 +38,12 @@ from misspec.errors import (
     flag,
     number,
     one_of,
+    seeded,
+    shown,
     vector,
     whole,
 )
-from misspec.model import Model
+from misspec.model import Model, a_model
 from misspec.policies import state
 from misspec.policies.answers import Band, Choice, Conflict, Observations, Query, Recommendation, copied
 from misspec.policies.evidence import Evidence
@@ -46,6 +51,7 @@ from misspec.policies.field import field_of
 from misspec.policies.journal import Journal, attach
 from misspec.policies.points import Actions, Context, Place, Round
 from misspec.posterior import Posterior
+from misspec.threads import one_thread
 
 LOG = logging.getLogger("misspec")
 CERTIFIED = 1000  # points among which conflicts are looked for, at most
@@ -129,13 +135,11 @@ class Policy(abc.ABC):
         """
         self._settings: dict[str, Any]
         self.field = field_of(domain, seed, 0.0 if resolution is None else number("resolution", resolution, at_least=0))
-        if not isinstance(model, Model):
-            raise InvalidInput(f"model must be a Model, got {type(model).__name__}; ms.Model(kernel, …) makes one")
-        self.domain, self.model = domain, model
+        self.domain, self.model = domain, a_model(model)
         self.t = 0  # told observations
         self._answered = 0  # of these, those that were queries
         self._of_others = 0  # queries, told ones included, that others asked
-        self._rng = np.random.default_rng(whole("seed", seed))
+        self._rng = np.random.default_rng(seeded(seed))
         self._asked: OrderedDict[int, Asked] = OrderedDict()  # pending, in the order asked
         self._unexpected: dict[int, Asked] = {}  # of these, those that no posterior counts as pending yet
         self._next_id = 0
@@ -194,6 +198,9 @@ class Policy(abc.ABC):
         """Replay an event of the policy's own."""
         raise StorageError(f"unknown event {kind!r} in a policy's state; was it written by a newer misspec?")
 
+    def _recognise(self, details: Mapping[str, Any]) -> None:  # noqa: B027  # optional
+        """InvalidInput where details of a stored query, which this policy will read back, are none that it writes."""
+
     def _available(self) -> int | None:
         """How many queries can be asked now (None: any number); raises where none can."""
         return None
@@ -243,17 +250,22 @@ class Policy(abc.ABC):
         A failed call changes nothing.
         """
         if n is not None:
-            if np.ndim(n) > 0 or (not self.field.fixed and not isinstance(n, int | np.integer)):
+            several = isinstance(n, list | tuple | dict | np.ndarray)
+            if several or (not self.field.fixed and not isinstance(n, int | np.integer)):
                 raise InvalidInput(
                     "ask(n) takes a number of queries; hand in actions or a context by name: ask(actions=…), "
                     "ask(context=…)"
                 )
-            whole("n", n, at_least=1)
+            n = whole("n", n, at_least=1)
         with self._lock:
             self._repair()
             offered = self._round(actions, context)
             available = self._available()
             count = 1 if n is None else n if available is None else min(n, available)
+            if count > MOST_AT_ONCE:
+                raise InvalidInput(
+                    f"at most {MOST_AT_ONCE:,} queries can be asked at once, got {count:,}; ask for fewer"
+                )
             self._batch = self._next_id
             batch = self._changed(lambda: [self._ask_one(offered) for _ in range(count)], drawing=self.draws)
             return batch[0] if n is None else batch
@@ -330,7 +342,7 @@ class Policy(abc.ABC):
         A query is known by itself or its id; on a Space by a dict of its params, on a table by its row, on a domain
         with names by its name: the one that has waited longest, where several are alike. A frame is a list of rows.
         """
-        if isinstance(query, Query | int) and type(y) is float and math.isfinite(y):  # the usual call, by a short cut
+        if isinstance(query, Query | int) and type(y) is float and abs(y) <= LARGEST:  # the usual call, by a short cut
             batch, values = [query], [y]
         else:
             batch = _list_of(query)
@@ -378,18 +390,33 @@ class Policy(abc.ABC):
 
         On a `Joint` domain, points are rows [x, c]; with context=, x alone, and one context for all or one per row.
         """
+        outside = self._learn_from(points_or_indices, y, context)
+        if outside:
+            warnings.warn(f"{outside}; are they in other units?", stacklevel=2)
+
+    def _learn_from(self, points_or_indices: Any, y: Any, context: Any) -> str:
+        """Learn data from elsewhere; what is odd about them, where something is."""
         with self._lock:
             self._repair()
             if not self.takes_data:
                 raise InvalidInput(
                     f"{type(self).__name__} forgets all data but its own: it takes no data from elsewhere"
                 )
-            if isinstance(points_or_indices, np.ndarray | list) and not len(points_or_indices) and not np.size(y):
-                return  # a table, or a file of results, that has none yet
+            if _is_empty(points_or_indices) and _is_empty(y):
+                return ""  # a table, or a file of results, that has none yet
             given = self._given(points_or_indices, context)
             values = vector("observations", y, length=len(given.points)).tolist()
             places = [self.field.place(given, row) for row in range(len(values))]
             self._changed(lambda: self._take_in(given, places, values))
+            rows = (
+                np.flatnonzero(~self.domain.contains(given.points))
+                if getattr(self.field, "edges", False)
+                else np.zeros(0)
+            )
+            if not len(rows):
+                return ""
+            first = shown(given.points[rows[0]].tolist())
+            return f"{len(rows)} of {len(values)} points observed lie outside {shown(self.domain)}, first {first}"
 
     def _take_in(self, given: Actions, places: list[Place], values: list[float]) -> None:
         self._observe(given, places, values)
@@ -431,7 +458,7 @@ class Policy(abc.ABC):
             raise InvalidInput(f"expected a Query that this policy asked, or its id, got {type(query).__name__}")
         if int(key) not in self._asked:
             reason = "it was told or dropped before" if 0 <= int(key) < self._next_id else "this policy never asked it"
-            raise InvalidInput(f"query {key!r} is not pending: {reason}; see policy.pending")
+            raise InvalidInput(f"query {shown(key)} is not pending: {reason}; see policy.pending")
         found = self._asked[int(key)]
         if isinstance(query, Query) and query is not found.query and not _alike(query, found.query):
             raise InvalidInput(f"query {key} comes from another policy: its point differs from the one asked here")
@@ -442,7 +469,7 @@ class Policy(abc.ABC):
         found = self.field.find(named, [asked.place for asked in waiting])
         if not found:
             raise InvalidInput(
-                f"no pending query is {named!r}; see policy.pending, or observe() results from elsewhere"
+                f"no pending query is {shown(named)}; see policy.pending, or observe() results from elsewhere"
             )
         return waiting[found[0]]
 
@@ -452,7 +479,8 @@ class Policy(abc.ABC):
         """All of a change or nothing of it; in the journal, if there is one, before the call returns."""
         before = self._mark(drawing=drawing)
         try:
-            found = change()
+            with one_thread:
+                found = change()
             if self._journal is not None:
                 self._journal.append(self, before[0])
         except BaseException:
@@ -521,25 +549,29 @@ class Policy(abc.ABC):
         return made
 
     def _replay(self, events: Iterable[tuple[Any, ...]]) -> None:
-        for kind, *rest in events:
-            if kind == "ask":
-                query = rest[0]
-                self._hallucinate()
-                self._register(query, self.field.stored_place(query.index, query.x, query.context))
-            elif kind == "observe":
-                points, values, *contexts = rest
-                self.observe(points, values, context=contexts[0] if contexts else None)
-            elif kind in ("tell", "drop"):
-                (self.tell if kind == "tell" else self.drop)(*rest)
-            else:
-                self._relive(kind, *rest)
+        with one_thread:
+            for kind, *rest in events:
+                if kind == "ask":
+                    query = rest[0]
+                    if query.id < self._next_id:
+                        raise StorageError(f"query {query.id} was asked after query {self._next_id - 1}")
+                    self._recognise(query.details)
+                    self._hallucinate()
+                    self._register(query, self.field.stored_place(query.index, query.x, query.context))
+                elif kind == "observe":
+                    points, values, *contexts = rest
+                    self._learn_from(points, values, contexts[0] if contexts else None)
+                elif kind in ("tell", "drop"):
+                    (self.tell if kind == "tell" else self.drop)(*rest)
+                else:
+                    self._relive(kind, *rest)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def band(self, X: ArrayLike | None = None, *, context: Any = None) -> Band:
         """Bands for f* over a Finite domain, or at the rows of X; every term included, told data only. context: on a
         `Joint` domain, where X has x alone (one for all rows, or one per row)."""
-        with self._lock:
+        with self._lock, one_thread:
             self._repair()
             if context is None:
                 return self._band(self.field.whole("band() without points") if X is None else self._parse(X))
@@ -555,7 +587,7 @@ class Policy(abc.ABC):
 
         actions, context: of these, or for this context, as in `ask`; the gap is then to the best of them.
         """
-        with self._lock:
+        with self._lock, one_thread:
             self._repair()
             offered = self._round(actions, context)
             if isinstance(offered, Actions):
@@ -863,7 +895,14 @@ def _list_of(queries: Any) -> list[Any]:
     columns = isinstance(queries, Mapping) and any(isinstance(each, list | tuple) for each in queries.values())
     if columns or frames.is_frame(queries):
         return list(frames.read(queries, "the rows").rows())
-    return list(queries) if isinstance(queries, list | tuple | np.ndarray) else [queries]
+    if isinstance(queries, np.ndarray):
+        return list(np.atleast_1d(queries))
+    return list(queries) if isinstance(queries, list | tuple) else [queries]
+
+
+def _is_empty(given: Any) -> bool:
+    """Whether it is a list or an array with nothing in it."""
+    return given.size == 0 if isinstance(given, np.ndarray) else isinstance(given, list | tuple) and not given
 
 
 def _kept(value: Any) -> Any:

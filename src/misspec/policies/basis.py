@@ -53,12 +53,14 @@ class ArmBasis:
         self._Psi, residual = kernels.features(model.kernel, domain.encoded)
         self.missed = float(residual.max())
         self._row = {x.tobytes(): i for i, x in reversed(list(enumerate(domain.encoded)))}
+        self._first = domain.first_alike
 
     def features(self, encoded: Array) -> Array:
         return self._Psi[[self._row[x.tobytes()] for x in encoded]]
 
     def sample(self, w: Array) -> ArmSample:
-        return ArmSample(self._Psi @ w)
+        values = self._Psi @ w
+        return ArmSample(values if self._first is None else values[self._first])  # whatever the rounding
 
 
 class ArmSample:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,7 +76,7 @@ class Corral(OverBases):
         delays: str = "any",
         seed: int = 0,
     ) -> None:
-        parts = 2 if grounded else 1  # of δ: the widths, the own bands
+        parts = 2 if flag("grounded", grounded) else 1  # of δ: the widths, the own bands
         super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution, delays=delays)
         T = self.horizon = whole("horizon", horizon, at_least=2)
         self._stochastic = flag("stochastic", stochastic)
@@ -176,6 +176,17 @@ class Corral(OverBases):
         if self._shared:
             return self._evidence.posteriors
         return [] if asked.details["step"] == 2 else [self._bases[asked.details["base"]].posterior]
+
+    def _recognise(self, details: Mapping[str, Any]) -> None:
+        i = whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
+        step = whole("step of a stored query", details.get("step"), at_most=2)
+        if not 0 < number("probability of a stored query", details.get("probability")) <= 1:
+            raise InvalidInput(f"probability of a stored query must lie in (0, 1], got {details['probability']!r}")
+        if (step == 2) != (self._half is not None) or (step == 0) == self._stochastic:
+            raise InvalidInput(f"step {step} of a stored query was not the next one")
+        if step == 1:
+            flag("whole of a stored query", details.get("whole"))
+            whole("known of a stored query", details.get("known"), at_most=len(self._told[i]))
 
     def _remember(self, asked: Asked) -> None:
         details = asked.details

@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from misspec.confidence import Width
 from misspec.domains import Domain
-from misspec.errors import number
+from misspec.errors import flag, number
 from misspec.model import Model
 from misspec.policies.answers import Band, Choice
 from misspec.policies.base import Asked, Policy
-from misspec.policies.enlarged import Enlarged
+from misspec.policies.enlarged import Enlarged, check_enlargement
 from misspec.policies.field import RESOLUTION, Field
-from misspec.policies.points import Actions, Candidates, Context, Round, position_in
+from misspec.policies.points import Actions, Candidates, Context, Round, first_alike, position_in
 from misspec.posterior import Posterior
 
 
@@ -34,6 +34,7 @@ def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Decision:
     # 4   x_t ∈ argmax μ*_{t−1}(x) + (β_t + ε√t/√λ)·σ_{t−1}(x); another enlargement than ε√t/√λ·σ is added
     std = ends.std(c)
     row, added, upper = ends.maximiser(c, c.mean + (multiplier + slope) * std)
+    row = first_alike(offer, row)
     here = float(std[row])
     story = {
         "mean": float(c.mean[row]), "std": here, "multiplier": multiplier, "enlargement": added + slope * here,
@@ -45,8 +46,8 @@ def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Decision:
 def keeps_weights(enlargement: str | None, epsilons: Sequence[float], budget: int | None) -> bool:
     """Whether ‖ζ‖₁ is needed at every step; with a budget only for those who name it."""
     if budget is not None:
-        return enlargement == "exact"
-    return enlargement in (None, "exact") and any(epsilon > 0 for epsilon in epsilons)
+        return check_enlargement(enlargement) == "exact"
+    return check_enlargement(enlargement) in (None, "exact") and any(epsilon > 0 for epsilon in epsilons)
 
 
 class UpperConfidence(Policy):
@@ -70,7 +71,7 @@ class UpperConfidence(Policy):
         delays: str = "any",
         seed: int = 0,
     ) -> None:
-        parts = 2 if grounded else 1  # of δ: the model's width, and the own bands
+        parts = 2 if flag("grounded", grounded) else 1  # of δ: the model's width, and the own bands
         super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution, delays=delays)
         epsilon = number("epsilon", epsilon, at_least=0)
         weights = keeps_weights(enlargement, [epsilon], budget)

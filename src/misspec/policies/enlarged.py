@@ -16,7 +16,7 @@ import numpy as np
 
 from misspec import confidence
 from misspec.confidence import OwnBands, Width
-from misspec.errors import Array, InvalidInput, flag, number
+from misspec.errors import Array, flag, number, one_of
 from misspec.information import InformationGain
 from misspec.model import Model
 from misspec.policies.answers import Band
@@ -58,10 +58,7 @@ class Enlarged:
         self.own = own
         self.epsilon = number("epsilon", epsilon, at_least=0)
         self.width = confidence.check_width(width)
-        if enlargement is not None and enlargement not in confidence.ENLARGEMENTS:
-            names = ", ".join(confidence.ENLARGEMENTS)
-            raise InvalidInput(f"enlargement must be one of {names}, or None, got {enlargement!r}")
-        self.enlargement = enlargement
+        self.enlargement = check_enlargement(enlargement)
         self.corruption = corruption
         self.delta = delta
         self.inflate = flag("inflate", inflate)
@@ -251,3 +248,8 @@ class Enlarged:
         if c.own_lower is None or c.own_upper is None:
             return lower, upper
         return confidence.ground(lower, upper, c.own_lower, c.own_upper)
+
+
+def check_enlargement(enlargement: object) -> str | None:
+    """A known name or None, or InvalidInput."""
+    return None if enlargement is None else one_of("enlargement (if not None)", enlargement, confidence.ENLARGEMENTS)

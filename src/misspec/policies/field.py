@@ -31,7 +31,7 @@ from misspec import frames, kernels, search
 from misspec.confidence import OwnBands
 from misspec.contexts import Joint, Open
 from misspec.domains import Box, Domain, Finite, Space, Table
-from misspec.errors import Array, InvalidInput, StorageError
+from misspec.errors import Array, InvalidInput, StorageError, array, matrix, shown
 from misspec.model import Model
 from misspec.parameters import decode_parameter
 from misspec.policies.active import Active, Arms
@@ -51,6 +51,9 @@ FEATURED = 4_000  # of them up to which samples are drawn with the features of a
 NOTHING = "there is nothing to choose from or to learn: no indices or points were handed in"
 ROUNDING = 1e-9  # distance at which a point read back from a file is the one that was written, in each code
 SAME = 1e-7  # distance at which two points are one to rounding
+
+
+DIFFERS = "this state holds its domain, and the one handed in differs from it; leave domain= out"
 
 
 class Search(NamedTuple):
@@ -185,7 +188,7 @@ def field_of(domain: Any, seed: int, resolution: float) -> Field:
     )
 
 
-def stored_domain(stored: dict[str, Any], given: Domain | None) -> Domain:
+def stored_domain(stored: Any, given: Domain | None) -> Domain:
     """A domain from its state; one that was not stored is the one handed in."""
     kinds: dict[str, Callable[..., Domain]] = {
         "Finite": FiniteField.restored,
@@ -194,12 +197,15 @@ def stored_domain(stored: dict[str, Any], given: Domain | None) -> Domain:
         "Open": _open,
         "Joint": _joint,
     }
-    if given is not None and given.kind != stored["kind"]:
-        raise StorageError(f"this policy was made on a {stored['kind']} domain, got {given!r}; leave domain= out")
-    if stored["kind"] in kinds:
-        return kinds[stored["kind"]](stored, given)
+    kind = stored.get("kind") if isinstance(stored, dict) else None
+    if not isinstance(kind, str):
+        raise StorageError(f"a stored domain must say its kind, got {shown(stored)}")
+    if given is not None and getattr(given, "kind", None) != kind:
+        raise StorageError(f"this policy was made on a {kind} domain, got {shown(given)}; leave domain= out")
+    if kind in kinds:
+        return kinds[kind](stored, given)
     if given is None:
-        raise StorageError(f"a domain of kind {stored['kind']!r} is not stored; hand it in again: restore(…, domain=…)")
+        raise StorageError(f"a domain of kind {kind!r} is not stored; hand it in again: restore(…, domain=…)")
     return given
 
 
@@ -209,15 +215,13 @@ class Shared:
     domain: Any
     indexed = False
     fixed = True
+    edges = False  # whether points that are handed in can lie outside, where nothing is asked
 
     def parse(self, given: ArrayLike, model: Model) -> Actions:
         if frames.is_named(given):
             return self._points(given, model)
-        try:
-            raw: Any = given.to_numpy() if hasattr(given, "to_numpy") else np.asarray(given)
-        except ValueError as error:
-            raise InvalidInput(f"expected domain indices or points, one per row: {error}") from None
-        if raw.ndim == 1 and raw.size and np.issubdtype(raw.dtype, np.integer):
+        raw = array("expected domain indices or points, one per row", given)
+        if raw.ndim == 1 and raw.size and raw.dtype.kind in "iu":
             return self._rows(raw)
         if raw.size == 0:
             raise InvalidInput(NOTHING)
@@ -242,7 +246,8 @@ class Shared:
 
     def _rows(self, indices: Any) -> Actions:
         raise InvalidInput(
-            f"indices need a Finite domain, this is {self.domain!r}; hand in points, one per row ({len(indices)} given)"
+            f"indices need a Finite domain, this is {shown(self.domain)}; hand in points, one per row "
+            f"({len(indices)} given)"
         )
 
     def place(self, actions: Actions, row: int) -> Place:
@@ -257,7 +262,7 @@ class Shared:
 
     def find(self, named: Any, among: Sequence[Place]) -> list[int]:
         if isinstance(named, str):
-            raise InvalidInput(f"expected a Query that this policy asked, or its id, got {named!r}")
+            raise InvalidInput(f"expected a Query that this policy asked, or its id, got {shown(named)}")
         U = self.domain.encode(named)
         if not among:
             return []
@@ -274,10 +279,14 @@ class Shared:
         return {}
 
     def within(self, context: Any, given: Any, model: Model) -> Round:  # noqa: ARG002
-        raise InvalidInput(f"{self.domain!r} has no contexts, got {context!r}; ms.Joint(domain, contexts) has")
+        raise InvalidInput(
+            f"{shown(self.domain)} has no contexts, got {shown(context)}; ms.Joint(domain, contexts) has"
+        )
 
     def pair(self, given: Any, contexts: Any, model: Model) -> Actions:  # noqa: ARG002
-        raise InvalidInput(f"{self.domain!r} has no contexts, got {contexts!r}; ms.Joint(domain, contexts) has")
+        raise InvalidInput(
+            f"{shown(self.domain)} has no contexts, got {shown(contexts)}; ms.Joint(domain, contexts) has"
+        )
 
     def stored(self, actions: Actions) -> list[Any]:
         # members of a space are rows to the policy only
@@ -286,9 +295,19 @@ class Shared:
     def point(self, query: Query) -> Array:
         return query.x
 
-    def stored_place(self, index: int | None, x: Any, context: Any = None) -> Place:  # noqa: ARG002  # no candidate
-        point = frozen(np.asarray(x, dtype=np.float64))
+    def stored_place(self, index: int | None, x: Any, context: Any = None) -> Place:
+        point = self._stored_point(index, x, context)
         return Place(point, None, None, point.tobytes())
+
+    def _stored_point(self, index: int | None, x: Any, context: Any) -> Array:
+        """Of a query that was saved without an index."""
+        point = frozen(np.asarray(x, dtype=np.float64))
+        if index is not None or context is not None or point.shape != (self.domain.dimension,):
+            raise StorageError(
+                f"a stored query on {self.domain!r} must have {self.domain.dimension} coordinate(s), and no more; got "
+                f"index {shown(index)}, x {shown(x)}, context {shown(context)}"
+            )
+        return point
 
     def encoded(self, place: Place) -> Array:
         """What the kernel sees of a place, shape (1, E)."""
@@ -383,7 +402,8 @@ class _Listed(Shared):
         def prior() -> Array:
             return np.asarray(posterior.prior[rows])
 
-        found = Candidates(posterior.mean[rows], variance[rows], low, high, rows, norm1, norm2, prior, kept)
+        alike = posterior.first(rows)
+        found = Candidates(posterior.mean[rows], variance[rows], low, high, alike, norm1, norm2, prior, kept)
         if posterior.budget is None:
             return found
         residual, bias = posterior.missed_over(rows)
@@ -448,7 +468,11 @@ class FiniteField(_Listed):
         return Place(self.list.points[index], index, None if names is None else names[index], index)
 
     def stored_place(self, index: int | None, x: Any, context: Any = None) -> Place:
-        return super().stored_place(index, x, context) if index is None else self.arm(index)
+        if index is None:
+            return super().stored_place(index, x, context)
+        if context is not None or not 0 <= index < self.size:
+            raise StorageError(f"a stored query is of candidate {shown(index)}, and there are {self.size}")
+        return self.arm(index)
 
     def state(self) -> dict[str, Any]:
         stored = {"kind": "Finite", "names": self.list.names, "box": None, "sha256": _digest(self.list)}
@@ -459,30 +483,30 @@ class FiniteField(_Listed):
 
     @staticmethod
     def restored(stored: dict[str, Any], given: Finite | None) -> Finite:
-        if stored.get("points") is not None:
-            if given is not None and _digest(given) != stored["sha256"]:
-                raise StorageError(
-                    "this state holds its domain, and the one handed in differs from it; leave domain= out"
-                )
-            if given is not None:
-                return given
-            found = _listed(stored)
-            if _digest(found) != stored["sha256"]:
-                raise StorageError("the domain encodes its points in a way of its own; hand it in again: domain=…")
-            return found
-        if given is None:
+        points, digest, names = (stored.get(name) for name in ("points", "sha256", "names"))
+        if given is None and points is None:
             raise StorageError("the domain was too large to be stored; hand it in again: load(path, domain=…)")
-        if _digest(given) != stored["sha256"]:
-            raise StorageError(
-                "the domain handed in is not the one that this policy was made with: its points differ, or its box does"
+        found = _listed(stored) if given is None else given
+        right = points is None or np.array_equal(found.points, matrix("stored points", points))
+        if given is not None and (not right or _digest(given) != digest or given.names != names):
+            known = (
+                "the domain handed in is not the one that this policy was made with: its points differ, or its names "
+                "or box do"
             )
-        return given
+            raise StorageError(known if points is None else DIFFERS)
+        if not right or _digest(found) != digest:
+            raise StorageError(
+                "the stored points are not those that the policy was made with: they were edited, or the domain "
+                "encodes its points in a way of its own; hand it in again: domain=…"
+            )
+        return found
 
 
 class _OfSpace:
     """What fields of a space have in common."""
 
     domain: Any
+    edges = True
 
     def _apart(self, U: Array, known: Array) -> Any:
         apart = self.domain.apart(U, known)
@@ -499,9 +523,10 @@ class _OfSpace:
 
     @staticmethod
     def restored(stored: dict[str, Any], given: Any) -> Domain:
-        if given is not None and given.settings() != stored["parameters"]:
-            raise StorageError("this state holds its domain, and the one handed in differs from it; leave domain= out")
-        return _space(stored["parameters"])
+        found = _space(stored.get("parameters"))
+        if given is not None and given.settings() != found.settings():
+            raise StorageError(DIFFERS)
+        return found
 
 
 class MembersField(_OfSpace, _Listed):
@@ -513,8 +538,8 @@ class MembersField(_OfSpace, _Listed):
     def arm(self, index: int) -> Place:
         return Place(self.list.points[index], None, None, index)
 
-    def stored_place(self, index: int | None, x: Any, context: Any = None) -> Place:  # noqa: ARG002  # there is none
-        point = frozen(np.asarray(x, dtype=np.float64))[None, :]
+    def stored_place(self, index: int | None, x: Any, context: Any = None) -> Place:
+        point = self._stored_point(index, x, context)[None, :]
         return self.place(Actions(point, point, None), 0)
 
     def basis(self, model: Model) -> Basis:
@@ -532,6 +557,7 @@ class MembersField(_OfSpace, _Listed):
 class BoxField(Shared):
     """A box: posteriors anywhere, offers by search; the same for the same seed and turn."""
 
+    edges = True
     domain: Any  # a Box, or a Space
     seed: int
     resolution: float
@@ -539,7 +565,7 @@ class BoxField(Shared):
 
     def whole(self, what: str) -> Actions:
         remedy = "hand in points, or make a list of them: box.grid(n), space.cover(n)"
-        raise InvalidInput(f"{what} needs a Finite domain, this is {self.domain!r}; {remedy}")
+        raise InvalidInput(f"{what} needs a Finite domain, this is {shown(self.domain)}; {remedy}")
 
     def offer(self, search_for: Callable[[], Search], offered: Round = None) -> Actions:
         """Points among which the maximiser lies: found by search, observed, or just outside the resolution of those."""
@@ -617,9 +643,10 @@ class BoxField(Shared):
 
     @staticmethod
     def restored(stored: dict[str, Any], given: Any) -> Domain:
-        if given is not None and given.bounds != Box(stored["bounds"]).bounds:
-            raise StorageError("this state holds its domain, and the one handed in differs from it; leave domain= out")
-        return Box(stored["bounds"])
+        found = Box(stored.get("bounds"))
+        if given is not None and given.bounds != found.bounds:
+            raise StorageError(DIFFERS)
+        return found
 
 
 class SpaceField(_OfSpace, BoxField):
@@ -639,35 +666,40 @@ def _closest(U: Array, known: Array) -> tuple[NDArray[np.intp], Array]:
 
 
 def _open(stored: dict[str, Any], given: Open | None) -> Open:
-    if given is not None and given.settings() != stored["open"]:
-        raise StorageError("this state holds its domain, and the one handed in differs from it; leave domain= out")
-    return Open(**stored["open"])
+    settings = stored.get("open")
+    if not isinstance(settings, dict) or set(settings) != {"dimension", "radius", "box"}:
+        raise StorageError(f"a stored Open domain must have dimension, radius and box, got {shown(settings)}")
+    found = Open(**settings)
+    if given is not None and given.settings() != found.settings():
+        raise StorageError(DIFFERS)
+    return found
 
 
 def _joint(stored: dict[str, Any], given: Joint | None) -> Joint:
     parts = (None, None) if given is None else (given.domain, given.contexts)
-    x, c = (stored_domain(stored[name], part) for name, part in zip(("domain", "contexts"), parts, strict=True))
+    x, c = (stored_domain(stored.get(name), part) for name, part in zip(("domain", "contexts"), parts, strict=True))
     return Joint(x, c)  # type: ignore[arg-type]  # it says what it does not take
 
 
 def _space(parameters: Any) -> Space:
     try:
         return Space([(name, decode_parameter(each)) for name, each in parameters])
-    except InvalidInput as error:
+    except (InvalidInput, TypeError, ValueError, KeyError) as error:
         raise StorageError(f"a stored space cannot be made: {error}") from None
 
 
 def _listed(stored: dict[str, Any]) -> Finite:
     """A list or a table from its state."""
-    table = stored.get("table")
+    names, table, bounds, space = (stored.get(name) for name in ("names", "table", "box", "space"))
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise StorageError(f"stored names must be a list of text, got {shown(names)}")
     if table is not None:
-        return Table(dict(table["columns"]), table["target"], table["ignore"], stored["names"])
-    box: Any = None
-    if stored["box"] is not None:
-        box = Box(stored["box"])
-    elif stored.get("space") is not None:
-        box = _space(stored["space"])
-    return Finite(stored["points"], stored["names"], box=box)
+        try:
+            return Table(dict(table["columns"]), table["target"], table["ignore"], names)
+        except (InvalidInput, TypeError, ValueError, KeyError) as error:
+            raise StorageError(f"a stored table cannot be made: {error}") from None
+    box = Box(bounds) if bounds is not None else None if space is None else _space(space)
+    return Finite(stored["points"], names, box=box)
 
 
 def _digest(domain: Finite) -> str:

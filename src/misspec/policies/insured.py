@@ -28,6 +28,7 @@ quick is not proved.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,13 +36,13 @@ import numpy as np
 from misspec import theory
 from misspec.confidence import Key, Width
 from misspec.domains import Domain
-from misspec.errors import Array, number
+from misspec.errors import Array, flag, number
 from misspec.model import Model
 from misspec.policies.answers import Choice
 from misspec.policies.base import Asked
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.policies.field import RESOLUTION, Search
-from misspec.policies.points import Actions, Place, Round, position_in
+from misspec.policies.points import Actions, Place, Round, first_alike, position_in
 from misspec.posterior.layered import Known, Layered
 
 EAGER = 2.0  # standard deviations
@@ -104,6 +105,7 @@ class InsuredUCB(UpperConfidence):
             loss = (best - float(known.mean[test])) / extent
             if test != row and self.paid + loss <= self._allowance(budget, extent):
                 row, details = test, {"test": loss, "again": again}
+        row = first_alike(offer, row)
         here = float(std[row])
         story = {
             "mean": float(known.mean[row]), "std": here, "multiplier": EAGER, "upper": float(score[row]),
@@ -154,6 +156,11 @@ class InsuredUCB(UpperConfidence):
             return np.asarray(here.mean + EAGER * np.sqrt(here.variance))
 
         return Search(self.posterior, self._own, score, lambda U: self.layered.slopes(U, EAGER), self._next_id)
+
+    def _recognise(self, details: Mapping[str, Any]) -> None:
+        if "test" in details:
+            number("test of a stored query", details["test"])
+            flag("again of a stored query", details.get("again"))
 
     def _remember(self, asked: Asked) -> None:
         self._pay(asked, 1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from misspec import frames, kernels
 from misspec.confidence import OwnBands
 from misspec.contexts import Joint
-from misspec.errors import Array, InvalidInput, StorageError, matrix
+from misspec.errors import Array, InvalidInput, StorageError, matrix, shown
 from misspec.model import Model
 from misspec.policies.active import Active
 from misspec.policies.answers import Query, frozen
@@ -133,7 +133,7 @@ class JointField(Shared):
         """Whole points [x, c]."""
         if frames.is_named(given):
             raise InvalidInput("whole points [x, c] have no names; hand in x by name, and context=c beside it")
-        points = matrix("points [x, c]", np.asarray(given), columns=self.domain.dimension)
+        points = matrix("points [x, c]", given, columns=self.domain.dimension)
         return self._paired(points[:, : self._d], points[:, self._d :], model)
 
     def pair(self, given: Any, contexts: Any, model: Model) -> JointActions:
@@ -190,7 +190,7 @@ class JointField(Shared):
         found = self.inner.find(named, [self._inner_place(place) for place in among])
         if len({among[i].x[self._d :].tobytes() for i in found}) > 1:
             raise InvalidInput(
-                f"several pending queries are {named!r}, for different contexts; tell the Query, or its id"
+                f"several pending queries are {shown(named)}, for different contexts; tell the Query, or its id"
             )
         return found
 
@@ -214,7 +214,7 @@ class JointField(Shared):
 
     def whole(self, what: str) -> Actions:
         named = f"{what}: " if what else ""
-        raise InvalidInput(f"{named}{self.domain!r} has contexts, and one is missing; hand it in, context=…")
+        raise InvalidInput(f"{named}{shown(self.domain)} has contexts, and one is missing; hand it in, context=…")
 
     def offer(self, search_for: Callable[[], Search], offered: Round = None) -> Actions:
         if isinstance(offered, Actions):
@@ -262,14 +262,15 @@ class JointField(Shared):
     def basis(self, model: Model) -> Basis | None:  # noqa: ARG002
         if not self.inner.size:
             raise InvalidInput(
-                f"samples are drawn at lists of actions, and {self.domain.domain!r} is searched; make a list of it: "
-                "box.grid(n), space.cover(n)"
+                f"samples are drawn at lists of actions, and {shown(self.domain.domain)} is searched; make a list of "
+                "it: box.grid(n), space.cover(n)"
             )
         return None
 
     def active(self, model: Model, seed: int) -> Active:  # noqa: ARG002
         raise InvalidInput(
-            f"a policy that eliminates needs a fixed set, and on {self.domain!r} contexts vary; use RegretBalancing"
+            f"a policy that eliminates needs a fixed set, and on {shown(self.domain)} contexts vary; use "
+            "RegretBalancing"
         )
 
     # -- state -------------------------------------------------------------------------------------------------

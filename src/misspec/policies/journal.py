@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from misspec import records
+from misspec import records, storage
 from misspec.domains import Domain
 from misspec.errors import Array, StorageError
 from misspec.policies import state
@@ -103,7 +103,7 @@ class Journal:
 
 def attach(policy: Policy, path: str | os.PathLike[str], *, sync: bool) -> Journal:
     """Begin a file with what the policy has lived through, or go on in one that holds a part of it."""
-    place = Path(path)
+    place = storage.place(path)
     header = {
         **state.encode_made(policy, {name: values.tolist() for name, values in policy.field.arrays().items()}),
         "begun": len(policy._events),
@@ -134,20 +134,17 @@ def load(
 ) -> Policy:
     """A policy from a file written by save() or journal(); what it does not hold is handed in again, as for restore().
 
-    A last record of a journal that is damaged or was cut short, as by a power cut, is left out, with a warning.
+    A last record of a journal that was cut short, as by a power cut, is left out, with a warning.
     """
     if not records.recognised(path):
         return state.load_saved(path, kernel=kernel, domain=domain, width=width)
     source = _Source(path)
     policy = state.made(source.header, kernel=kernel, domain=domain, width=width)
-    state.replay(policy, _events(source, policy))
-    try:
-        policy._rng.bit_generator.state = source.random
-    except (TypeError, ValueError, KeyError) as error:
-        raise StorageError(f"{path} holds a random state that cannot be used: {error}") from error
+    state.replay(policy, (_event(entry, policy) for entry in source.events()))
+    state.draw_on(policy, source.random)
     if source.reader.torn:
         warnings.warn(
-            f"the last record of {path} is damaged or was cut short, and its {source.reader.torn} bytes are left out: "
+            f"the last record of {path} was cut short, and its {source.reader.torn} bytes are left out: "
             f"the policy is as after the {len(policy._events)} events before it, and policy.journal(path) goes on",
             UserWarning,
             stacklevel=2,
@@ -163,14 +160,14 @@ class _Source:
         self._records = iter(self.reader)
         first = next(self._records, None)
         header = None if first is None else self._parsed(first)
-        if not isinstance(header, dict) or not {"random", "begun"} <= set(header):
+        if not isinstance(header, dict) or type(header.get("begun")) is not int or "random" not in header:
             raise StorageError(f"{path} is damaged: the journal's header is not whole; restore it from a copy")
         self.header: dict[str, Any] = header
-        self.random: Mapping[str, Any] = header["random"]
+        self.random: Any = header["random"]
 
     def _parsed(self, payload: bytes) -> Any:
         try:
-            return json.loads(payload.decode())
+            return storage.parsed(payload)
         except ValueError as error:
             raise StorageError(f"{self.reader.path} holds a record that is not JSON ({error})") from error
 
@@ -180,7 +177,7 @@ class _Source:
         for payload in self._records:
             for entry in payload.split(b"\t"):
                 if entry.startswith(b"{"):
-                    self.random = _merged(self.random, self._parsed(entry))
+                    self.random = _merged(self.random, self._parsed(entry)) if isinstance(self.random, dict) else None
                 else:
                     count += 1
                     yield entry
@@ -210,7 +207,7 @@ def _compared(policy: Policy, path: Path, header: dict[str, Any]) -> Written:
             )
         count += 1
     if source.reader.torn:
-        LOG.warning("%s: %d bytes of a record that is damaged or was cut short are cut off", path, source.reader.torn)
+        LOG.warning("%s: %d bytes of a record that was cut short are cut off", path, source.reader.torn)
     return source.reader.mark, count, source.random
 
 
@@ -262,28 +259,22 @@ def _details(details: Mapping[str, Any]) -> bytes:
     return f"{{{','.join(parts)}}}".encode() if parts else b""
 
 
-def _events(source: _Source, policy: Policy) -> Iterator[tuple[Any, ...]]:
-    for entry in source.events():
-        try:
-            yield _event(entry, policy)
-        except struct.error as error:
-            raise StorageError(f"{source.reader.path} holds an event that cannot be read: {error}") from error
-
-
 def _event(entry: bytes, policy: Policy) -> tuple[Any, ...]:
     """What `_entry` has written."""
     if entry.startswith(b"t"):
-        return "tell", *TOLD.unpack(a2b_base64(entry[1:]))
+        return "tell", *TOLD.unpack(a2b_base64(entry[1:], strict_mode=True))
     if not entry.startswith(b"a"):
-        return state.decode_event(json.loads(entry.decode()), policy)
+        return state.decode_event(storage.parsed(entry), policy)
     first, context, details = (*entry.split(b" ", 2), b"", b"")[:3]
-    content = a2b_base64(first[1:])
+    content = a2b_base64(first[1:], strict_mode=True)
     id_, index, position, *numbers = ASKED.unpack_from(content)
     fields = dict(zip(NUMBERS, numbers, strict=True), id=id_, position=None if position < 0 else position)
     if details:
-        fields["details"] = json.loads(details.decode())
+        fields["details"] = storage.parsed(details)
+    if index >= 0 and len(content) > ASKED.size:
+        raise StorageError("a query of a candidate, and with a point beside it")
     x = None if index >= 0 else np.frombuffer(content, "<f8", offset=ASKED.size)
-    c = np.frombuffer(a2b_base64(context), "<f8") if context else None
+    c = np.frombuffer(a2b_base64(context, strict_mode=True), "<f8") if context else None
     return "ask", state.decode_query(policy, None if index < 0 else index, x, c, fields)
 
 
@@ -304,5 +295,6 @@ def _merged(before: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, 
     """What `_changed` has taken apart."""
     merged = dict(before)
     for name, value in changed.items():
-        merged[name] = _merged(before[name], value) if isinstance(value, dict) and name in before else value
+        inside = isinstance(value, dict) and isinstance(before.get(name), dict)
+        merged[name] = _merged(before[name], value) if inside else value
     return merged

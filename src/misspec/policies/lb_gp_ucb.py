@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from misspec import kernels, theory
 from misspec.confidence import Width
 from misspec.domains import Domain
-from misspec.errors import number, whole
+from misspec.errors import InvalidInput, flag, number, whole
 from misspec.model import Model
 from misspec.policies.answers import Choice, Query
 from misspec.policies.balancing import Elimination
@@ -24,6 +25,8 @@ from misspec.policies.ec_gp_ucb import Decision, decide
 from misspec.policies.enlarged import Enlarged
 from misspec.policies.igp_ucb import with_ridge
 from misspec.policies.points import Actions, Place, Round, position_in
+
+MOST = 1000  # candidates
 
 
 class LBGPUCB(OverBases):
@@ -62,6 +65,8 @@ class LBGPUCB(OverBases):
         self._d, self._nu = domain.dimension, kernels.smoothness(model.kernel)
         self._q = self._d + (2.0 * self._nu if math.isfinite(self._nu) else 0.0)
         M = self._added(self.horizon)
+        if M > MOST:
+            raise InvalidInput(f"growth = {growth:g} makes {M:,} candidates by the horizon, at most {MOST:,} will do")
         self.length_scales = [math.exp(-i / self._q) for i in range(M)]
         self._scale = kernels.length_scale(model.kernel)
         reach = model.norm_bound * math.exp(0.5 * self._d / self._q)
@@ -162,6 +167,11 @@ class LBGPUCB(OverBases):
     def _expected(self, place: Place) -> Query:
         """The candidate whose turn it is plays what there is."""
         return self._ask_one(dataclasses.replace(self.field.only(place), given=False))
+
+    def _recognise(self, details: Mapping[str, Any]) -> None:
+        whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
+        number("bound of a stored query", details.get("bound"))
+        flag("varies of a stored query", details.get("varies"))
 
     def _remember(self, asked: Asked) -> None:
         self._varies = self._varies or asked.details["varies"]

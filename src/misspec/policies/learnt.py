@@ -280,8 +280,11 @@ def plain(value: Any) -> str:
 
 def rounded(value: float, step: float) -> str:
     """A number with as many digits as a difference of `step` needs, two significant ones."""
-    if not math.isfinite(value) or not math.isfinite(step) or step <= 0 or abs(value) >= 1e7:
+    if not math.isfinite(value) or not math.isfinite(step) or step <= 0:
         return f"{value:.4g}"
+    if abs(value) >= 1e7:  # all digits that tell it from others, where a float has them
+        digits = 2 + math.floor(math.log10(abs(value))) - math.floor(math.log10(step))
+        return f"{value:.{min(max(4, digits), 15)}g}"
     digits = 1 - math.floor(math.log10(step))
     return f"{value:.{digits}f}" if 0 <= digits <= 5 else f"{value:.0f}" if digits < 0 else f"{value:.4g}"
 

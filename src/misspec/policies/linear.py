@@ -5,7 +5,7 @@ from __future__ import annotations
 from misspec import kernels
 from misspec.confidence import Width
 from misspec.domains import Domain, width_of
-from misspec.errors import InvalidInput
+from misspec.errors import InvalidInput, shown
 from misspec.model import Model
 from misspec.policies.gp_ucb import GPUCB
 from misspec.policies.thompson import ThompsonSampling
@@ -48,5 +48,5 @@ def _linear(policy: object, domain: Domain, model: Model) -> None:
     if kernels.affine(model.kernel, width_of(domain)) is None:
         raise InvalidInput(
             f"{type(policy).__name__} needs a linear kernel, as DotProduct(sigma_0=0) of scikit-learn is; got "
-            f"{model.kernel!r}, for which there are GPUCB and ThompsonSampling"
+            f"{shown(model.kernel)}, for which there are GPUCB and ThompsonSampling"
         )

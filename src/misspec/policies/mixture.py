@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from misspec import search
 from misspec.confidence import OwnBands
 from misspec.errors import Array
-from misspec.learning import Scaling
+from misspec.learning import REACH, Scaling
 from misspec.policies.field import Field, Search
 from misspec.policies.points import Actions
 from misspec.posterior import Posterior
@@ -24,6 +24,7 @@ from misspec.posterior import Posterior
 EFFORT = search.Effort(starts=4, together=10, alone=20)  # each step asks all samples
 EASY, LEAST_COVER = 150, 128  # rank up to which a cover has all its points, and how many it has at least
 FAR = 1e3  # standard deviations
+BEYOND = 3.0  # what is believed at most, beyond the farthest result, in the model's units
 LEAST = 1e-12  # standard deviation, relative to the prior's
 
 
@@ -133,8 +134,15 @@ class Mixture:
     def reported(self, M: Array, S: Array) -> tuple[Array, Array]:
         """Mean and standard deviation in the user's units."""
         mean, std = moments(M, S)
-        low, high = (self.scaling.back(mean + sign * std) for sign in (-1.0, 1.0))
-        return self.scaling.back(mean), np.abs(0.5 * high - 0.5 * low)
+        low, high = (self.back(mean + sign * std) for sign in (-1.0, 1.0))
+        return self.back(mean), np.abs(0.5 * high - 0.5 * low)
+
+    def back(self, z: ArrayLike) -> Array:
+        """What is believed, in the user's units: not much farther out than any result, where the scale is logarithmic
+        and a standard deviation more would be orders of magnitude."""
+        results = self.posteriors[0].averages
+        most = max(REACH, float(np.abs(results).max(initial=0.0))) + BEYOND
+        return self.scaling.back(np.clip(z, -most, most))
 
     # -- for choosing: in the model's units ------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from misspec import kernels
 from misspec.contexts import Open
-from misspec.errors import Array, InvalidInput
+from misspec.errors import Array, InvalidInput, shown
 from misspec.model import Model
 from misspec.policies.active import Active
 from misspec.policies.basis import Basis
@@ -43,7 +43,9 @@ class OpenField(Shared):
 
     def whole(self, what: str) -> Actions:
         named = f"{what}: on " if what else "on "
-        raise InvalidInput(f"{named}{self.domain!r} rounds bring the points to choose from; hand them in, actions=…")
+        raise InvalidInput(
+            f"{named}{shown(self.domain)} rounds bring the points to choose from; hand them in, actions=…"
+        )
 
     def offer(self, search_for: Any, offered: Round = None) -> Actions:  # noqa: ARG002  # there is nothing to search
         return offered if isinstance(offered, Actions) else self.whole("")
@@ -63,7 +65,7 @@ class OpenField(Shared):
 
     def active(self, model: Model, seed: int) -> Active:  # noqa: ARG002
         raise InvalidInput(
-            f"a policy that eliminates needs a fixed set, and {self.domain!r} has none; use RegretBalancing"
+            f"a policy that eliminates needs a fixed set, and {shown(self.domain)} has none; use RegretBalancing"
         )
 
     def state(self) -> dict[str, Any]:

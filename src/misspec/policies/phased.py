@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from misspec import theory
 from misspec.confidence import Width
 from misspec.domains import Domain
-from misspec.errors import Array, AwaitingResults, HorizonReached, whole
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, whole
 from misspec.model import Model
 from misspec.policies.active import Active, Spending
 from misspec.policies.answers import Band, Choice
@@ -79,7 +80,14 @@ class PhasedUncertaintySampling(Policy):
         resolution: float | None = RESOLUTION,
         seed: int = 0,
     ) -> None:
-        super().__init__(domain, model, seed=seed, grounded=grounded, parts=2 if grounded else 1, resolution=resolution)
+        super().__init__(
+            domain,
+            model,
+            seed=seed,
+            grounded=grounded,
+            parts=2 if flag("grounded", grounded) else 1,
+            resolution=resolution,
+        )
         self.horizon = self.limit = None if horizon is None else whole("horizon", horizon, at_least=1)
         self.schedule = theory.check_schedule(schedule, self.horizon)
         self.lengths = [] if self.horizon is None else theory.episode_lengths(self.horizon, self.schedule)
@@ -122,6 +130,11 @@ class PhasedUncertaintySampling(Policy):
         mean = float(self.field.look(self.posterior, None, self.field.only(place), pending=False).mean[0])
         details = {"episode": self.episode, "slot": slot}
         return Choice(place, None, {"mean": mean, "std": self.active_set.std(self._design, place), "details": details})
+
+    def _recognise(self, details: Mapping[str, Any]) -> None:
+        slot = whole("slot of a stored query", details.get("slot"))
+        if slot not in self._again and (slot != len(self._slots) or slot >= self._length):
+            raise InvalidInput(f"slot {slot} of an episode was not to be asked")
 
     def _remember(self, asked: Asked) -> None:
         slot = asked.details["slot"]

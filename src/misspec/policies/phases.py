@@ -6,6 +6,7 @@ Law: what is active only shrinks, and is never empty.
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from misspec import confidence, kernels
 from misspec.domains import Domain
-from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, whole
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, shown, whole
 from misspec.model import Model
 from misspec.policies.answers import Band, Choice
 from misspec.policies.base import Asked, Policy
@@ -47,8 +48,8 @@ class ArmElimination(Policy):
         self.horizon = self.limit = whole("horizon", horizon, at_least=1)
         if not self.field.size:
             raise InvalidInput(
-                f"{type(self).__name__} eliminates from a list of arms, got {domain!r}; ms.Finite(points) is one, and "
-                "Box.grid(n) makes one"
+                f"{type(self).__name__} eliminates from a list of arms, got {shown(domain)}; ms.Finite(points) is one, "
+                "and Box.grid(n) makes one"
             )
         self._arms = self.field.whole(type(self).__name__)
         self._promise("", model)
@@ -95,6 +96,11 @@ class ArmElimination(Policy):
         slot = self._again[0] if self._again else len(self._slots)
         place = self._slots[slot].place if self._again else self.field.place(self._arms, self._arm(slot))
         return Choice(place, None, {"mean": self._mean(place), "details": {"episode": self.episode, "slot": slot}})
+
+    def _recognise(self, details: Mapping[str, Any]) -> None:
+        slot = whole("slot of a stored query", details.get("slot"))
+        if slot not in self._again and (slot != len(self._slots) or slot >= self._length):
+            raise InvalidInput(f"slot {slot} of a phase was not to be asked")
 
     def _remember(self, asked: Asked) -> None:
         slot = asked.details["slot"]

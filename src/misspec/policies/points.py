@@ -72,6 +72,13 @@ def position_in(offered: Round, row: int) -> int | None:
     return row if isinstance(offered, Actions) and offered.given else None
 
 
+def first_alike(offer: Actions, row: int) -> int:
+    """Of points that were handed in and are the same to the bit the first, whatever rounding has made of them."""
+    if offer.rows is not None or not offer.given:
+        return row
+    return int((offer.encoded == offer.encoded[row]).all(axis=1).argmax())
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Candidates:
     """What a posterior and the own bands say of actions."""
@@ -80,7 +87,7 @@ class Candidates:
     variance: Array  # told and pending where they are to be chosen from, told alone for bands
     own_lower: Array | None
     own_upper: Array | None
-    rows: Rows | None
+    rows: Rows | None  # of the domain's candidates; of equal ones the first
     norm1: Callable[[], Array]  # ‖ζ(x)‖₁
     norm2: Callable[[], Array]  # ‖ζ(x)‖₂
     prior: Callable[[], Array]  # k(x,x)

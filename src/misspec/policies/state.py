@@ -13,17 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from misspec import storage
+from misspec import kernels, storage
 from misspec.domains import Domain
-from misspec.encoding import decode_model, decode_value, encode_model, encode_value, kernel_key
-from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, StorageError
+from misspec.encoding import Given, decode_model, decode_value, encode_model, encode_value, kernel_key
+from misspec.errors import Array, InvalidInput, MisspecError, StorageError, number, shown, vector, whole
 from misspec.model import Model
-from misspec.policies.answers import Query
+from misspec.policies.answers import NUMBERS, Query
 from misspec.policies.field import stored_domain
 
 if TYPE_CHECKING:
     from misspec.policies.base import Policy
 
+DEEP = 40  # lists and dicts inside each other, at most
+EVENTS = {"ask": (1,), "tell": (2,), "drop": (1,), "observe": (2, 3)}  # how many entries follow their names
+STORED = {"id", "position", "details", *NUMBERS}  # of a query, besides where it is
 NOT_STORED = ("x", "name", "params", "row")  # of a query: its place says them
 VERSION = 2  # version 1 wrote unset numbers as 0
 
@@ -66,19 +69,27 @@ def _models(value: Any) -> list[Model]:
 
 def write(path: str | os.PathLike[str], document: dict[str, Any], arrays: dict[str, Array]) -> None:
     """Save a state with the arrays of its domain beside it."""
-    storage.write(path, "policy", VERSION, document, arrays)
+    try:
+        storage.write(path, "policy", VERSION, document, arrays)
+    except (TypeError, ValueError, RecursionError) as error:
+        if isinstance(error, MisspecError):
+            raise
+        raise StorageError(
+            f"this policy cannot be saved: {error}; details of queries and events of a policy's own are finite "
+            "numbers, text, lists and dicts"
+        ) from error
 
 
 def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None = None, width: Any = None) -> Policy:
     """A policy from its state(). What is not in it is handed in again: a custom kernel, a domain above 10 MB, a width
-    that is a function. The class of your own policy must have been imported."""
+    that is a function; what is in it may be handed in too, if it is the same. The class of your own policy must have
+    been imported."""
     if not isinstance(state, dict):
         raise StorageError(f"expected the dictionary that state() returns, got {type(state).__name__}")
     policy = made(state, kernel=kernel, domain=domain, width=width)
-    with _readable():
-        events, random = [decode_event(event, policy) for event in state["events"]], state["random"]
-    replay(policy, events)
-    policy._rng.bit_generator.state = random
+    events = _part(state, "events", list)
+    replay(policy, (decode_event(event, policy) for event in events))
+    draw_on(policy, state.get("random"))
     return policy
 
 
@@ -86,38 +97,100 @@ def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: An
     """The policy of a state before all its events."""
     from misspec.policies.base import Policy, signature_of
 
-    with _readable():
-        if state["format"] > VERSION:
-            raise StorageError(f"this state has format {state['format']}, newer than {VERSION}; update misspec")
-        cls = _class_of(state["policy"], Policy.registry)
-        given = {"kernel": kernel, "width": width}
-        settings = {name: decode_value(name, value, given) for name, value in state["settings"].items()}
-        known = signature_of(cls).parameters
-        anything = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values())
-        unknown = [] if anything else sorted(set(settings) - set(known))
-        if unknown:
-            raise StorageError(f"{state['policy']} has no setting {unknown[0]!r}; was this written by a newer misspec?")
-        model = None if state["model"] is None else decode_model(state["model"], kernel)
-        return cls._made(stored_domain(state["domain"], domain), model, settings)
+    if _part(state, "format", int) > VERSION:
+        raise StorageError(f"this state has format {shown(state['format'])}, newer than {VERSION}; update misspec")
+    name, stored = _part(state, "policy", str), _part(state, "settings", dict)
+    cls = _class_of(name, Policy.registry)
+    for part in ("domain", "model", "settings"):
+        check_plain(part, state.get(part), arrays=part == "domain")
+    given = Given(kernel, width=width)
+    settings = {key: decode_value(key, value, given) for key, value in stored.items()}
+    known = signature_of(cls).parameters
+    anything = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values())
+    unknown = sorted((set(settings) - set(known)) | (set(settings) & {"domain", "model"}))
+    if unknown and not anything:
+        raise StorageError(f"{name} has no setting {shown(unknown[0])}; was this written by a newer misspec?")
+    if ("model" in known) != (state.get("model") is not None):
+        raise StorageError(
+            f"the state of a policy {name} {'lacks' if 'model' in known else 'has no use for'} its model"
+        )
+    model = None if state.get("model") is None else decode_model(state["model"], given)
+    given.check()
+    with _unexpected("be made"):
+        return cls._made(stored_domain(state.get("domain"), domain), model, settings)
+
+
+def _part(state: dict[str, Any], name: str, kind: type) -> Any:
+    """What a state must have."""
+    if name not in state:
+        raise StorageError(f"not a policy's state: {name} is missing")
+    if type(state.get(name)) is not kind:
+        raise StorageError(
+            f"not a policy's state: {name} must be of type {kind.__name__}, got {shown(state.get(name))}"
+        )
+    return state[name]
+
+
+def check_plain(what: str, value: Any, depth: int = DEEP, *, arrays: bool = False) -> None:
+    """StorageError unless this is what JSON has, or, with arrays, an array of numbers, and not nested deeply."""
+    if isinstance(value, list | tuple):
+        if not set(map(type, value)) <= {float, int} and depth > 0:
+            for each in value:
+                check_plain(what, each, depth - 1, arrays=arrays)
+    elif isinstance(value, dict):
+        if not set(map(type, value)) <= {str}:
+            raise StorageError(f"{what} of a policy's state has names that are no text: {shown(list(value))}")
+        check_plain(what, list(value.values()), depth, arrays=arrays)
+    elif not (value is None or isinstance(value, bool | int | float | str)):
+        if not arrays or not isinstance(value, np.ndarray) or value.dtype.kind not in "biuf":
+            raise StorageError(f"{what} of a policy's state must be JSON, got something of type {type(value).__name__}")
+    if depth <= 0:
+        raise StorageError(f"{what} of a policy's state is nested more than {DEEP} deep")
 
 
 @contextlib.contextmanager
-def _readable() -> Iterator[None]:
-    """StorageError for what is missing in a state, or of another kind than it should be."""
+def _unexpected(done: str) -> Iterator[None]:
+    """StorageError for whatever else a state that was edited leads to: it may fail anywhere in a policy, and so may
+    a kernel or a policy of the user's, which is then the cause."""
     try:
         yield
-    except KeyError as error:
-        raise StorageError(f"not a policy's state: {error} is missing") from None
-    except (TypeError, IndexError, AttributeError) as error:
-        raise StorageError(f"not a policy's state, or of another version of it: {error}") from None
+    except (StorageError, MemoryError):
+        raise
+    except Exception as error:
+        kind = "" if isinstance(error, MisspecError) else f"{type(error).__name__}: "
+        raise StorageError(f"a policy's state that cannot {done}: {kind}{shown(str(error))[1:-1]}") from error
 
 
 def replay(policy: Policy, events: Iterable[tuple[Any, ...]]) -> None:
     """Let a policy live through events; StorageError where it cannot."""
-    try:
+    with _unexpected("be replayed"):
         policy._replay(events)
-    except (InvalidInput, KeyError, TypeError, ValueError, IndexError, AwaitingResults, HorizonReached) as error:
-        raise StorageError(f"a policy's state whose events cannot be replayed: {error}") from error
+        _check_points(policy)
+
+
+def draw_on(policy: Policy, random: Any) -> None:
+    """Let a policy draw on from a random state; StorageError where that is none."""
+    check_plain("random", random)
+    generator = policy._rng.bit_generator
+    try:
+        generator.state = random
+        right = generator.state == random
+    except (TypeError, ValueError, KeyError, OverflowError):
+        right = False
+    if not right:
+        raise StorageError(f"not a policy's state: this is no random state: {shown(random)}")
+
+
+def _check_points(policy: Policy) -> None:
+    """InvalidInput where queries were asked at points, beyond those of the domain, that no round could have brought."""
+    asked = [event[1] for event in policy._events if event[0] == "ask"]
+    points = [policy.field.point(query) for query in asked if query.index is None or query.context is not None]
+    if points:
+        domain = policy.domain
+        found = domain.validate(np.array(points))
+        beyond = found[~domain.contains(found)]
+        if len(beyond):
+            kernels.check_bounded(policy.model.kernel, domain.encode(beyond), "the points of stored queries")
 
 
 def load_saved(
@@ -125,7 +198,10 @@ def load_saved(
 ) -> Policy:
     """A policy from a file written by save(); what it does not hold is handed in again, as for restore()."""
     state, _, arrays = storage.read(path, "policy", VERSION)
-    state["domain"].update(arrays)
+    place = state.get("domain") if isinstance(state, dict) else None
+    if not isinstance(place, dict) or any(place.get(name) is not None for name in arrays):
+        raise StorageError(f"{path} holds no policy's state, or a damaged one; restore it from a copy")
+    place.update(arrays)
     return restore(state, kernel=kernel, domain=domain, width=width)
 
 
@@ -157,20 +233,66 @@ def encode_event(event: tuple[Any, ...]) -> list[Any]:
     return [kind, {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in fields.items()}]
 
 
-def decode_event(event: list[Any], policy: Policy) -> tuple[Any, ...]:
+def decode_event(event: Any, policy: Policy) -> tuple[Any, ...]:
+    """An event from its JSON; StorageError where it is none that `encode_event` writes."""
+    if not isinstance(event, list | tuple) or not event or not isinstance(event[0], str):
+        raise StorageError(f"an event must be a list that begins with its kind, got {shown(event)}")
     kind, *rest = event
+    if kind in EVENTS:
+        wrong = len(rest) not in EVENTS[kind]
+        if wrong or (kind == "ask" and not isinstance(rest[0], dict)):
+            raise StorageError(f"a stored {kind} must have {EVENTS[kind][0]} entries, got {shown(event)}")
     if kind == "ask":
-        fields = {k: v for k, v in rest[0].items() if v is not None}
-        index, x, context = (fields.pop(name, None) for name in ("index", "x", "context"))
-        return "ask", decode_query(policy, index, x, context, fields)
+        return kind, _decode_query(rest[0], policy)
     if kind == "observe":
         points, values, *contexts = rest
-        return kind, np.asarray(points), values, *(np.asarray(each) for each in contexts)
-    return tuple(event)  # of results, or of the policy's own: it says what it does not know
+        check_plain("an observe event", rest, depth=4)
+        return kind, _numbers(points), _numbers(values).tolist(), *(_numbers(each) for each in contexts)
+    if kind in ("tell", "drop"):
+        id_, *values = rest
+        return kind, whole("the id of a stored result", id_), *(number("a stored result", y) for y in values)
+    check_plain(f"a {shown(kind)} event", rest)
+    return tuple(event)  # of the policy's own: it says what it does not know
+
+
+def _numbers(values: Any) -> Any:
+    """An array of at least one number."""
+    found = np.asarray(values)
+    if not found.size or found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+        raise StorageError(f"stored data must be finite numbers, got {shown(values)}")
+    return found
+
+
+def _decode_query(stored: dict[str, Any], policy: Policy) -> Query:
+    fields = {name: value for name, value in stored.items() if value is not None}
+    index, x, context = (fields.pop(name, None) for name in ("index", "x", "context"))
+    if not set(fields) <= STORED:
+        raise StorageError(f"a stored query has {', '.join(sorted(STORED))}; got {shown(sorted(map(str, fields)))}")
+    for name, value in (("position", fields.get("position")), ("index", index)):
+        if value is not None:
+            whole(f"{name} of a stored query", value)
+    for name in NUMBERS:
+        if name in fields:
+            fields[name] = _float(name, fields[name])
+    place = [None if each is None else vector("the point of a stored query", each) for each in (x, context)]
+    return decode_query(policy, index, *place, fields)
+
+
+def _float(name: str, value: Any) -> float:
+    """What a choice was made by: a number, however large."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise StorageError(f"{name} of a stored query must be a finite number, got {shown(value)}")
+    return float(value)
 
 
 def decode_query(policy: Policy, index: int | None, x: Any, context: Any, fields: dict[str, Any]) -> Query:
     """A query from where it was and its other fields."""
+    whole("id of a stored query", fields.get("id"))
+    details = fields.get("details", {})
+    if details:
+        check_plain("details of a stored query", details)
+    if type(details) is not dict:
+        raise StorageError(f"details of a stored query must be a dict, got {shown(details)}")
     place = policy.field.stored_place(index, x, context)
     named = {"x": place.x, **policy.field.describe(place)}
     return Query(**fields, index=place.index, name=place.name, **named)

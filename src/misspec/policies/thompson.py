@@ -15,7 +15,7 @@ from misspec.policies.answers import Choice
 from misspec.policies.basis import Sample
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.policies.field import Search
-from misspec.policies.points import Actions, Round, position_in
+from misspec.policies.points import Actions, Round, first_alike, position_in
 
 
 class ThompsonSampling(UpperConfidence):
@@ -81,7 +81,7 @@ class ThompsonSampling(UpperConfidence):
         multiplier = self._ends.multiplier
         c = self.field.look(self.posterior, None, offer, pending=True)
         values = c.mean + multiplier * deviations
-        row = int(values.argmax())
+        row = first_alike(offer, int(values.argmax()))
         numbers = (float(c.mean[row]), math.sqrt(c.variance[row]), multiplier, float(values[row]))
         story = dict(zip(("mean", "std", "multiplier", "upper"), numbers, strict=True))
         return Choice(self.field.place(offer, row), position_in(actions, row), story)

@@ -213,7 +213,7 @@ class Layered:
             return Covariance(C, None)
         Phi = self._tracked.features_over()
         missed = np.maximum(self._tracked.prior - np.einsum("nr,nr->n", Phi, Phi), 0.0)
-        return Covariance(C, np.einsum("nr,nr->n", Phi @ C, Phi) + self.scale**2 * missed)
+        return Covariance(C, self._tracked.evened(np.einsum("nr,nr->n", Phi @ C, Phi) + self.scale**2 * missed))
 
     # -- reading -------------------------------------------------------------------------------------------------
 

@@ -64,19 +64,21 @@ class LowRank:
         """Whether B has grown so much that `compress` is worth it."""
         return self._rows > self._rank + SLACK
 
-    def compress(self) -> Array:
-        """Give B as few rows as the error allows, and return the root mean square of each row of E.
+    def compress(self, times: Array) -> Array:
+        """Give B as few rows as the error allows, and return the root mean square of each row of E; for both, a row
+        counts so many times as much.
 
         From the eigenvectors of E's Gram matrix, which are the left singular vectors of E.
         """
         B = self._B[: self._rows].astype(np.float64)  # a Gram matrix squares what rounding does
-        gram = self._M @ (B @ B.T) @ self._M.T
+        M = self._M * times[:, None]
+        gram = M @ (B @ B.T) @ M.T
         values, vectors = np.linalg.eigh(gram)
         kept = np.cumsum(np.maximum(values, 0.0)) > B.shape[1] * self._error**2  # eigenvalues ascend: the tail is first
         Q = vectors[:, kept]
         self._rows = self._rank = Q.shape[1]
-        self._B[: self._rows] = (Q.T @ self._M) @ B
-        self._M = Q
+        self._B[: self._rows] = (Q.T @ M) @ B
+        self._M = Q / times[:, None]
         return np.asarray(np.sqrt(np.maximum(np.diag(gram), 0.0) / B.shape[1]))
 
     def _extend(self, row: Array) -> None:

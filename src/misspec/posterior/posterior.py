@@ -27,12 +27,13 @@ from numpy.typing import ArrayLike
 
 from misspec import kernels
 from misspec.domains import Domain, width_of
-from misspec.errors import Array, InvalidInput, vector, whole
-from misspec.model import Model
+from misspec.errors import Array, InvalidInput, flag, vector, whole
+from misspec.model import Model, a_model
 from misspec.posterior.dictionary import TOLERANCE, Explained
 from misspec.posterior.frozen import Budgeted, Frozen, Linear, Missed, dictionary_of
 from misspec.posterior.look import Bias, Glance, Local, nonnegative
 from misspec.posterior.regression import Regression
+from misspec.posterior.shadows import MOST as MOST_SHADOWS
 from misspec.posterior.shadows import Shadows
 from misspec.posterior.table import Table
 from misspec.posterior.view import NEGLIGIBLE, View
@@ -46,6 +47,7 @@ REMOVED = 256  # hallucinations taken back one by one before they are made anew
 GROWN = 2000  # features from which on a budget is advised
 LOG = logging.getLogger("misspec")
 TINY = 1e-150  # a norm: 0/0 is 0
+LEAST_RESIDUAL = 1e-15  # what rounding leaves of one
 
 
 class Posterior:
@@ -62,16 +64,16 @@ class Posterior:
     def __init__(
         self, model: Model, domain: Domain, *, weights: bool = False, budget: int | None = None, check: bool = True
     ) -> None:
-        if check:
+        self.model = a_model(model)
+        if flag("check", check):
             model.check(domain)
-        self.model = model
         self.domain = domain
         self.t = 0  # told observations
         width = width_of(domain)
         self._table = Table(width)
         self.budget = None if budget is None else whole("budget", budget, at_least=1)
         self._dictionary = dictionary_of(
-            model.kernel, width, self._table, self.budget, listed=self._listed, keep=bool(weights)
+            model.kernel, width, self._table, self.budget, listed=self._listed, keep=flag("weights", weights)
         )
         if isinstance(self._dictionary, Linear):
             self.budget = None  # nothing is missed
@@ -316,7 +318,7 @@ class Posterior:
         """α at the shadows."""
         S = self._shadows.places
         ratio = self.counts[S] / self.model.regularization
-        return ratio * (self._table.averages[S] - self._dictionary.rows(S) @ self._told.w)
+        return ratio * (self._table.targets[S] - self._dictionary.rows(S) @ self._told.w)
 
     def _solved(self, phi: Array, e: Array, hoped: Regression | None = None) -> tuple[Array, Array, Array]:
         """G, b and Σ n e²/λ; without shadows G = 0 and the last is 0."""
@@ -440,14 +442,17 @@ class Posterior:
             if self._hoped is not None:
                 self._hoped.renew()
         else:
+            self._cast_shadows()
+            self._table.corrections[:] = 0.0
             F = self._dictionary.table
             self._told.refresh(F, self.counts, averages)
+            self._correct()
             if self._hoped is not None:
                 self._hoped.refresh(F, self._counts(self._hoped), averages)
         if view is None:
             return
         if view.weights is None:
-            view.mean = np.concatenate([self._means(phi, e) for phi, e in view.blocks()])
+            view.mean = np.concatenate([self._means(phi, self._unseen(X, phi)) for X, phi in view.features()])
             view.variance = self._fresh_variance(view, None)
         else:
             self._refresh_weights(view.weights, view)
@@ -455,6 +460,20 @@ class Posterior:
             view.variance = nonnegative(view.weights.variance())
         if self._hoped is not None:
             view.hoped = self._fresh_variance(view, self._hoped)
+
+    def _correct(self) -> None:
+        """Bring δ up to date, for what shadows have in common (`shadows.py`): where it changes by Δ, α does by MΔ."""
+        S, view = self._shadows.places, self._view
+        if not S:
+            return
+        F, ratio = self._dictionary.rows(S), self.counts[S] / self.model.regularization
+        M = np.diag(ratio) - ratio[:, None] * (F @ self._told.times(F).T) * ratio
+        E, w, alpha = self._unseen(self.points[S], F), self._told.w.copy(), self._alpha()
+        change = np.linalg.solve(np.eye(len(S)) + E @ M, -E @ alpha - self._table.corrections[S])
+        self._table.corrections[S] += change
+        self._told.shift((ratio * change) @ F)
+        if view is not None and view.weights is None:
+            view.mean += view.covariance(self._told.w - w, self._alpha() - alpha)
 
     def _refresh_weights(self, kept: Weights, view: View) -> None:
         """By a dense solve, the more stable form, or, where that would be large, from the dictionary."""
@@ -567,7 +586,7 @@ class Posterior:
         view = self._view
         kept = None if view is None else view.weights
         row = None if view is None or kept is None else self._kept_at(view, place)  # before the step
-        h, factor, surprise = self._told.add(self._dictionary.row(place), value)
+        h, factor, surprise = self._told.add(self._dictionary.row(place), value + self._table.corrections[place])
         if view is not None:
             if kept is None or row is None:
                 c = self._covariance(view, place, h, self._shadow_counts(None))
@@ -744,10 +763,10 @@ class Posterior:
         r, view, dictionary = self.rank, self._view, self._dictionary
         feature = None if view is None else view.grow(place, new, at_candidates, dictionary.members)
         e = dictionary.grow(x, new, at_points)
-        F, averages = dictionary.table, self._table.averages
-        self._told.grow(F, self.counts, averages, e)
+        F, targets = dictionary.table, self._table.targets
+        self._told.grow(F, self.counts, targets, e)
         if self._hoped is not None:
-            self._hoped.grow(F, self._counts(self._hoped), averages, e)
+            self._hoped.grow(F, self._counts(self._hoped), targets, e)
         if self._complete:
             self._shadows = Shadows()
             if view is not None:
@@ -755,6 +774,8 @@ class Posterior:
         elif view is not None and feature is not None and self._shadows:
             view.unseen.subtract(F[self._shadows.places, r], feature)
             self._tidy_shadows(view)
+        if self._table.corrections.any():  # the new feature explains a part of what they were for
+            self._correct()
 
     def _rebuild(self, newcomers: list[int]) -> None:
         """Choose the dictionary anew."""
@@ -772,14 +793,29 @@ class Posterior:
 
     def _shadow(self, place: int, phi: Array, residual: float, at_candidates: Array) -> None:
         """Keep a point that the dictionary explains as a shadow; of too many, the one it explains best goes."""
-        view = self._view
-        weight = residual if view is None else view.shadow(phi, at_candidates)
+        view, times = self._view, max(1.0, float(self.counts[place]))
+        weight = times * residual if view is None else view.shadow(phi, at_candidates, times)
         if view is not None and weight == 0.0:
             return
         self._shadows.add(place, weight)
         self._prune_shadows()
         if view is not None:
             self._tidy_shadows(view)
+
+    def _cast_shadows(self) -> None:
+        """Make shadows of points that were too light when they came, and have been observed so often since that they
+        are not: |e(x)|² ≤ residual(x_j)·residual(x)."""
+        if self._complete or not len(self._table):
+            return
+        F, view = self._dictionary.table, self._view
+        residual = kernels.diagonal(self.model.kernel, self.points) - np.einsum("ur,ur->u", F, F)
+        reach = 1.0 if view is None else max(float(view.residual.max()), LEAST_RESIDUAL)
+        weight = self.counts**2 * np.maximum(residual, LEAST_RESIDUAL) * reach
+        weight[[*self._dictionary.members, *self._shadows.places]] = 0.0
+        heavy = np.flatnonzero((weight > TOLERANCE**2) & (self.counts > 1))
+        for place in heavy[np.argsort(-weight[heavy], kind="stable")][: max(MOST_SHADOWS, 2 * self.rank)].tolist():
+            at_candidates = self._columns(self.points[[place]], math.inf)[1]
+            self._shadow(place, self._dictionary.row(place), float(residual[place]), at_candidates)
 
     def _prune_shadows(self, least: float = -math.inf) -> None:
         kept = self._shadows.prune(self.rank, least)
@@ -789,5 +825,5 @@ class Posterior:
     def _tidy_shadows(self, view: View) -> None:
         """From time to time: forget shadows that the dictionary has learned to explain, and shrink the others' rows."""
         if view.unseen.loose:
-            self._shadows.weights = view.unseen.compress()
+            self._shadows.weights = view.unseen.compress(np.maximum(self.counts[self._shadows.places], 1.0))
             self._prune_shadows(NEGLIGIBLE * TOLERANCE)

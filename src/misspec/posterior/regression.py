@@ -93,6 +93,11 @@ class Regression:
             self._S = blas.dsyrk(1.0 / self.regularization, Phi.T, beta=1.0, c=self._S, overwrite_c=1)
             self._p += y @ Phi / self.regularization
 
+    def shift(self, change: Array) -> None:
+        """Change p, as far as w goes too: what was observed was something else."""
+        self._p += change
+        self.w += self.times(change[None, :])[0]
+
     def remove(self, phi: Array) -> tuple[Array, float] | None:
         """Take back an observation at φ, as far as C goes. Returns h = Cφ before, and 1/(λ − φᵀCφ); None where that
         difference cancels, and all is computed anew instead."""

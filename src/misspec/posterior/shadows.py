@@ -5,6 +5,13 @@
 A residual of 1e-10 allows covariances of 1e-5 with points far from the data, and many observations close together
 multiply them by n/λ. Treated as features of their own, such points would be rounding noise; ignored, they move the mean
 by up to 1e-4. So their covariances are kept beside the dictionary and enter exactly.
+
+    E          e of the shadows themselves, k(x_i, x_j) − φ(x_i)·φ(x_j)                    (s, s)
+    δ          what corrects their averages for it: δ = −Eα,  α = n∘(ȳ + δ − Fw)/λ         (s,)
+
+Two shadows with hundreds of results each have a covariance of at most the tolerance, times n/λ. Regression on features
+does not know it; told ȳ + δ in place of ȳ it gives what a dense solve gives. δ is computed at every refresh and, held
+meanwhile, is off by as little as α has changed.
 """
 
 from __future__ import annotations
@@ -22,8 +29,8 @@ MOST = 128  # shadows kept at most, or twice the rank where that is more
 class Shadows:
     """Places of the shadows, with weights that say which are worth keeping.
 
-    Law: what is left out is only the covariance of two shadows with each other, at most the tolerance, and that of the
-    lightest of too many.
+    Law: what is left out is only the covariance of points that together with their counts are too light, and that of
+    the lightest of too many.
     """
 
     def __init__(self) -> None:

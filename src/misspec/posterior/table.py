@@ -12,6 +12,9 @@ from misspec.errors import Array
 class Table:
     """Distinct points, told or pending, each with its count n and the sum of its observations (minus the offset).
 
+    corrections   what is added to the average of a point for what it has in common with others that the dictionary
+                  cannot see: `shadows.py`
+
     Law: rows stand in the order of first visits and never move, so that a *place*, a row, names a point for good.
     """
 
@@ -20,6 +23,7 @@ class Table:
         self._U: Array = np.zeros((0, dimension))
         self._n: Array = np.zeros(0)
         self._sums: Array = np.zeros(0)
+        self._corrections: Array = np.zeros(0)
 
     def __len__(self) -> int:
         return len(self._place)
@@ -43,6 +47,16 @@ class Table:
         counts = self.counts
         return self._sums[: len(counts)] / np.maximum(counts, 1.0)
 
+    @property
+    def corrections(self) -> Array:
+        """Of the averages, shape (u,); 0 for all but shadows."""
+        return self._corrections[: len(self._place)]
+
+    @property
+    def targets(self) -> Array:
+        """What the regression on features is told: the averages with their corrections, shape (u,)."""
+        return self.averages + self.corrections
+
     def counts_with(self, more: Mapping[int, int]) -> Array:
         """n with so many more at each of these places."""
         counts = self.counts.copy()
@@ -63,8 +77,9 @@ class Table:
         if place == len(self._U):
             more = max(16, place)
             self._U = np.concatenate([self._U, np.zeros((more, self._U.shape[1]))])
-            self._n, self._sums = (np.append(a, np.zeros(more)) for a in (self._n, self._sums))
-        self._U[place], self._n[place], self._sums[place] = x, 0.0, 0.0
+            columns = (self._n, self._sums, self._corrections)
+            self._n, self._sums, self._corrections = (np.append(a, np.zeros(more)) for a in columns)
+        self._U[place], self._n[place], self._sums[place], self._corrections[place] = x, 0.0, 0.0, 0.0
         self._place[key] = place
         return place
 

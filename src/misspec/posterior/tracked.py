@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, vector
+from misspec.errors import Array, InvalidInput, instance, vector
 from misspec.model import Model
 from misspec.posterior.look import Bias
 from misspec.posterior.posterior import Posterior
@@ -23,6 +23,9 @@ class Tracked(Posterior):
 
     weights=True keeps W (`weights.py`) and takes covariances from it, the more stable form for tiny λ. Only those who
     need ‖ζ‖₁ at every step should pay for it.
+
+    Law: candidates that the kernel sees as the same have the same numbers, to the bit, so that ties go to the lowest.
+    A product with a matrix rounds differently from row to row; what is read of each is what the first of them has.
     """
 
     domain: Finite
@@ -32,27 +35,37 @@ class Tracked(Posterior):
     def __init__(
         self, model: Model, domain: Finite, *, weights: bool = False, budget: int | None = None, check: bool = True
     ) -> None:
+        instance("domain", domain, Finite, "ms.Finite(points) makes one")
         super().__init__(model, domain, weights=weights, budget=budget, check=check)
         self._view = View(model.kernel, domain.encoded, model.offset)
         if weights and budget is None:  # the weights of a budgeted dictionary are not those of the kernel
             self._view.weights = Weights(model.regularization, self._view.prior)
+        self._first = domain.first_alike
+
+    def evened(self, values: Array) -> Array:
+        """Values over the candidates, of equal ones that of the first."""
+        return values if self._first is None else values[self._first]
+
+    def first(self, rows: NDArray[np.intp] | slice) -> NDArray[np.intp] | slice:
+        """Candidates, of equal ones the first."""
+        return rows if self._first is None else self._first[rows]
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     @property
     def mean(self) -> Array:
         """μ over the candidates (a read-only view that the next step changes)."""
-        return _frozen(self._view.mean)
+        return _frozen(self.evened(self._view.mean))
 
     @property
     def variance(self) -> Array:
         """σ² over the candidates, told observations only (a read-only view that the next step changes)."""
-        return _frozen(self._view.variance)
+        return _frozen(self.evened(self._view.variance))
 
     @property
     def std(self) -> Array:
         """σ over the candidates, told observations only."""
-        return np.sqrt(self._view.variance)
+        return np.sqrt(self.evened(self._view.variance))
 
     @property
     def prior(self) -> Array:
@@ -62,7 +75,7 @@ class Tracked(Posterior):
     @property
     def pending_variance(self) -> Array:
         """σ² over the candidates with the hallucinated observations counted."""
-        return _frozen(self._view.variance if self._view.hoped is None else self._view.hoped)
+        return _frozen(self.evened(self._view.variance if self._view.hoped is None else self._view.hoped))
 
     @property
     def weights(self) -> Array:
@@ -79,16 +92,22 @@ class Tracked(Posterior):
     def weights_norm1(self, subset: NDArray[np.intp] | None = None) -> Array:
         """‖ζ(x)‖₁ over the candidates, or over a subset of them."""
         if self._view.weights is not None:
-            return self._view.weights.norm1(subset)
-        phi, e = self._view.rows(slice(None) if subset is None else subset)
-        return np.asarray(np.abs(self._weights_of(phi, e)).sum(axis=1))
+            found = self._view.weights.norm1(subset)
+        else:
+            phi, e = self._view.rows(_ALL if subset is None else subset)
+            found = np.asarray(np.abs(self._weights_of(phi, e)).sum(axis=1))
+        if subset is None or self._first is None:
+            return self.evened(found)
+        _, first, where = np.unique(self._first[subset], return_index=True, return_inverse=True)
+        return np.asarray(found[first[where]])
 
     def weights_norm2(self) -> Array:
         """‖ζ(x)‖₂ over the candidates; needs no weights."""
-        return np.concatenate([self._norms2(phi, e) for phi, e in self._view.blocks()])
+        return self.evened(np.concatenate([self._norms2(phi, e) for phi, e in self._view.blocks()]))
 
     def missed_over(self, rows: NDArray[np.intp] | slice) -> tuple[Array, Bias]:
         """What a budget misses of the variance of some candidates, and what it does to their mean."""
+        rows = self.first(rows)
         residual = np.maximum(self._view.residual[rows], 0.0)
         return residual, self.bias_at(np.ascontiguousarray(self._view.rows(rows)[0]), residual)
 
@@ -104,11 +123,11 @@ class Tracked(Posterior):
 
     def features_over(self, rows: NDArray[np.intp] | slice = _ALL) -> Array:
         """φ of candidates, shape (n, r)."""
-        return self._view.rows(rows)[0]
+        return self._view.rows(self.first(rows))[0]
 
     def times(self, h: Array) -> Array:
         """Φh over the candidates, in a buffer that the next call overwrites: one pass over memory."""
-        return self._view.product(h)
+        return self.evened(self._view.product(h))
 
     # -- writing: by index as well as by point ---------------------------------------------------------------------
 

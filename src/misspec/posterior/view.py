@@ -54,6 +54,11 @@ class View:
         for start in range(0, len(self.X), BLOCK):
             yield self.rows(slice(start, start + BLOCK))
 
+    def features(self) -> Iterator[tuple[Array, Array]]:
+        """The candidates and their φ, some at a time."""
+        for start in range(0, len(self.X), BLOCK):
+            yield self.X[start : start + BLOCK], self._Phi[: self._rank, start : start + BLOCK].T
+
     def rows(self, which: slice | NDArray[np.intp]) -> tuple[Array, Array]:
         """φ and e of some candidates."""
         return self._Phi[: self._rank, which].T, self.unseen.columns(which)
@@ -145,12 +150,13 @@ class View:
         """There are no shadows."""
         self.unseen = LowRank(len(self.X), NEGLIGIBLE * TOLERANCE)
 
-    def shadow(self, phi: Array, at_candidates: Array) -> float:
-        """The root mean square of what the dictionary does not see of a point; kept if not negligible, else 0."""
+    def shadow(self, phi: Array, at_candidates: Array, times: float) -> float:
+        """The root mean square of what the dictionary does not see of a point, which counts so many times; kept if not
+        negligible, else 0."""
         if not len(at_candidates):
             return 0.0
         unseen = at_candidates - self.product(phi)
-        weight = math.sqrt(float(unseen @ unseen) / len(unseen))
+        weight = times * math.sqrt(float(unseen @ unseen) / len(unseen))
         if weight <= NEGLIGIBLE * TOLERANCE:
             return 0.0
         self.unseen.append(unseen)

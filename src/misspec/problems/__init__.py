@@ -12,8 +12,10 @@ from misspec.problems.base import (
     Subsets,
     contextual,
     from_values,
+    negated,
 )
 from misspec.problems.hard import needle, trap
+from misspec.problems.reaction import reaction
 from misspec.problems.real import digits_bandit, from_table, sklearn_bandit, svm_digits
 from misspec.problems.synthetic import (
     MISFITS,
@@ -34,6 +36,7 @@ PLAYABLE = (
     "needle",
     "trap",
     "svm_digits",
+    "reaction",
     "digits_bandit",
     "fresh_actions",
     "contextual_trap",
@@ -65,8 +68,10 @@ __all__ = [
     "from_values",
     "misspecified",
     "needle",
+    "negated",
     "nonstationary",
     "random_member",
+    "reaction",
     "rough_truth",
     "sklearn_bandit",
     "svm_digits",

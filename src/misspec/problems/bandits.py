@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec import kernels
-from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, flag, matrix, number, one_of, whole
-from misspec.model import Model
+from misspec.domains import MOST_NUMBERS, Finite
+from misspec.errors import Array, InvalidInput, array, flag, matrix, number, one_of, seeded, shown, whole
+from misspec.model import Model, a_model
 from misspec.problems.base import Fresh, Gaussian, Groups, Problem, from_values
 from misspec.problems.synthetic import CENTRES, misfit_of, unit
 
 COMPONENTS = 24  # principal components of a classification table, at most
+MOST_CONTEXTS = 10_000  # and actions in each, whose best member is solved for
 RIDGE = 0.1  # of its model, in units of the squared length of a context
 
 
@@ -42,8 +43,11 @@ def fresh_actions(
         whole("dimension", dimension, at_least=1), whole("actions", actions, at_least=1),
         whole("rounds", rounds, at_least=1),
     )  # fmt: skip
+    a_model(model)
+    if T * k * d > MOST_NUMBERS:
+        raise InvalidInput(f"{T:,} rounds of {k:,} actions in {d:,} dimensions are too many to draw; take fewer")
     eps, ball = number("epsilon", epsilon, at_least=0), one_of("shape", shape, ("ball", "cube")) == "ball"
-    rng = np.random.default_rng([whole("seed", seed), 11])
+    rng = np.random.default_rng([seeded(seed), 11])
     domain = Finite(_ball(rng, T * k, d) if ball else rng.random((T * k, d)))
     centres = _ball(rng, CENTRES, d) if ball else rng.random((CENTRES, d))
     member = _member(model, centres, domain.points, rng)
@@ -82,8 +86,8 @@ def contextual_trap(contexts: int = 10, seed: int = 0, *, noise: float = 0.1) ->
     """
     from sklearn.gaussian_process.kernels import DotProduct
 
-    n = whole("contexts", contexts, at_least=1)
-    rng = np.random.default_rng([whole("seed", seed), 13])
+    n = whole("contexts", contexts, at_least=1, at_most=MOST_CONTEXTS)
+    rng = np.random.default_rng([seeded(seed), 13])
     d = 4
     along, worth = np.array([0.9, 0.35, 0.6, 0.5]), np.array([0.1, 0.525, 0.0, 0.05])
     points = 0.2 * rng.uniform(-1.0, 1.0, (n, 4, d)) / math.sqrt(d - 1)  # what tells contexts apart
@@ -107,9 +111,10 @@ def contextual_needle(
     """
     from sklearn.gaussian_process.kernels import DotProduct
 
-    n, k = whole("contexts", contexts, at_least=1), whole("actions", actions, at_least=2)
+    n = whole("contexts", contexts, at_least=1, at_most=MOST_CONTEXTS)
+    k = whole("actions", actions, at_least=2, at_most=MOST_CONTEXTS)
     h = number("height", height, above=0)
-    rng = np.random.default_rng([whole("seed", seed), 14])
+    rng = np.random.default_rng([seeded(seed), 14])
     points = rng.standard_normal((n * k, 4))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     values = np.zeros(n * k)
@@ -142,13 +147,13 @@ def classification_bandit(
     from sklearn.gaussian_process.kernels import DotProduct
 
     rows = matrix("X", X, rows_at_least=2)
-    labels = np.asarray(y.to_numpy() if hasattr(y, "to_numpy") else y)
+    labels = array("y must be one label per row of X", y)
     if labels.shape != (len(rows),):
         raise InvalidInput(f"y must be one label per row of X, {len(rows)} of them, got shape {labels.shape}")
     classes, codes = _coded(labels)
     K, n = len(classes), len(rows)
     if K < 2:
-        raise InvalidInput(f"y must hold at least two classes, got only {classes[0]!r}")
+        raise InvalidInput(f"y must hold at least two classes, got only {shown(classes[0])}")
     seen = _components(rows, components)
     seen = np.concatenate([seen, np.full((n, 1), math.sqrt(float((seen**2).sum(axis=1).mean())))], axis=1)
     seen /= np.linalg.norm(seen, axis=1).max()
@@ -156,7 +161,9 @@ def classification_bandit(
     points = np.zeros((n, K, K, p))  # row, action, block
     points[:, np.arange(K), np.arange(K)] = seen[:, None, :]
     values = (np.tile(np.arange(K), n) == np.repeat(codes, K)).astype(np.float64)
-    if model is None:
+    if model is not None:
+        a_model(model)
+    else:
         ridge = RIDGE * float((seen**2).sum(axis=1).mean())
         model = Model(DotProduct(sigma_0=0), norm_bound=5.0, noise=0.05, regularization=ridge, offset=1.0 / K)
     constant = np.full(n * K, model.offset)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec.contexts import Open
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, number, vector, whole
+from misspec.errors import MOST, Array, InvalidInput, array, flag, instance, matrix, number, shown, vector, whole
 from misspec.model import Model
 from misspec.truth import best_in_class, check_known
 
@@ -34,6 +34,9 @@ class Gaussian:
 
     noise: float
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise", number("noise (σ)", self.noise, at_least=0))
+
     def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[Any]:
         return self.noise * rng.standard_normal(rounds)
 
@@ -47,11 +50,27 @@ class Replayed:
 
     deviations: Array  # (N, repetitions)
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "deviations", matrix("deviations", self.deviations, rows_at_least=1))
+
     def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[Any]:
         return rng.integers(self.deviations.shape[1], size=rounds)
 
     def at(self, index: int, draw: Any) -> float:
         return float(self.deviations[index, draw])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Negated:
+    """The same noise with the other sign."""
+
+    noise: Noise
+
+    def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[Any]:
+        return self.noise.draw(rng, rounds)
+
+    def at(self, index: int, draw: Any) -> float:
+        return -self.noise.at(index, draw)
 
 
 class Offers(Protocol):
@@ -68,6 +87,10 @@ class Subsets:
     points: int
     size: int
 
+    def __post_init__(self) -> None:
+        points = whole("points", self.points, at_least=1)
+        whole("size", self.size, at_least=1, at_most=points)
+
     def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[np.intp]:
         return np.array([rng.choice(self.points, self.size, replace=False) for _ in range(rounds)], dtype=np.intp)
 
@@ -79,9 +102,10 @@ class Groups:
     rows: NDArray[np.intp]  # (groups, actions)
 
     def __post_init__(self) -> None:
-        rows = np.asarray(self.rows)
-        if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.integer) or not rows.size:
-            raise InvalidInput(f"rows must be an array of indices, one group a row, got {rows.dtype} {rows.shape}")
+        wanted = "rows must be an array of indices, one group a row"
+        rows = array(wanted, self.rows)
+        if rows.ndim != 2 or rows.dtype.kind not in "iu" or not rows.size or rows.min() < 0 or rows.max() > MOST:
+            raise InvalidInput(f"{wanted}, got {rows.dtype} {rows.shape}")
         object.__setattr__(self, "rows", rows.astype(np.intp))
 
     def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[np.intp]:
@@ -126,8 +150,10 @@ class Problem:
         values = vector("values", self.values, length=len(self.domain))
         in_class = vector("in_class", self.in_class, length=len(self.domain))
         epsilon = number("epsilon", self.epsilon, at_least=0)
-        if self.fresh and self.offers is None:
+        instance("name", self.name, str)
+        if flag("fresh", self.fresh) and self.offers is None:
             raise InvalidInput("a problem whose rounds bring vectors needs to know which: offers=…")
+        self._check_draws()
         apart = float(np.abs(values - in_class).max())
         if apart > epsilon + ROUNDING * max(1.0, float(np.abs(values).max())):
             raise InvalidInput(
@@ -137,6 +163,18 @@ class Problem:
         noise = Gaussian(self.model.noise) if self.noise is None else self.noise
         for name, value in {"values": values, "in_class": in_class, "epsilon": epsilon, "noise": noise}.items():
             object.__setattr__(self, name, value)  # frozen: set once, here
+
+    def _check_draws(self) -> None:
+        """InvalidInput unless noise and action sets can be drawn, for these candidates."""
+        for name, each, methods in (("noise", self.noise, ("draw", "at")), ("offers", self.offers, ("draw",))):
+            if each is not None and not all(callable(getattr(each, method, None)) for method in methods):
+                needed = " and ".join(f"{method}(…)" for method in methods)
+                raise InvalidInput(f"{name} must be None or have {needed}, got {shown(each)}; see misspec.problems")
+        N, offers = len(self.domain), self.offers
+        known = int(offers.rows.max()) + 1 if isinstance(offers, Groups) else getattr(offers, "points", N)
+        recorded = len(self.noise.deviations) if isinstance(self.noise, Replayed) else N
+        if known > N or recorded != N:
+            raise InvalidInput(f"offers and noise must be those of the {N} candidates, got {known} and {recorded}")
 
     @property
     def arena(self) -> Finite | Open:
@@ -183,11 +221,21 @@ def from_values(
     return Problem(name, domain, model, truth, best.values, best.epsilon, noise, offers)  # type: ignore[arg-type]
 
 
+def negated(problem: Problem) -> Problem:
+    """The same upside down: −f*, −f̃, −offset and −noise. Policies maximise; to minimise a loss is to maximise this."""
+    noise = problem.noise.noise if isinstance(problem.noise, Negated) else Negated(problem.noise)
+    model = dataclasses.replace(problem.model, offset=0.0 - problem.model.offset)
+    return dataclasses.replace(
+        problem, model=model, values=0.0 - problem.values, in_class=0.0 - problem.in_class, noise=noise
+    )
+
+
 def contextual(problem: Problem, actions: int) -> Problem:
     """The same as a contextual problem: each round offers `actions` of the candidates, drawn i.i.d."""
     k = whole("actions", actions, at_least=1)
+    instance("problem", problem, Problem)
     if problem.offers is not None:
-        raise InvalidInput(f"{problem!r} is contextual already; make one of the problem without action sets")
+        raise InvalidInput(f"{shown(problem)} is contextual already; make one of the problem without action sets")
     if k > len(problem.domain):
         raise InvalidInput(f"actions must be at most the {len(problem.domain)} candidates, got {k}")
     name = f"{problem.name}, {k} actions per round"

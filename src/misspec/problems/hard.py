@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from misspec.domains import Finite
-from misspec.errors import number, whole
+from misspec.errors import number, seeded
 from misspec.model import Model
 from misspec.problems.base import Problem, from_values
 from misspec.truth import check_known
@@ -28,7 +28,7 @@ def needle(domain: Finite, model: Model, height: float = 0.5, seed: int = 0) -> 
     check_known(domain, model)
     h = number("height", height, above=0)
     values = np.full(len(domain), model.offset)
-    values[np.random.default_rng([whole("seed", seed), 5]).integers(len(domain))] += h
+    values[np.random.default_rng([seeded(seed), 5]).integers(len(domain))] += h
     return from_values(domain, model, values, name=f"needle of height {h:g}")
 
 

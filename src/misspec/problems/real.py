@@ -13,7 +13,7 @@ import numpy as np
 
 from misspec import kernels
 from misspec.domains import Box, Finite, Table
-from misspec.errors import Array, InvalidInput, flag, number, one_of, whole
+from misspec.errors import Array, InvalidInput, flag, number, one_of, shown, whole
 from misspec.model import Model
 from misspec.problems.bandits import classification_bandit
 from misspec.problems.base import Gaussian, Groups, Problem, Replayed, from_values
@@ -102,12 +102,12 @@ def from_table(
     if len(values) < len(domain):
         missing = next(i for i, row in enumerate(domain.rows) if row[target] is None)
         raise InvalidInput(
-            f"every row needs a result in {target!r}, data row {missing + 1} has none ({len(domain) - len(values)} "
-            "such row(s) in all); leave them out"
+            f"every row needs a result in {shown(target)}, data row {missing + 1} has none "
+            f"({len(domain) - len(values)} such row(s) in all); leave them out"
         )
     spread = float(np.ptp(values))
     if spread <= 0:
-        raise InvalidInput(f"the results in {target!r} are all {values[0]:g}: there is nothing to find")
+        raise InvalidInput(f"the results in {shown(target)} are all {values[0]:g}: there is nothing to find")
     sigma = 0.05 * spread if noise is None else number("noise (σ)", noise, at_least=0)
     if model is None:
         model = _plain_model(domain, values, sigma)

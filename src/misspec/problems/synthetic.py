@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from misspec import kernels
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, number, vector, whole
+from misspec.errors import Array, InvalidInput, number, seeded, shown, vector, whole
 from misspec.model import Model
 from misspec.problems.base import Problem, from_values
 from misspec.truth import check_known
@@ -22,7 +22,7 @@ CENTRES = 30  # kernels of which a random member is made
 def random_member(domain: Finite, model: Model, seed: Any = 0, centres: int = CENTRES) -> Array:
     """offset + Σ a_i k(·, c_i) on the domain, with normal a and candidates c drawn at random, of norm exactly B."""
     check_known(domain, model)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seeded(each) for each in (seed if isinstance(seed, list) else [seed])])
     X = domain.encoded
     c = X[rng.choice(len(X), min(len(X), whole("centres", centres, at_least=1)), replace=False)]
     a = rng.standard_normal(len(c))
@@ -95,7 +95,7 @@ def misspecified(
     For the misfit that hurts a given policy most, see `misspec.adversary`.
     """
     eps = number("epsilon", epsilon, at_least=0)
-    member = random_member(domain, model, [whole("seed", seed), 1], centres)
+    member = random_member(domain, model, [seeded(seed), 1], centres)
     if isinstance(misfit, str):
         m, eps = misfit_of(unit(domain), misfit, eps, width, np.random.default_rng([seed, 2]))
         name = f"{misfit} misfit of {eps:g}" if eps else "no misfit"
@@ -106,9 +106,9 @@ def misspecified(
 
 def misfit_of(U: Array, misfit: str, epsilon: float, width: float, rng: np.random.Generator) -> tuple[Array, float]:
     """A named misfit at points of the unit cube, and its ε: 0 where there is none."""
-    if misfit not in MISFITS:
-        hint = "; see misspec.adversary for that" if misfit == "adversarial" else ""
-        raise InvalidInput(f"misfit must be one of {', '.join(MISFITS)} or N numbers, got {misfit!r}{hint}")
+    if not isinstance(misfit, str) or misfit not in MISFITS:
+        hint = "; see misspec.adversary for that" if isinstance(misfit, str) and misfit == "adversarial" else ""
+        raise InvalidInput(f"misfit must be one of {', '.join(MISFITS)} or N numbers, got {shown(misfit)}{hint}")
     shape = MISFITS[misfit](U, rng, number("width", width, above=0))
     return epsilon * shape, epsilon if shape.any() else 0.0
 
@@ -129,7 +129,7 @@ def wrong_kernel(
     """A random member of another kernel's class, scaled to at most `size` away from the offset, under the model."""
     check_known(domain, model)
     other = Model(kernel, 1.0, model.noise)
-    shape = random_member(domain, other, [whole("seed", seed), 3])
+    shape = random_member(domain, other, [seeded(seed), 3])
     size = number("size", size, above=0)
     return from_values(domain, model, model.offset + shape * (size / np.abs(shape).max()), name=name)
 
@@ -143,9 +143,12 @@ def rough_truth(domain: Finite, model: Model, seed: int = 0, *, length_scale: fl
 
 def wrong_length_scale(domain: Finite, model: Model, seed: int = 0, *, factor: float = 0.25) -> Problem:
     """A truth whose length scale is `factor` times the model's."""
+    check_known(domain, model)
     kernel = model.kernel
     if not hasattr(kernel, "length_scale") or not hasattr(kernel, "clone_with_theta"):
-        raise InvalidInput(f"wrong_length_scale needs a kernel of scikit-learn with a length_scale, got {kernel!r}")
+        raise InvalidInput(
+            f"wrong_length_scale needs a kernel of scikit-learn with a length_scale, got {shown(kernel)}"
+        )
     from sklearn.base import clone
 
     scale = np.asarray(kernel.length_scale) * number("factor", factor, above=0)
@@ -156,7 +159,7 @@ def wrong_length_scale(domain: Finite, model: Model, seed: int = 0, *, factor: f
 def nonstationary(domain: Finite, model: Model, seed: int = 0, *, size: float = 1.0) -> Problem:
     """A truth that is slow at one end of the domain and fast at the other: a sine of a warped coordinate."""
     check_known(domain, model)
-    rng = np.random.default_rng([whole("seed", seed), 4])
+    rng = np.random.default_rng([seeded(seed), 4])
     U = unit(domain)
     phase, along = 2.0 * np.pi * rng.random(), U.mean(axis=1)
     wave = np.sin(phase + 2.0 * np.pi * (0.5 * along + 6.0 * along**4))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import io
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import polars as pl
 
 from misspec import storage
 from misspec.errors import InvalidInput, StorageError
+from misspec.experiments.contest import kept
 from misspec.experiments.runner import results as read_results
 from misspec.experiments.store import Results
 
@@ -43,9 +45,7 @@ class Report:
 
 def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = None) -> Report:
     """Draw everything about a folder of results into its folder `report`. show: called with the name of each part."""
-    from matplotlib import rc_context
-
-    from misspec.reports import bounds, figures, tables
+    from misspec.reports import bounds, contest, figures, tables
     from misspec.reports.page import page
 
     found = read_results(folder)
@@ -59,12 +59,14 @@ def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = N
     said = show or _silent
     said("index.html")
     summary, allowed = tables.summary(found), bounds.all_bounds(found)
-    storage.replace(target / "index.html", page(found, summary, allowed).encode())
+    first = kept(folder)
+    storage.replace(target / "index.html", page(found, summary, allowed, first).encode())
     storage.replace(target / "summary.csv", summary.write_csv().encode())
     storage.replace(target / "runs.csv", tables.by_run(found).write_csv().encode())
     written = []
-    with rc_context(figures.RC):
-        for name, figure in figures.draw(found, allowed):
+    with figures.drawing():
+        ahead = [] if first is None else [("contest", contest.figure(first))]
+        for name, figure in itertools.chain(ahead, figures.draw(found, allowed)):
             for suffix in ("png", "pdf"):
                 said(f"{name}.{suffix}")
                 buffer = io.BytesIO()

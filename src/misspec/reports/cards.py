@@ -10,6 +10,7 @@ import numpy as np
 
 from misspec.errors import Array
 from misspec.experiments.store import Finished
+from misspec.reports import tables
 from misspec.reports.plots import Json, figure_of, packed, tinted
 from misspec.reports.style import MEMBER, MISSED, MOST_ARMS, TRUTH, TUBE, Stroke, as_grid, vertical
 
@@ -151,7 +152,6 @@ def _card_2d(each: Finished, stroke: Stroke) -> tuple[Json, list[Json]]:
     points = np.array(each.facts["points"])
     lower, upper, _ = _bands(each)
     width, counts, alive = upper - lower, _counts(each), _alive(each)
-    f = np.array(each.facts["truth"])
     model = each.run.settings["model"]
     top = 2.0 * model["norm_bound"] if model else float(np.quantile(width[0], 0.95)) or 1.0  # the same for all policies
     scale: Json = {"colorscale": "Magma", "zmin": 0.0, "zmax": top}
@@ -195,7 +195,7 @@ def _card_2d(each: Finished, stroke: Stroke) -> tuple[Json, list[Json]]:
     traces.append({"type": "scatter", "mode": "markers", **_xy(points[often]), "marker": ring, "hoverinfo": "skip"})
     frames.append(_frames("marker.size", {len(traces) - 1: sizes}))
     star = {"symbol": "star", "size": 13, "color": stroke.colour, "line": {"width": 1, "color": "white"}}
-    best = points[[f.argmax()]]
+    best = points[tables.best_first(each)[:1]]
     traces.append(
         {"type": "scatter", "mode": "markers", **_xy(best), "marker": star, "hovertemplate": "optimum<extra></extra>"}
     )
@@ -210,7 +210,7 @@ def _xy(points: Array) -> Json:
 
 def _card_arms(each: Finished, stroke: Stroke) -> tuple[Json, list[Json]]:
     f = np.array(each.facts["truth"])
-    order = np.argsort(-f, kind="stable")
+    order = tables.best_first(each)
     place = np.arange(1, len(f) + 1)
     lower, upper, _ = (values[:, order] for values in _bands(each))
     counts, member = _counts(each)[:, order], np.array(each.facts["in_class"])[order]
@@ -244,6 +244,10 @@ def _card_arms(each: Finished, stroke: Stroke) -> tuple[Json, list[Json]]:
 
 
 def keys(each: Finished) -> str:
+    return ("<span>smaller is better</span>" if each.minimize else "") + _keys(each)
+
+
+def _keys(each: Finished) -> str:
     if each.facts["dimension"] == 2:
         said = ("colour: width of the band", "rings: points played", "star: the optimum", "faded: eliminated (phased)")
         return "".join(f"<span>{each}</span>" for each in said)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import textwrap
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from misspec.errors import Array
 from misspec.experiments.store import Finished, Results
+from misspec.frames import printable
 from misspec.reports import tables
 from misspec.reports.bounds import Allowed
 from misspec.reports.style import (
@@ -54,8 +58,16 @@ DASH = {
 }
 
 
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Everything is drawn and saved inside: the style, and no word about letters that the font does not have."""
+    with rc_context(RC), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        yield
+
+
 def draw(results: Results, allowed: Allowed) -> Iterator[tuple[str, Figure]]:
-    """All figures with the names of their files, as they are made; to be drawn and saved under RC."""
+    """All figures with the names of their files, as they are made; to be `drawing` meanwhile."""
     taken: set[str] = set()
     groups = results.groups()
     for problem in dict.fromkeys(name for name, _ in groups):
@@ -178,8 +190,10 @@ def band(problem: str, epsilon: str, group: Group, style: dict[str, Stroke]) -> 
     runs = {policy: found[0] for policy, found in group.items() if found[0].pictured}
     if not runs:
         return None
-    first = next(iter(runs.values())).facts
-    title = f"{problem}, ε = {epsilon}, seed {next(iter(runs.values())).run.seed}: after the last round"
+    some = next(iter(runs.values()))
+    first = some.facts
+    title = f"{problem}, ε = {epsilon}, seed {some.run.seed}: after the last round"
+    title += " (smaller is better)" if some.minimize else ""
     if first["dimension"] == 1:
         return _band_1d(title, runs, style)
     if first["dimension"] == 2:
@@ -231,7 +245,7 @@ def _band_2d(title: str, runs: dict[str, Finished]) -> Figure:
     figure, axes = panels(len(runs) + 1, 3, width=3.3, height=2.7, sharex=True, sharey=True)
     facts = next(iter(runs.values())).facts
     points, f, member = (np.array(facts[name]) for name in ("points", "truth", "in_class"))
-    low, high = float(f.min()), float(f.max())
+    low, high, best = float(f.min()), float(f.max()), tables.best_first(next(iter(runs.values())))[0]
     for ax, (what, values, limits) in zip(
         axes[0],
         (
@@ -242,7 +256,7 @@ def _band_2d(title: str, runs: dict[str, Finished]) -> Figure:
         strict=True,
     ):
         _heat(figure, ax, points, values, limits, what, colours="RdBu_r" if limits is None else "viridis")
-        ax.plot(*points[f.argmax()], marker="*", color="#d62728", markersize=9, markeredgecolor="white")
+        ax.plot(*points[best], marker="*", color="#d62728", markersize=9, markeredgecolor="white")
     for row, (policy, each) in zip(axes[1:], runs.items(), strict=True):
         lower, upper, mean = (_last(each, name) for name in ("band_lower", "band_upper", "band_mean"))
         counts = np.bincount(each.table["index"], minlength=len(points))
@@ -250,7 +264,7 @@ def _band_2d(title: str, runs: dict[str, Finished]) -> Figure:
         _heat(figure, row[1], points, upper - lower, None, "width of the band", colours="magma")
         _heat(figure, row[2], points, np.log10(1 + counts), None, "log₁₀(1 + times played)", colours="Greys")
         for ax in row:
-            ax.plot(*points[f.argmax()], marker="*", color="#d62728", markersize=9, markeredgecolor="white")
+            ax.plot(*points[best], marker="*", color="#d62728", markersize=9, markeredgecolor="white")
     return finished(figure, f"{title} (star: the optimum)", axes, legend=False)
 
 
@@ -278,7 +292,7 @@ def _band_arms(title: str, runs: dict[str, Finished], style: dict[str, Stroke]) 
     figure, axes = panels(math.ceil(len(runs) / 2), min(len(runs), 2), sharex=True, sharey=True, width=5.2, height=2.3)
     for ax, (policy, each) in zip(axes.flat, runs.items(), strict=False):
         f = np.array(each.facts["truth"])
-        order = np.argsort(-f)
+        order = tables.best_first(each)
         place = np.arange(1, len(f) + 1)
         low, high = _last(each, "band_lower")[order], _last(each, "band_upper")[order]
         member = np.array(each.facts["in_class"])[order]
@@ -328,12 +342,12 @@ def active(problem: str, groups: dict[float, Group], style: dict[str, Stroke]) -
 
 def _active_map(ax: Any, runs: list[Finished], stroke: Stroke) -> None:
     each = runs[0]
-    x, f = np.array(each.facts["points"])[:, 0], np.array(each.facts["truth"])
+    x = np.array(each.facts["points"])[:, 0]
     for episode, alive in alive_after(each).items():
         step = float(np.diff(np.unique(x)).min()) if len(x) > 1 else 1.0
         left = x[alive] - step / 2
         ax.broken_barh([(at, step) for at in left], (episode - 0.35, 0.7), color=stroke.colour, linewidth=0.4)
-    ax.axvline(x[f.argmax()], color=TRUTH, linewidth=1, linestyle="--")
+    ax.axvline(x[tables.best_first(each)[0]], color=TRUTH, linewidth=1, linestyle="--")
     ax.yaxis.set_inverted(True)  # of an axis that the row shares
     ax.grid(visible=False)
 
@@ -463,4 +477,4 @@ def finished(figure: Figure, title: str, axes: Any, *, legend: bool = True) -> F
 
 def unformatted(name: str) -> str:
     """A name with dollar signs is a name, not a formula, and one that starts with _ belongs in a legend too."""
-    return (" " if name.startswith("_") else "") + name.replace("$", r"\$")
+    return (" " if name.startswith("_") else "") + printable(name).replace("$", r"\$")

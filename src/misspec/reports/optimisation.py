@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from misspec import storage
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, StorageError
+from misspec.errors import Array, InvalidInput, StorageError, flag, shown
 from misspec.parameters import Choice, Float, Int, Parameter
 from misspec.policies import Conflict, Policy, Recommendation, learnt
 from misspec.product import distances
+from misspec.simulate import check_turned, negated
 
 MOST_SLICES = 8  # parameters through which slices are drawn, the most important ones
 MOST_BARS = 20  # parameters whose importance is drawn
@@ -59,6 +60,10 @@ class Slice:
     observed: Array
     nearness: Array
 
+    def negated(self) -> Slice:
+        """The same of −y."""
+        return dataclasses.replace(self, mean=-self.mean, lower=-self.upper, upper=-self.lower)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Points:
@@ -72,6 +77,10 @@ class Points:
     counts: NDArray[np.intp]
     expected: Array
     contradicted: NDArray[np.bool_]
+
+    def negated(self) -> Points:
+        """The same of −y."""
+        return dataclasses.replace(self, averages=-self.averages, expected=-self.expected)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -152,23 +161,23 @@ def report(
     title: str | None = None,
     target: str | None = None,
     names: Sequence[str] | None = None,
+    minimize: bool = False,
 ) -> Path:
     """Pictures of one optimisation in a folder, and one page of them, whose path comes back: `index.html`.
 
     title: of the page. target: what the results are called, by default the table's target, or "result". names: of the
-    parameters, where coordinates have none. Beside the page, every picture as PNG and PDF, and `evaluations.csv`.
-    Nothing is written if anything fails, and the policy stays as it is.
+    parameters, where coordinates have none. minimize: smaller is better, and the policy, which maximises, was told −y,
+    as by `ms.optimize(…, minimize=True)`; the report is about y. Beside the page, every picture as PNG and PDF, and
+    `evaluations.csv`. Nothing is written if anything fails, and the policy stays as it is.
     """
-    from matplotlib import rc_context
-
     from misspec.reports import figures, optimisation_figures, optimisation_page
 
-    found = facts(policy, title=title, target=target, names=names)
+    found = facts(policy, title=title, target=target, names=names, minimize=minimize)
     content: dict[str, bytes] = {"index.html": optimisation_page.page(found).encode()}
     text = io.StringIO()
     csv.writer(text).writerows(found.table)
     content["evaluations.csv"] = text.getvalue().encode()
-    with rc_context(figures.RC):
+    with figures.drawing():
         for name, figure in optimisation_figures.draw(found):
             for suffix in ("png", "pdf"):
                 buffer = io.BytesIO()
@@ -190,16 +199,23 @@ def report(
 
 
 def facts(
-    policy: Policy, *, title: str | None = None, target: str | None = None, names: Sequence[str] | None = None
+    policy: Policy,
+    *,
+    title: str | None = None,
+    target: str | None = None,
+    names: Sequence[str] | None = None,
+    minimize: bool = False,
 ) -> Optimisation:
     """What is drawn."""
     if not isinstance(policy, Policy):
         raise InvalidInput(f"a report is of a policy, got {type(policy).__name__}; ms.reports.write draws experiments")
     if not policy.field.fixed:
         raise InvalidInput(
-            f"a report is about a whole domain, and on {policy.domain!r} what is best depends on the round; "
+            f"a report is about a whole domain, and on {shown(policy.domain)} what is best depends on the round; "
             "ms.reports.trace_figure(trace) draws a simulated run"
         )
+    if flag("minimize", minimize):
+        check_turned(policy)
     told = policy.observations
     if not len(told):
         raise InvalidInput("there is nothing to report yet: tell the policy a result first")
@@ -209,23 +225,27 @@ def facts(
     policy = learnt.informed(policy)
     modelled = learnt.modelled(policy)
     use = policy.recommend() if modelled else None
+    use = negated(use) if use is not None and minimize else use
     importance = _importance(policy, axes) if modelled else {}
     order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -importance.get(axes[j].name, 0.0))
     slices = [] if use is None else [_slice(policy, use.x, axes[j], j) for j in order[:MOST_SLICES]]
+    slices = [each.negated() for each in slices] if minimize else slices
     conflicts = policy.conflicts if modelled else []
     points = _points(policy, axes, conflicts, modelled=modelled)
+    points = points.negated() if minimize else points
     what = target or getattr(domain, "target", None) or "result"
-    best = (np.minimum if policy.minimize else np.maximum).accumulate(told.y)
+    y, down = (-told.y if minimize else told.y), minimize or policy.minimize
+    best = (np.minimum if down else np.maximum).accumulate(y)
     heading = title or ("Optimisation" if what == "result" else f"Optimisation of {what}")
     several = "s" * (len(told) != 1)
     about = (
         f"{type(policy).__name__}, {len(told):,} evaluation{several}, {len(axes)} parameter{'s' * (len(axes) > 1)}; "
     )
     return Optimisation(
-        heading, about + ("smaller is better" if policy.minimize else "larger is better"), str(what), policy.minimize,
-        told.y, best, told.ids < 0, _sentences(policy, called, use, points, conflicts), use, importance, slices, points,
-        [axes[j] for j in order], conflicts, [learnt.spelled(domain, each, called) for each in conflicts],
-        _table(policy, axes, str(what)),
+        heading, about + ("smaller is better" if down else "larger is better"), str(what), down,
+        y, best, told.ids < 0, _sentences(policy, called, use, points, conflicts, y, minimize=down), use, importance,
+        slices, points, [axes[j] for j in order], conflicts,
+        [learnt.spelled(domain, each, called) for each in conflicts], _table(policy, axes, str(what), y),
     )  # fmt: skip
 
 
@@ -384,27 +404,33 @@ def _points(policy: Any, axes: Sequence[Axis], conflicts: Sequence[Conflict], *,
 
 
 def _sentences(
-    policy: Any, names: Sequence[str], use: Recommendation | None, points: Points, conflicts: Sequence[Conflict]
+    policy: Any,
+    names: Sequence[str],
+    use: Recommendation | None,
+    points: Points,
+    conflicts: Sequence[Conflict],
+    y: Array,
+    *,
+    minimize: bool,
 ) -> list[str]:
     if use is None:
         return str(policy.summary()).splitlines()
     if hasattr(policy, "summary"):
         return learnt.sentences(learnt.facts(policy, names))
-    y = policy.observations.y
     sure = f"with probability {100 * (1 - policy.model.delta):.0f} %" if use.guaranteed else "not guaranteed"
     step = learnt.spread_of(y) or 1.0
     return [
         learnt.use(policy.domain, use, sure, names),
-        learnt.evaluations(y, len(points.x), minimize=policy.minimize, step=0.1 * step),
+        learnt.evaluations(y, len(points.x), minimize=minimize, step=0.1 * step),
         learnt.contradictions(policy.domain, conflicts, names),
     ]
 
 
-def _table(policy: Any, axes: Sequence[Axis], target: str) -> list[list[str]]:
+def _table(policy: Any, axes: Sequence[Axis], target: str, results: Array) -> list[list[str]]:
     """Every evaluation in order; numbers to the bit."""
     told, domain = policy.observations, policy.domain
     rows = [["evaluation", "query", *(axis.name for axis in axes), target]]
-    for number, (x, y, query) in enumerate(zip(told.x, told.y.tolist(), told.ids.tolist(), strict=True), 1):
+    for number, (x, y, query) in enumerate(zip(told.x, results.tolist(), told.ids.tolist(), strict=True), 1):
         values = [str(value) for value in learnt.values_of(domain, x)]
         rows.append([str(number), "" if query < 0 else str(query), *values, repr(y)])
     return rows

@@ -17,7 +17,7 @@ MODEL, USED = COLOURS[0], COLOURS[1]
 
 
 def draw(found: Optimisation) -> Iterator[tuple[str, Figure]]:
-    """All figures with the names of their files; to be drawn and saved under `figures.RC`."""
+    """All figures with the names of their files; `figures.drawing` meanwhile."""
     made = {
         "best": best(found),
         "slices": slices(found),

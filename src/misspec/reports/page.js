@@ -1,11 +1,26 @@
 // Draws the figures of the chosen problem and ε, and moves the bands through the rounds. All names come escaped.
 "use strict";
-(() => {
-  const read = (id) => JSON.parse(document.getElementById(id).textContent);
+(async () => {
   const find = (id) => document.getElementById(id);
-  const index = read("index");
+  if (!window.DecompressionStream) {
+    find("old").hidden = false;
+    return;
+  }
+
+  // what is large is kept as base64 of gzip
+  async function inflated(id) {
+    const bytes = Uint8Array.from(atob(find(id).textContent), (c) => c.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
+  }
+  const read = async (id) => JSON.parse(await inflated(id));
+
+  const library = document.createElement("script");
+  library.textContent = await inflated("plotly");
+  document.head.append(library);
+  const index = await read("index");
   const parsed = new Map(); // group number → its figures
   let current = null;
+  let wanted = null; // the group that was chosen last
   let timer = null;
 
   // {dtype, bdata, shape: "rows, columns"} → one typed array per row
@@ -16,9 +31,9 @@
     return Array.from({ length: count }, (_, i) => all.subarray(i * width, (i + 1) * width));
   }
 
-  function group(number) {
+  async function group(number) {
     if (!parsed.has(number)) {
-      const found = read(`group-${number}`);
+      const found = await read(`group-${number}`);
       for (const card of found.cards) for (const frame of card.frames) frame.values = frame.packed.map(rows);
       parsed.set(number, found);
     }
@@ -42,7 +57,10 @@
   }
 
   async function show(number) {
-    const mine = (current = group(number));
+    wanted = number;
+    const mine = await group(number);
+    if (wanted !== number) return; // another one was chosen meanwhile
+    current = mine;
     find("table").innerHTML = mine.table; // made and escaped by the report
     find("keys").innerHTML = mine.keys;
     press("scale", false);
@@ -51,7 +69,7 @@
     const hidden = hiddenLines(); // what was hidden stays so, and the slider where it is
     const round = Number(find("slider").value) < Number(find("slider").max) ? Number(find("slider").value) : Infinity;
     await section("regret", mine.figures.regret);
-    if (current !== mine) return; // another one was chosen meanwhile
+    if (current !== mine) return;
     hideLines(hidden);
     find("bounds").hidden = !mine.bounds.length;
     const cards = find("cards");
@@ -131,6 +149,7 @@
     show(Number(choice.value));
   }
 
+  if (find("contest")) draw(find("contest"), await read("contest-data")); // the first part of the demo's page
   find("problem").replaceChildren(...index.map((problem, i) => new Option(problem.name, i)));
   find("problem").addEventListener("change", () => epsilons());
   find("choice").addEventListener("change", () => { stop(); show(Number(find("choice").value)); });

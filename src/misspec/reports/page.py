@@ -1,7 +1,9 @@
-"""One self-contained page: Plotly inside, no network, every name escaped."""
+"""One self-contained page: Plotly inside, no network, every name escaped; what is large is compressed."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import html
 import json
 from importlib import resources
@@ -9,16 +11,20 @@ from typing import Any
 
 import polars as pl
 
+from misspec.experiments.contest import Contest
 from misspec.experiments.store import Results, version
-from misspec.reports import cards, plots
+from misspec.reports import cards, contest, plots
 from misspec.reports.bounds import Allowed, Bound
 from misspec.reports.plots import Json
 from misspec.reports.style import Stroke, labels, strokes
 from misspec.reports.tables import Group
 
 
-def page(results: Results, summary: pl.DataFrame, allowed: Allowed) -> str:
-    """The page as HTML; summary and allowed are what `tables.summary` and `bounds.all_bounds` find."""
+def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Contest | None = None) -> str:
+    """The page as HTML; summary and allowed are what `tables.summary` and `bounds.all_bounds` find.
+
+    first: what the page begins with, in the demo.
+    """
     from plotly.offline import get_plotlyjs
 
     style, groups = strokes(results.experiment), results.groups()
@@ -33,6 +39,8 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed) -> str:
         by_epsilon = plots.against_epsilon(results, problem, style) if several else None
         here = {policy: allowed.get((problem, epsilon, policy), []) for policy in group}
         scripts.append((f"group-{number}", _group(group, style, mine, by_epsilon, here)))
+    if first is not None:
+        scripts.append(("contest-data", contest.plot(first)))
     title = results.experiment.title or results.path.resolve().name
     seeds = len(results.experiment.all_seeds)
     done = (
@@ -42,17 +50,16 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed) -> str:
         f"{len(results.runs)} runs{done}: {len(style)} policies, {len(problems)} problem{'s' * (len(problems) > 1)}, "
         f"{seeds} seed{'s' * (seeds > 1)}, {results.experiment.horizon:,} rounds each"
     )
-    data = "\n".join(
-        f'<script type="application/json" id="{name}">{script(content)}</script>'
-        for name, content in [("index", index), *scripts]
-    )
+    data = "\n".join(compressed(name, script(content)) for name, content in [("index", index), *scripts])
     return asset("page.html").format(
-        title=html.escape(title),
+        head=html.escape(title if first is None else "misspec demo"),
+        first="" if first is None else contest.section(first),
+        title=html.escape(title if first is None else f"With guarantees: {title}"),
         about=html.escape(about),
         notes="".join(f"<p>{html.escape(line)}</p>" for line in results.experiment.notes.splitlines() if line.strip()),
         version=html.escape(version()),
         css=asset("page.css"),
-        plotly=get_plotlyjs().replace("</script", "<\\/script"),
+        plotly=compressed("plotly", get_plotlyjs()),
         data=data,
         js=asset("draw.js") + asset("page.js"),
     )
@@ -61,6 +68,12 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed) -> str:
 def asset(name: str) -> str:
     """A part of a page, as it is stored beside this file."""
     return resources.files("misspec.reports").joinpath(name).read_text(encoding="utf-8")
+
+
+def compressed(name: str, text: str) -> str:
+    """Text for the page's script to inflate: base64 of gzip."""
+    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return f'<script type="text/plain" id="{name}">{packed}</script>'
 
 
 def script(content: Any) -> str:
@@ -102,10 +115,10 @@ def _table(summary: pl.DataFrame, style: dict[str, Stroke]) -> str:
         f'<th title="{html.escape(about)}">{name}</th>'
         for name, about in (
             ("policy", ""),
-            ("regret per round", "true regret, mean over the seeds ± standard error"),
-            ("at the end", "over the last tenth of the rounds"),
-            ("recommended", "regret of what is recommended after the last round"),
+            ("recommended loses", "regret of what is recommended after the last round"),
             ("band held f*", "share of the runs whose band held all of f* whenever it was looked at"),
+            ("late regret", "true regret per round over the last tenth of the rounds"),
+            ("regret", "true regret per round, mean over the seeds ± standard error"),
             ("proved ε", "how wrong the model must be at least, by what a run observed; the largest over the seeds"),
         )
     )
@@ -116,10 +129,10 @@ def _table(summary: pl.DataFrame, style: dict[str, Stroke]) -> str:
         error = "" if row["error"] is None else f" ± {row['error']:.4f}"
         cells = [
             f'<i style="border-color:{stroke.colour};border-top-style:{line}"></i>{html.escape(row["policy"])}',
-            f"{row['regret']:.4f}{error}",
-            f"{row['late']:.4f}",
             f"{row['recommended_regret']:.4f}",
             f"{100 * row['covered']:.0f} %" if row["claims"] else "–",
+            f"{row['late']:.4f}",
+            f"{row['regret']:.4f}{error}",
             f"{row['proved']:.3f}" if row["proved"] > 0 else "–",
         ]
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")

@@ -85,6 +85,12 @@ def by_run(results: Results) -> pl.DataFrame:
     )
 
 
+def best_first(each: Finished) -> NDArray[np.intp]:
+    """The candidates of a pictured run, from the best truth to the worst."""
+    f = np.array(each.facts["truth"])
+    return np.argsort(f if each.minimize else -f, kind="stable")
+
+
 def shares_active(each: Finished) -> list[float]:
     """What a phased policy has left, before the first episode and after each."""
     return [1.0, *(left / each.facts["candidates"] for _, _, left in each.facts["episodes"])]

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from misspec.errors import Array, InvalidInput
-from misspec.reports.figures import RC, finished, panels, unformatted
+from misspec.reports.figures import drawing, finished, panels, unformatted
 from misspec.reports.style import COLOURS, TRUTH
 from misspec.reports.tables import some_of_each, thinned
 from misspec.simulate import Trace
@@ -34,7 +33,7 @@ def trace_figure(trace: Trace, bases: Sequence[str] | None = None) -> Figure:
     heights = [INCHES["regret"]]
     heights += [INCHES["share"]] if trace.offers is not None else []
     heights += [ROWS + ROW * len(names)] if names else []
-    with rc_context(RC):
+    with drawing():
         figure, axes = panels(
             len(heights), 1, width=8.0, height=sum(heights) / len(heights), sharex=True,
             gridspec_kw={"height_ratios": heights},

@@ -1,0 +1,79 @@
+"""CSV files as careless people and broken programs write them: read as they are, or refused in one sentence."""
+
+import warnings
+
+import numpy as np
+from hypothesis import strategies as st
+
+from hostile import attempt, fuzz
+from hostile_files import CELLS, ENCODINGS, texts, write
+from misspec import Finite, frames
+from misspec.integrations import sheets, table
+from misspec.integrations.menu import Line, outcome
+
+
+@fuzz(500, text=texts(), encoding=ENCODINGS)
+def test_frames_and_tables(tmp_path, text, encoding):
+    path = tmp_path / "candidates.csv"
+    write(path, text, encoding)
+    frame = attempt(lambda: frames.read(path))
+    if frame is not None:
+        assert len(frame) >= 1
+        assert len({len(cells) for cells in frame.columns.values()}) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        domain = attempt(lambda: Finite.from_table(path))
+        named = (
+            attempt(lambda: Finite.from_table(path, target=frame.names[-1], ignore=frame.names[0])) if frame else None
+        )
+    for found in (domain, named):
+        if found is not None:
+            assert frame is not None
+            assert len(found) == len(frame)
+            assert np.isfinite(found.encoded).all()
+            assert found.indices(found.points).min() >= 0
+
+
+@fuzz(
+    350, text=texts(), encoding=ENCODINGS, skip=st.booleans(), columns=st.sampled_from([None, ["x"], ["temperature"]])
+)
+def test_what_diagnose_reads(tmp_path, text, encoding, skip, columns):
+    path = tmp_path / "data.csv"
+    write(path, text, encoding)
+    found = attempt(lambda: table.read(path, None, columns, skip=skip))
+    if found is not None:
+        assert len(found.observations) == len(found.rows) == len(found.groups)
+        assert np.isfinite(found.observations).all()
+        lines = sum(bool(line.strip()) for line in text.splitlines())
+        assert len(found.observations) + found.skipped <= lines - 1  # nothing is read twice
+
+
+@fuzz(350, text=texts(), encoding=ENCODINGS)
+def test_files_of_results_are_added_to_without_changing_them(tmp_path, text, encoding):
+    path = tmp_path / "results.csv"
+    write(path, text, encoding)
+    before = path.read_bytes()
+    file = attempt(lambda: sheets.read(path))
+    if file is None or not file.sheet.header:
+        return
+    added = attempt(lambda: sheets.append(file, [["1"] * len(file.sheet.header)]) or True)
+    if added is None:
+        assert path.read_bytes() == before
+    else:
+        assert path.read_bytes().startswith(before)
+        assert len(sheets.read(path).sheet.rows) == len(file.sheet.rows) + 1
+
+
+@fuzz(200, cell=st.one_of(st.sampled_from(CELLS), st.text(max_size=6)), separator=st.sampled_from(",;\t"))
+def test_a_result_is_a_finite_number_or_none(tmp_path, cell, separator):
+    found = attempt(lambda: outcome(cell.strip(), Line(tmp_path, 2, separator), "yield"))
+    if found is not None and found[0] is not None:
+        assert np.isfinite(found[0])
+
+
+def test_many_columns_take_a_moment(tmp_path):
+    wide = tmp_path / "wide.csv"
+    wide.write_text(",".join(f"c{i}" for i in range(100_000)) + ",\n" + "1," * 100_000 + "\n")
+    assert len(frames.read(wide).names) == 100_000
+    wide.write_text("," * 100_000 + "a\n" + "," * 100_000 + "1\n")
+    assert frames.read(wide).columns == {"a": [1]}

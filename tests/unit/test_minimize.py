@@ -1,0 +1,195 @@
+"""Smaller is better: policies are handed −y, and everything that people see is in their own sign."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF
+from typer.testing import CliRunner
+
+import misspec as ms
+from files import head
+from misspec import experiments as ex
+from misspec.cli import app
+from misspec.errors import InvalidInput
+from misspec.reports import cards, figures, tables
+from misspec.reports.optimisation import facts
+
+FILE = (
+    head(25, 1, [0.2], grid=9)
+    + """
+[[problems]]
+misfit = "ripple"
+width = 0.3
+[[policies]]
+kind = "ECGPUCB"
+[[policies]]
+kind = "PhasedUncertaintySampling"
+"""
+)
+LOSSES = '''
+import numpy as np
+import misspec as ms
+
+def losses(domain, model, seed):
+    """A loss around 5 that is smallest at the right end."""
+    return ms.problems.from_values(domain, model, model.offset + 1 - 2 * domain.points[:, 0], name="losses")
+'''
+OWN = (
+    head(25, 1, [], grid=9).replace("noise = 0.1", "noise = 0.1\noffset = 5.0")
+    + """
+[[problems]]
+kind = "minimize_losses:losses"
+[[policies]]
+kind = "ECGPUCB"
+"""
+)
+
+
+def done(text, folder):
+    progress = ex.go(text.encode(), folder, cores=1)
+    assert not progress.failed
+    return ex.results(folder).runs
+
+
+def test_a_problem_upside_down():
+    problem = ms.problems.misspecified(ms.Box([(0, 1)]).grid(9), ms.Model(RBF(0.3), 2.0, 0.1, offset=3.0), epsilon=0.1)
+    loss = ms.problems.negated(problem)
+    np.testing.assert_array_equal(loss.values, -problem.values)
+    np.testing.assert_array_equal(loss.in_class, -problem.in_class)
+    assert loss.model.offset == -3.0
+    assert loss.best == problem.values.argmin()
+    assert loss.noise.at(2, 0.5) == -0.5
+    again = ms.problems.negated(loss)
+    assert again.noise is problem.noise
+    np.testing.assert_array_equal(again.values, problem.values)
+
+
+def test_runs_that_maximise_keep_their_keys_and_those_that_minimise_have_others():
+    up, down = (ex.parse(f"{first}{FILE}".encode(), "f.toml").runs() for first in ("", "minimize = true\n"))
+    assert [run.key for run in up] == ["97632ec5e47261be1162", "581ffbc5622aaf83d18a"]  # as they always were
+    assert not {run.key for run in up} & {run.key for run in down}
+    said = ex.parse(f"minimize = false\n{FILE}".encode(), "f.toml").runs()
+    assert [run.key for run in said] == [run.key for run in up]
+    own = ex.parse(FILE.replace("[[problems]]", "[[problems]]\nminimize = true").encode(), "f.toml").runs()
+    assert [run.key for run in own] == [run.key for run in down]
+
+
+def test_misspecs_own_problems_are_played_as_ever_and_shown_upside_down(tmp_path):
+    for up, down in zip(done(FILE, tmp_path / "up"), done("minimize = true\n" + FILE, tmp_path / "down"), strict=True):
+        np.testing.assert_array_equal(up.regret, down.regret)
+        assert (down.regret >= 0).all()
+        for name in ("y", "mean", "upper"):
+            np.testing.assert_array_equal(up.table[name].to_numpy(), -down.table[name].to_numpy())
+        assert down.facts["best"] == min(down.facts["truth"]) == -up.facts["best"]
+        assert down.looks["covered"].to_list() == up.looks["covered"].to_list()
+        last = {name: np.array(down.looks[name].to_list()[-1]) for name in ("band_lower", "band_mean", "band_upper")}
+        assert (last["band_lower"] <= last["band_upper"]).all()
+        np.testing.assert_array_equal(last["band_lower"], -np.array(up.looks["band_upper"].to_list()[-1]))
+        assert tables.best_first(down)[0] == np.argmin(down.facts["truth"])
+        assert not up.minimize
+        assert down.minimize
+
+
+def test_a_loss_of_ones_own_is_handed_to_policies_with_the_other_sign(tmp_path, monkeypatch):
+    (tmp_path / "minimize_losses.py").write_text(LOSSES)
+    monkeypatch.syspath_prepend(tmp_path)
+    ex.allow("minimize_losses")
+    (up,), (down,) = done(OWN, tmp_path / "up"), done("minimize = true\n" + OWN, tmp_path / "down")
+    assert up.facts["truth"] == down.facts["truth"]
+    assert up.facts["best"] == max(up.facts["truth"])
+    assert down.facts["best"] == min(down.facts["truth"]) == 4.0
+    played = [np.bincount(each.table["index"], minlength=9) for each in (up, down)]
+    assert played[0][0] > 12  # the left end is the largest
+    assert played[1][8] > 12
+    truth, y = np.array(down.facts["truth"]), down.table["y"].to_numpy()
+    assert np.abs(y - truth[down.table["index"].to_numpy()]).max() < 0.5  # the user's sign
+    np.testing.assert_allclose(down.regret, truth[down.table["index"].to_numpy()] - 4.0, atol=1e-12)
+    assert down.looks["covered"].min() == 1.0
+    assert np.abs(np.array(down.looks["band_mean"].to_list()[-1]) - truth).max() < 0.5
+    assert down.facts["recommended_regret"] == 0.0
+
+
+def test_reports_say_which_way_is_better(tmp_path):
+    done("minimize = true\n" + FILE, tmp_path)
+    found = ex.results(tmp_path)
+    (group,) = found.groups().values()
+    style = figures.strokes(found.experiment)
+    figure = figures.band("p", "0.2", group, style)
+    assert "smaller is better" in figure.get_suptitle().replace("\n", " ")
+    run = group["ECGPUCB"][0]
+    axis = next(ax for ax in figure.axes if ax.get_title(loc="left") == "ECGPUCB")
+    drawn = {line.get_label(): line.get_ydata() for line in axis.get_lines()}
+    np.testing.assert_array_equal(drawn["f*, the truth"], run.facts["truth"])
+    assert "smaller is better" in cards.keys(run)
+
+
+def test_compare():
+    domain, model = ms.Box([(0, 1)]).grid(9), ms.Model(RBF(0.3), 2.0, 0.1, offset=3.0)
+    loss = ms.problems.from_values(domain, model, 3.0 + domain.points[:, 0])
+    policies = {"EC": lambda p: ms.ECGPUCB(p.domain, p.model, epsilon=p.epsilon)}
+    down = ex.compare(policies, loss, 20, 1, cores=1, minimize=True)
+    assert down["late"][0] < 0.2
+    assert down.equals(ex.compare(policies, ms.problems.negated(loss), 20, 1, cores=1))
+    with pytest.raises(InvalidInput, match="minimize must be True or False"):
+        ex.compare(policies, loss, 20, 1, cores=1, minimize="yes")
+
+
+def bowl(x):
+    return 2.0 + float((x[0] - 0.25) ** 2)
+
+
+def test_optimize_and_report(tmp_path):
+    policy = ms.GPUCB(ms.Box([(0, 1)]).grid(21), ms.Model(RBF(0.3), 2.0, 0.05, offset=-2.0), width=2.0)
+    found = ms.optimize(policy, bowl, 12, minimize=True)
+    assert found.y.min() >= 2.0
+    assert found.best.lower <= found.best.mean <= found.best.upper
+    assert abs(float(found.best.x[0]) - 0.25) < 0.11
+    assert abs(found.best.mean - 2.0) < 0.1
+    assert policy.observations.y.max() <= -2.0  # what it was told
+    shown = facts(policy, minimize=True)
+    np.testing.assert_array_equal(shown.y, found.y)
+    np.testing.assert_array_equal(shown.best, np.minimum.accumulate(found.y))
+    assert shown.minimize
+    assert shown.about.endswith("smaller is better")
+    assert "the smallest result was 2" in " ".join(shown.sentences)
+    assert all((each.lower <= each.upper).all() and (each.upper > 0).all() for each in shown.slices)
+    assert shown.points.averages.min() >= 2.0
+    ms.report(policy, tmp_path / "report", minimize=True)
+    with (tmp_path / "report" / "evaluations.csv").open(newline="") as file:
+        rows = list(csv.reader(file))
+    assert [float(row[-1]) for row in rows[1:]] == found.y.tolist()
+    more = ms.optimize(policy, bowl, 3, minimize=True)
+    assert policy.t == 15
+    assert more.best.mean > 0
+
+
+def test_policies_with_a_direction_of_their_own_are_told_so():
+    auto = ms.Auto(ms.Box([(0, 1)]))
+    for call in (lambda: ms.optimize(auto, bowl, 3, minimize=True), lambda: facts(auto, minimize=True)):
+        with pytest.raises(InvalidInput, match=r"make it with Auto\(…, minimize=True\)"):
+            call()
+    assert auto.t == 0
+    with pytest.raises(InvalidInput, match="minimize must be True or False"):
+        ms.optimize(auto, bowl, 3, minimize=1)
+
+
+def test_the_command_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.toml").write_text(FILE)
+
+    def call(*arguments):
+        return CliRunner().invoke(app, [*arguments], prog_name="misspec")
+
+    assert call("run", "file.toml", "--cores", "1", "--minimize").exit_code == 0
+    assert all(each.minimize for each in ex.results("file-results").runs)
+    assert json.loads(json.dumps(ex.results("file-results").runs[0].facts["settings"]["minimize"])) is True
+    (tmp_path / "no.toml").write_text("minimize = false\n" + FILE)
+    refused = call("run", "no.toml", "--cores", "1", "--minimize")
+    assert refused.exit_code == 1
+    assert "no.toml says minimize = false; change that line" in refused.stderr
+    (tmp_path / "yes.toml").write_text("minimize = true\n" + FILE)
+    assert call("run", "yes.toml", "--cores", "1", "--minimize").exit_code == 0
+    (tmp_path / "odd.toml").write_text('minimize = "no"\n' + FILE)
+    assert "minimize: input should be a valid boolean, got 'no'" in call("run", "odd.toml").stderr
