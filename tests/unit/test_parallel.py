@@ -31,7 +31,7 @@ MAKE = {
     "balancing": lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=200),
     "phased": lambda: ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=60),
 }
-PATIENCE = 30.0  # seconds for what happens at once, or never
+PATIENCE = 90.0  # seconds for what happens at once, or never
 
 
 class Scripted:
@@ -753,9 +753,12 @@ def test_processes_end_with_whoever_started_them(tmp_path, how):
     with subprocess.Popen(
         [sys.executable, str(script), str(marks)], env=environment(), stderr=subprocess.PIPE, text=True
     ) as process:
-        pids = until(lambda: (found := [int(each.name) for each in marks.iterdir()]) and len(found) == 2 and found)
-        process.send_signal(how)
-        _, err = process.communicate(timeout=PATIENCE)
+        try:
+            pids = until(lambda: (found := [int(each.name) for each in marks.iterdir()]) and len(found) == 2 and found)
+            process.send_signal(how)
+            _, err = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()  # or leaving this block waits for it for ever, where it has not ended
     assert process.returncode == -how
     assert how == signal.SIGKILL or err.splitlines()[-1] == "KeyboardInterrupt"
     until(lambda: not any(alive(pid) for pid in pids))
