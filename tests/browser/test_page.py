@@ -161,6 +161,7 @@ def test_a_click_in_the_legend_hides_a_line(page):
 
 
 def test_hovering_tells_the_value(page):
+    page.locator("#regret").scroll_into_view_if_needed()
     place = page.locator("#regret .nsewdrag").first.bounding_box()
     page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
     page.locator("#regret .hovertext").first.wait_for(timeout=10_000)
