@@ -150,3 +150,8 @@ def test_other_domains_are_refused():
 def test_a_kernel_that_is_zero_everywhere():
     gain = ms.information_gain(ms.Finite(np.zeros((2, 1))), ms.Model(DotProduct(sigma_0=0), 1.0, 0.1), 5)
     assert gain.greedy == gain.upper == 0.0
+
+
+def test_a_ridge_so_large_that_rounds_are_lost_beside_it():
+    found = ms.information_gain(ms.Box([(0, 1)]).grid(5), ms.Model(RBF(0.2), 1.0, 1e30), 5)
+    assert 0.0 <= found.greedy <= found.upper <= 1e-50
