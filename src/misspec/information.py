@@ -218,7 +218,10 @@ def _spectral(Phi: Array, T: int, regularization: float) -> float:
     if not len(levels):
         return 0.0
     waters = (T + np.cumsum(levels)) / np.arange(1, len(levels) + 1)  # ν if the first i levels are covered
-    water = waters[np.flatnonzero(waters > levels)[-1]]
+    covered = np.flatnonzero(waters > levels)
+    if not len(covered):  # T is lost in rounding beside λ/κ: ln(1 + x) ≤ x
+        return float(0.5 * T / levels[0])
+    water = waters[covered[-1]]
     return 0.5 * float(np.log(np.maximum(water / levels, 1.0)).sum())
 
 
