@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sklearn.gaussian_process.kernels import RBF, DotProduct
 
 import misspec as ms
-from hostile import TIMES, attempt, fuzz, hostile, hostile_arrays, hostile_numbers, hostile_objects, spoilt
+from hostile import REPEATABLE, attempt, cases, fuzz, hostile, hostile_arrays, hostile_numbers, hostile_objects, spoilt
 from misspec.policies import PLAYABLE, base, signature_of
 
 
@@ -262,10 +262,10 @@ class Life(RuleBasedStateMachine):
 
 TestLife = Life.TestCase
 TestLife.settings = settings(
-    max_examples=20 * TIMES,
+    max_examples=cases(20),
     stateful_step_count=10,
     deadline=None,
-    derandomize=TIMES == 1,
+    derandomize=REPEATABLE,
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
