@@ -1,8 +1,8 @@
 """What a careless or hostile caller hands in, for fuzzing: every public entry works, or raises an error of the
 project's and changes nothing.
 
-A fuzz test is `@fuzz(share)` on a function of drawn values; shares add up to the cases that CI runs (MISSPEC_FUZZ=1). By
-default there are a quarter as many; MISSPEC_FUZZ=10 runs ten times as many, with other seeds.
+A fuzz test is `@fuzz(share)` on a function of drawn values; shares add up to the cases that CI runs (MISSPEC_FUZZ=1).
+By default there are a quarter as many; MISSPEC_FUZZ=10 runs ten times as many, with other seeds.
 """
 
 import datetime
