@@ -310,7 +310,7 @@ class Mirror:
         new = [each for each in history.trials if each.number not in self._done]
         told = [each for each in new if each.y is not None and each.number not in self._pending]
         if told:
-            policy.observe(*data(told))
+            policy._learn_from(*data(told), None)  # trials may lie outside: somebody enqueued them
         for each in new:
             query = self._pending.get(each.number)
             if query is None and each.y is None:
@@ -406,7 +406,7 @@ def _observe(policy: Policy, trials: Sequence[Known], scaling: Scaling) -> None:
     told = [each for each in trials if each.y is not None]
     if told and policy.takes_data:
         X, y = data(told)
-        policy.observe(X, scaling.to(y))
+        policy._learn_from(X, scaling.to(y), None)
 
 
 def _episodes(own: Sequence[Known], length: Callable[[int], int]) -> list[Known]:

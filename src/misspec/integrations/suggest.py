@@ -196,7 +196,9 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
     for key, y in told:
         seen.setdefault(key, []).append(y)
     if told:
-        policy.observe(menu.actions([key for key, _ in told]), [y for _, y in told])
+        policy._learn_from(
+            menu.actions([key for key, _ in told]), [y for _, y in told], None
+        )  # notes say what is outside
     for key in failed:  # after all results: what failed is judged by what lies nearest to it
         policy.drop(policy.expect(menu.actions([key])))
     if running:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from misspec import storage
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, StorageError, flag, shown
+from misspec.errors import Array, InvalidInput, StorageError, flag, instance, listed, shown
 from misspec.parameters import Choice, Float, Int, Parameter
 from misspec.policies import Conflict, Policy, Recommendation, learnt
 from misspec.product import distances
@@ -172,6 +172,7 @@ def report(
     """
     from misspec.reports import figures, optimisation_figures, optimisation_page
 
+    instance("folder", folder, (str, os.PathLike))
     found = facts(policy, title=title, target=target, names=names, minimize=minimize)
     content: dict[str, bytes] = {"index.html": optimisation_page.page(found).encode()}
     text = io.StringIO()
@@ -209,6 +210,9 @@ def facts(
     """What is drawn."""
     if not isinstance(policy, Policy):
         raise InvalidInput(f"a report is of a policy, got {type(policy).__name__}; ms.reports.write draws experiments")
+    for name, given in (("title", title), ("target", target)):
+        if given is not None:
+            instance(name, given, str)
     if not policy.field.fixed:
         raise InvalidInput(
             f"a report is about a whole domain, and on {shown(policy.domain)} what is best depends on the round; "
@@ -286,11 +290,9 @@ def shortened(text: str, most: int = 16) -> str:
 def _names(domain: Any, given: Sequence[str] | None) -> list[str]:
     if given is None:
         return learnt.names_of(domain)
-    names = [str(name) for name in given] if not isinstance(given, str) else [given]
+    names = [given] if isinstance(given, str) else [str(name) for name in listed("names", given)]
     if len(names) != domain.dimension or len(set(names)) != len(names):
-        raise InvalidInput(
-            f"names must be {domain.dimension} different ones, one per parameter, got {', '.join(map(repr, names))}"
-        )
+        raise InvalidInput(f"names must be {domain.dimension} different ones, one per parameter, got {shown(names)}")
     return names
 
 
