@@ -284,7 +284,10 @@ class Folder:
             raise StorageError(f"cannot read {path}: {error}") from None
         except MemoryError:
             raise
-        except Exception as error:  # polars raises many kinds on what is no Parquet file
+        except (
+            Exception,
+            pl.exceptions.PanicException,
+        ) as error:  # polars raises many kinds
             raise Damaged(path, shown(str(error))[1:-1]) from error
         looks = table.filter(pl.col("covered").is_not_null()).select("round", "covered", *_BANDS, "active")
         return Finished(run, path, facts, table["regret"].to_numpy(), table["in_class_regret"].to_numpy(), looks)
