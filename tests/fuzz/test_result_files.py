@@ -163,3 +163,14 @@ def test_files_of_older_versions_without_a_checksum_inside_are_read():
     for name, content in files.items():
         older = rewritten(content, lambda table, facts: (table, {k: v for k, v in facts.items() if k != "digest"}))
         assert (read(named(name, older), older).regret == read(name, content).regret).all()
+
+
+def test_a_file_on_which_polars_panics_is_damaged(monkeypatch):
+    def panic(*_):
+        raise pl.exceptions.PanicException("called `Option::unwrap()` on a `None` value")
+
+    _, files, _ = finished()
+    name, content = sorted(files.items())[0]
+    assert read(name, content) is not None
+    monkeypatch.setattr(pl, "read_parquet_metadata", panic)  # which is no Exception to Python
+    assert read(name, content) is None

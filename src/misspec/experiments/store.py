@@ -122,9 +122,10 @@ def decode(run: Run, content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
     if facts.get("settings") != run.settings:
         raise ValueError("it holds another run than its name says")
     table = pl.read_parquet(io.BytesIO(content))
-    if "digest" not in facts:  # as in older files
+    digest = facts.pop("digest", "")
+    if digest == "":  # as in older files
         _check_rounds(run, facts, table)
-    elif facts["digest"] != _digest(facts, table):
+    elif digest != _digest(facts, table):
         raise ValueError("its content does not match the checksum inside")
     return facts, table
 
@@ -139,7 +140,7 @@ def _check_rounds(run: Run, facts: dict[str, Any], table: pl.DataFrame) -> None:
 
 def _digest(facts: dict[str, Any], table: pl.DataFrame) -> str:
     """Of all that a run has found, whoever has written it: what was edited and named anew is seen by it."""
-    said = {name: each for name, each in facts.items() if name not in ("format", "misspec", "digest")}
+    said = {name: each for name, each in facts.items() if name not in ("format", "misspec")}
     found = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
     for name, column in zip(table.columns, table.get_columns(), strict=True):
         flat = column
@@ -296,7 +297,10 @@ class Folder:
             raise StorageError(f"cannot read {path}: {error}") from None
         except MemoryError:
             raise
-        except Exception as error:  # polars raises many kinds on what is no Parquet file
+        except (
+            Exception,
+            pl.exceptions.PanicException,
+        ) as error:  # polars raises many kinds
             raise Damaged(path, shown(str(error))[1:-1]) from error
         looks = table.filter(pl.col("covered").is_not_null()).select("round", "covered", *_BANDS, "active")
         return Finished(run, path, facts, table["regret"].to_numpy(), table["in_class_regret"].to_numpy(), looks)
