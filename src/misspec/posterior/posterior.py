@@ -47,6 +47,7 @@ REMOVED = 256  # hallucinations taken back one by one before they are made anew
 GROWN = 2000  # features from which on a budget is advised
 LOG = logging.getLogger("misspec")
 TINY = 1e-150  # a norm: 0/0 is 0
+DRIFT = 5e-11  # of the largest result: how much of what shadows have in common may wait for a correction
 LEAST_RESIDUAL = 1e-15  # what rounding leaves of one
 
 
@@ -86,6 +87,9 @@ class Posterior:
         self._removed = 0  # since they were made
         self._missed = Missed(self.rank)  # by a budgeted dictionary
         self._since_refresh = 0
+        self._reach: dict[int, float] = {}  # the largest covariance that a shadow has with one, itself among them
+        self._drift = 0.0  # what shadows were told since they were corrected, times that
+        self._largest = 0.0  # of what was told, in size
         self.generation = 0  # how often the dictionary was chosen anew: features from before are void then
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -471,6 +475,7 @@ class Posterior:
         E, w, alpha = self._unseen(self.points[S], F), self._told.w.copy(), self._alpha()
         change = np.linalg.solve(np.eye(len(S)) + E @ M, -E @ alpha - self._table.corrections[S])
         self._table.corrections[S] += change
+        self._reach, self._drift = dict(zip(S, np.abs(E).max(axis=1).tolist(), strict=True)), 0.0
         self._told.shift((ratio * change) @ F)
         if view is not None and view.weights is None:
             view.mean += view.covariance(self._told.w - w, self._alpha() - alpha)
@@ -596,6 +601,11 @@ class Posterior:
                 factor = kept.step(place, row, self._kernel_column(view, place), c)
             view.update(c, factor, surprise)
         self._table.count(place, value)
+        self._largest = max(self._largest, abs(value))
+        if self._reach and place in self._reach:
+            self._drift += self._reach[place] * abs(surprise)
+            if self._drift > DRIFT * self._largest:
+                self._correct()
         if isinstance(self._dictionary, Frozen):
             self._count_missed(place)
         self.t += 1
@@ -798,6 +808,7 @@ class Posterior:
         if view is not None and weight == 0.0:
             return
         self._shadows.add(place, weight)
+        self._reach[place] = math.sqrt(max(residual, LEAST_RESIDUAL) * TOLERANCE)  # a bound, until they are corrected
         self._prune_shadows()
         if view is not None:
             self._tidy_shadows(view)

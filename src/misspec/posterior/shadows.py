@@ -10,8 +10,8 @@ by up to 1e-4. So their covariances are kept beside the dictionary and enter exa
     δ          what corrects their averages for it: δ = −Eα,  α = n∘(ȳ + δ − Fw)/λ         (s,)
 
 Two shadows with hundreds of results each have a covariance of at most the tolerance, times n/λ. Regression on features
-does not know it; told ȳ + δ in place of ȳ it gives what a dense solve gives. δ is computed at every refresh and, held
-meanwhile, is off by as little as α has changed.
+does not know it; told ȳ + δ in place of ȳ it gives what a dense solve gives. δ is held until what
+was told since could make a difference.
 """
 
 from __future__ import annotations
