@@ -64,7 +64,7 @@ $(VENV)/.python:
 
 $(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "installing misspec into $(VENV) ..."
-	$(PIP) --editable '.[experiments]'
+	$(PIP) --editable '.[experiments,optuna]'
 	touch $@
 
 $(VENV)/.test: $(VENV)/.core pyproject.toml constraints.txt

@@ -87,7 +87,7 @@ def _clean(command: Callable[..., None]) -> Callable[..., None]:
             _fail(f"this command needs {error.name}: pip install 'misspec[{extra}]'")
         except KeyboardInterrupt:
             _fail("stopped", INTERRUPTED)
-        except (MemoryError, RecursionError):
+        except MemoryError:
             _fail("not enough memory; take a shorter horizon or fewer candidates")
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read the output has gone
@@ -174,7 +174,7 @@ def run(
     experiments.allow(allow or ())
     content = experiments.content_of(file)
     if minimize:
-        content = experiments.minimized(content, str(file))
+        content = experiments.with_minimize(content, str(file))
     folder = into if into is not None else file.with_name(f"{file.stem}-results")
     options = {"--into": into, "--cores": cores, "--dask": dask}
     given = [part for name, value in options.items() if value is not None for part in (name, str(value))]
@@ -730,8 +730,9 @@ def _kernel(name: str | None, length_scale: float | None, nu: float | None) -> A
     chosen, scale, smooth = name or "RBF", 0.2 if length_scale is None else length_scale, 2.5 if nu is None else nu
     if chosen not in simple:
         raise InvalidInput(f"unknown kernel {chosen!r}{nearest(chosen, simple)}")
-    for option, value in (("--length-scale", scale), ("--nu", smooth)):
-        number(option, value, above=0)
+    number("--length-scale", scale, above=0)
+    if smooth != math.inf:  # the smoothest of all
+        number("--nu", smooth, above=0)
     options = {"Matern": {"length_scale": scale, "nu": smooth}, "DotProduct": {"sigma_0": 0.0}}
     return make_kernel(chosen, options.get(chosen, {"length_scale": scale}))
 

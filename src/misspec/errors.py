@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -69,7 +70,7 @@ def shown(value: Any) -> str:
 
 def short(what: Any) -> str:
     """A text, or what another error says, cut where it would flood a terminal."""
-    text = " ".join(str(what).split())
+    text = re.sub(r"\s*\n\s*", " ", str(what))
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
@@ -214,6 +215,8 @@ def floats(wanted: str, value: Any) -> Array:
     found = array(wanted, value)
     try:
         return np.asarray(found.astype(np.float64, copy=False))
+    except MemoryError:
+        raise
     except Exception as error:  # a cell of somebody else's
         raise InvalidInput(f"{wanted}, got {shown(value)}: {short(error)}") from None
 

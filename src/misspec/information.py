@@ -63,7 +63,10 @@ class InformationGain:
         """An upper bound on γ_t for any t ≤ T: the smaller of `upper` and g_t/(1 − 1/e). t: a number or an array."""
         rounds = array("t must be a number of rounds, or an array of them", t)
         if rounds.dtype.kind not in "iu" or not rounds.size or rounds.min() < 0 or rounds.max() > len(self.path):
-            raise InvalidInput(f"this information gain was computed for up to {len(self.path)} rounds, got {shown(t)}")
+            raise InvalidInput(
+                f"t must be whole numbers of rounds, up to the {len(self.path)} that this gain was computed for, got "
+                f"{shown(t)}"
+            )
         missed = self.missed * rounds / len(self.path)
         bound = np.minimum(self.upper, self.values[rounds] / GREEDY_FACTOR + missed)
         return float(bound) if bound.ndim == 0 else np.asarray(bound)

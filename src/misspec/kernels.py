@@ -63,7 +63,7 @@ def _evaluated(kernel: Kernel, function: Any, *points: Array) -> Array:
         if type(values) is np.ndarray and values.dtype == np.float64:
             return values
         return np.asarray(array("a kernel must return numbers", values), dtype=np.float64)
-    except MisspecError:
+    except (MisspecError, MemoryError):
         raise
     except Exception as error:
         raise InvalidInput(

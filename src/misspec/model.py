@@ -15,6 +15,7 @@ from misspec.domains import Domain, a_domain
 from misspec.errors import InvalidInput, flag, instance, matrix, number, shown, vector
 
 LEAST_REGULARIZATION = 1e-6
+ROUNDED = 1e-12  # λ at least
 SMALLEST, LARGEST = 1e-50, 1e50  # of the constants: ratios and squares of all of them are then numbers
 
 
@@ -56,8 +57,14 @@ class Model:
             "offset": number("offset", self.offset),
             "scale": number("scale", self.scale, above=0),
         }
-        for name, value in checked.items():
-            if not (value == 0 or SMALLEST <= abs(value) <= LARGEST):
+        if checked["regularization"] < ROUNDED:
+            raise InvalidInput(
+                f"regularization (λ) must be at least {ROUNDED:g}, so that rounding of kernel values is small beside "
+                f"it, got {ridge:g}"
+            )
+        for name in ("norm_bound", "noise", "regularization", "scale"):
+            value = checked[name]
+            if not (value == 0 or SMALLEST <= value <= LARGEST):
                 raise InvalidInput(
                     f"{name} must lie between {SMALLEST:g} and {LARGEST:g} in size, got {value:g}; take other units"
                 )

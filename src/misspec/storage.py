@@ -79,14 +79,19 @@ DECODER = json.JSONDecoder(parse_constant=_no_number)
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def replace(path: str | os.PathLike[str], content: bytes | Iterable[bytes], *, new: bool = False) -> None:
+def replace(
+    path: str | os.PathLike[str], content: bytes | Iterable[bytes], *, new: bool = False, tidy: bool = True
+) -> None:
     """Write a whole file or nothing. A link is written through, and a file that is there gives its mode to the new one;
-    new: StorageError where there is one of that name."""
+    new: StorageError where there is one of that name. tidy: look for what writes that were killed have left, which
+    takes the longer the more files there are in the folder."""
     named = place(path)
+    if named.is_relative_to("/dev"):
+        raise StorageError(f"cannot write {named}: it is no file; name a file")
     target = named if new else Path(os.path.realpath(named))
     try:
         before = _there(target)
-        with _temporary(target) as (temporary, stream):
+        with _temporary(target, tidy=tidy) as (temporary, stream):
             stream.writelines([content] if isinstance(content, bytes) else content)
             stream.flush()
             if before is not None and hasattr(os, "fchmod"):
@@ -129,14 +134,15 @@ def _said(error: OSError, target: Path) -> str:
 
 
 @contextlib.contextmanager
-def _temporary(target: Path) -> Iterator[tuple[Path, BinaryIO]]:
+def _temporary(target: Path, *, tidy: bool) -> Iterator[tuple[Path, BinaryIO]]:
     """A new file beside the target, open for writing, that is gone in the end unless it was renamed.
 
     Who writes holds a lock on it that ends with the process, so that a file without one is litter. A file that has no
     name before it is whole (O_TMPFILE) would leave none at all, but cannot take the place of another without one.
     """
     name = target.name if len(os.fsencode(target.name)) <= LONGEST else _short(target.name)
-    _tidy(target.parent, name)
+    if tidy:
+        _tidy(target.parent, name)
     while True:
         temporary = target.with_name(f".{name}.{secrets.token_hex(6)}.part")
         stream = temporary.open("xb")  # with the permissions that the user's files have

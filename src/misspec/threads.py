@@ -6,6 +6,7 @@ many there are; and the matrices are so small that threads of their own only slo
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -24,20 +25,28 @@ class OneThread:
 
     def __enter__(self) -> None:
         with self._lock:
-            self._inside += 1
-            if self._inside == 1:
+            if not self._inside:
                 for library in self._found():
                     n = library.get_num_threads()
                     if n is not None and n > 1:
                         self._before.append((library, n))
                         _set(library, 1)
+            self._inside += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
             if not self._inside:
-                while self._before:
-                    _set(*self._before.pop())
+                self._lift()
+
+    def _lift(self) -> None:
+        while self._before:
+            _set(*self._before.pop())
+
+    def forked(self) -> None:
+        """In a process that was forked off nobody is inside, whoever was in the one it comes from."""
+        self._lock, self._inside = threading.Lock(), 0
+        self._lift()
 
     def _found(self) -> list[Any]:
         """NumPy's BLAS and SciPy's: both are loaded with misspec."""
@@ -56,3 +65,5 @@ def _set(library: Any, n: int) -> None:
 
 
 one_thread = OneThread()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=one_thread.forked)

@@ -4,7 +4,7 @@ from misspec.experiments.compare import compare
 from misspec.experiments.construct import allow
 from misspec.experiments.contest import Contest, contest, contest_in
 from misspec.experiments.runner import Progress, go, results
-from misspec.experiments.schema import Experiment, Run, content_of, demo, minimized, parse, read
+from misspec.experiments.schema import Experiment, Run, content_of, demo, parse, read, with_minimize
 from misspec.experiments.store import Finished, Folder, Results, rounds
 
 __all__ = [
@@ -22,9 +22,9 @@ __all__ = [
     "contest_in",
     "demo",
     "go",
-    "minimized",
     "parse",
     "read",
     "results",
     "rounds",
+    "with_minimize",
 ]

@@ -26,6 +26,7 @@ from misspec.experiments.schema import demo
 from misspec.policies import Auto, learnt
 from misspec.problems import Problem, reaction
 from misspec.simulate import STREAMS
+from misspec.threads import one_thread
 
 EVALUATIONS, SEEDS = 60, 8
 LATE = 10  # batches at the end that are looked at
@@ -199,10 +200,8 @@ def play(game: Game, tick: Callable[[int], None], allow: Any = ()) -> Array | st
 
     All players of a seed meet the same noise.
     """
-    from threadpoolctl import threadpool_limits
-
     try:
-        with threadpool_limits(1):  # for the same bits, however busy the machine is
+        with one_thread:
             problem = _problem(game.seed)
             draws = problem.noise.draw(np.random.default_rng([game.seed, STREAMS[0]]), game.evaluations)
             player = PLAYERS[game.policy](problem, game.seed)
@@ -258,9 +257,7 @@ def about(seeds: int = SEEDS) -> str:
 
 def _said(problem: Problem, first: Array) -> list[str]:
     """What an Auto knows that was told these batches."""
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
+    with one_thread:
         policy = Auto(problem.domain)
         policy.observe(first[2].astype(np.intp), first[1])
         following = policy.ask().row or {}
@@ -302,7 +299,13 @@ def kept(folder: str | os.PathLike[str]) -> Contest | None:
         document, _, arrays = storage.read(path, KIND, VERSION)
     except StorageError as error:
         raise StorageError(f"{error}; `misspec demo` makes it again, or delete it") from None
+    kinds = {"players": list, "best": float, "about": str, "said": list, "misspec": str}
+    if not isinstance(document, dict) or {name: type(value) for name, value in document.items()} != kinds:
+        raise StorageError(f"{path} holds no contest; `misspec demo` makes it again, or delete it")
     if document["misspec"] != store.version():
         return None
-    truth, y = arrays["truth"], arrays["y"]
-    return Contest(document["players"], truth, y, document["best"], document["about"], document["said"])
+    truth, y, players = arrays.get("truth", np.zeros(0)), arrays.get("y", np.zeros(0)), document["players"]
+    fits = truth.ndim == 3 and truth.shape == y.shape and len(truth) == len(players)
+    if not fits or truth.dtype != np.float64 or y.dtype != np.float64:
+        raise StorageError(f"{path} holds no contest; `misspec demo` makes it again, or delete it")
+    return Contest(players, truth, y, document["best"], document["about"], document["said"])

@@ -420,7 +420,7 @@ def parse(content: bytes, name: str) -> Experiment:
         raise InvalidInput(f"{name} nests tables too deeply; an experiment needs three levels") from None
 
 
-def minimized(content: bytes, name: str) -> bytes:
+def with_minimize(content: bytes, name: str) -> bytes:
     """TOML text that says in addition that smaller is better."""
     experiment = parse(content, name)
     if experiment.minimize:
@@ -443,7 +443,7 @@ def _check_values(value: Any, name: str, key: str, depth: int = 0) -> None:
         for each, inner in value.items() if isinstance(value, dict) else enumerate(value):
             _check_values(inner, name, f"{key}[{each}]" if isinstance(each, int) else f"{key}.{each}", depth + 1)
     elif isinstance(value, int | float):
-        if not isinstance(value, bool):
+        if not isinstance(value, bool) and (value != math.inf or not key.endswith(".nu")):  # the smoothest of all
             number(f"{name}: {key.lstrip('.')}", value)
     elif not isinstance(value, str):
         raise InvalidInput(f"{name}: {key.lstrip('.')} must be a number, a word, a list or a table, got {value}")

@@ -26,7 +26,7 @@ import polars as pl
 
 import misspec
 from misspec import storage
-from misspec.errors import Array, InvalidInput, StorageError, shown
+from misspec.errors import Array, InvalidInput, StorageError, short
 from misspec.experiments import construct
 from misspec.experiments.play import Look, Played
 from misspec.experiments.schema import Experiment, Run, parse
@@ -283,7 +283,7 @@ class Folder:
         """Durable when this returns, whole or not at all; takes the place of an older result of the same run."""
         path = self.runs / f"{run.key}-{_checksum(content)}.parquet"
         older = self._written.get(run.key, path)
-        storage.replace(path, content)
+        storage.replace(path, content, tidy=False)  # `locked` has done it
         self._written[run.key] = path
         if older != path:
             older.unlink(missing_ok=True)
@@ -301,7 +301,7 @@ class Folder:
             Exception,
             pl.exceptions.PanicException,
         ) as error:  # polars raises many kinds
-            raise Damaged(path, shown(str(error))[1:-1]) from error
+            raise Damaged(path, short(error)) from error
         looks = table.filter(pl.col("covered").is_not_null()).select("round", "covered", *_BANDS, "active")
         return Finished(run, path, facts, table["regret"].to_numpy(), table["in_class_regret"].to_numpy(), looks)
 

@@ -132,7 +132,10 @@ def read(
     header = frame.names
     if len(header) < 2:
         raise InvalidInput(f"{path} must have at least two columns, points and a target, got {shown(header[0])}")
-    goal = header[-1] if target is None else target
+    left = [name for name in header if name not in ignore] or header
+    goal = left[-1] if target is None else target
+    if goal in ignore:
+        raise InvalidInput(f"the target {shown(goal)} cannot be ignored; choose another with --target")
     chosen = [name for name in header if name not in (goal, *ignore)] if columns is None else list(columns)
     for name in [goal, *ignore, *chosen]:
         frame.column(name)  # says what is wrong

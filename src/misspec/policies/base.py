@@ -390,12 +390,10 @@ class Policy(abc.ABC):
 
         On a `Joint` domain, points are rows [x, c]; with context=, x alone, and one context for all or one per row.
         """
-        outside = self._learn_from(points_or_indices, y, context)
-        if outside:
-            warnings.warn(f"{outside}; are they in other units?", stacklevel=2)
+        self._learn_from(points_or_indices, y, context, warn=True)
 
-    def _learn_from(self, points_or_indices: Any, y: Any, context: Any) -> str:
-        """Learn data from elsewhere; what is odd about them, where something is."""
+    def _learn_from(self, points_or_indices: Any, y: Any, context: Any, *, warn: bool = False) -> None:
+        """Learn data from elsewhere. warn: say, before anything is learnt, how many lie outside the domain."""
         with self._lock:
             self._repair()
             if not self.takes_data:
@@ -403,20 +401,19 @@ class Policy(abc.ABC):
                     f"{type(self).__name__} forgets all data but its own: it takes no data from elsewhere"
                 )
             if _is_empty(points_or_indices) and _is_empty(y):
-                return ""  # a table, or a file of results, that has none yet
+                return  # a table, or a file of results, that has none yet
             given = self._given(points_or_indices, context)
             values = vector("observations", y, length=len(given.points)).tolist()
             places = [self.field.place(given, row) for row in range(len(values))]
+            if warn and self.field.edges:
+                outside = np.flatnonzero(~self.domain.contains(given.points))
+                if len(outside):
+                    warnings.warn(
+                        f"{len(outside)} of {len(values)} points observed lie outside {shown(self.domain)}, first "
+                        f"{shown(given.points[outside[0]].tolist())}; are they in other units?",
+                        stacklevel=3,
+                    )
             self._changed(lambda: self._take_in(given, places, values))
-            rows = (
-                np.flatnonzero(~self.domain.contains(given.points))
-                if getattr(self.field, "edges", False)
-                else np.zeros(0)
-            )
-            if not len(rows):
-                return ""
-            first = shown(given.points[rows[0]].tolist())
-            return f"{len(rows)} of {len(values)} points observed lie outside {shown(self.domain)}, first {first}"
 
     def _take_in(self, given: Actions, places: list[Place], values: list[float]) -> None:
         self._observe(given, places, values)
@@ -483,6 +480,12 @@ class Policy(abc.ABC):
                 found = change()
             if self._journal is not None:
                 self._journal.append(self, before[0])
+        except np.linalg.LinAlgError as error:
+            self._undo(before)
+            raise NumericalError(
+                f"rounding has made a matrix singular ({error}); a larger regularization (λ) than "
+                f"{self.model.regularization:g} helps"
+            ) from error
         except BaseException:
             self._undo(before)
             raise
@@ -658,7 +661,7 @@ class Policy(abc.ABC):
         After 2,000 results they are looked for whenever those have grown by a tenth, in what was told up to then, and
         among the thousand points that are known best: what is found is proved, what is not may still be there.
         """
-        with self._lock:
+        with self._lock, one_thread:
             self._repair()
             key = self._milestone(), self.epsilon
             if self._certified is None or self._certified[0] != key:
@@ -901,8 +904,8 @@ def _list_of(queries: Any) -> list[Any]:
 
 
 def _is_empty(given: Any) -> bool:
-    """Whether it is a list or an array with nothing in it."""
-    return given.size == 0 if isinstance(given, np.ndarray) else isinstance(given, list | tuple) and not given
+    """Whether it is a list, an array or a column with nothing in it."""
+    return not isinstance(given, str | bytes | Mapping) and hasattr(given, "__len__") and not np.size(given)
 
 
 def _kept(value: Any) -> Any:

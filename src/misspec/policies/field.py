@@ -79,6 +79,10 @@ class Field(Protocol):
         """Candidates; 0 where there is no list of them."""
 
     @property
+    def edges(self) -> bool:
+        """Whether points that are handed in can lie outside, where nothing is asked."""
+
+    @property
     def indexed(self) -> bool:
         """Whether users know the candidates by an index."""
 

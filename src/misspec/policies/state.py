@@ -16,7 +16,7 @@ import numpy as np
 from misspec import kernels, storage
 from misspec.domains import Domain
 from misspec.encoding import Given, decode_model, decode_value, encode_model, encode_value, kernel_key
-from misspec.errors import MOST, Array, InvalidInput, MisspecError, StorageError, shown, whole
+from misspec.errors import MOST, Array, InvalidInput, MisspecError, StorageError, short, shown, whole
 from misspec.model import Model
 from misspec.policies.answers import NUMBERS, Query
 from misspec.policies.field import stored_domain
@@ -109,7 +109,10 @@ def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: An
     for part in ("domain", "model", "settings"):
         check_plain(part, state.get(part), arrays=part == "domain")
     given = Given(kernel, width=width)
-    settings = {key: decode_value(key, value, given) for key, value in stored.items()}
+    with _unexpected("be made"):
+        settings = {key: decode_value(key, value, given) for key, value in stored.items()}
+    if type(width) in (str, int, float) and settings.get("width") == width:
+        given.fits.add("width")
     known = signature_of(cls).parameters
     anything = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values())
     unknown = sorted((set(settings) - set(known)) | (set(settings) & {"domain", "model"}))
@@ -119,7 +122,8 @@ def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: An
         raise StorageError(
             f"the state of a policy {name} {'lacks' if 'model' in known else 'has no use for'} its model"
         )
-    model = None if state.get("model") is None else decode_model(state["model"], given)
+    with _unexpected("be made"):
+        model = None if state.get("model") is None else decode_model(state["model"], given)
     given.check()
     with _unexpected("be made"):
         return cls._made(stored_domain(state.get("domain"), domain), model, settings)
@@ -166,7 +170,7 @@ def _unexpected(done: str) -> Iterator[None]:
         raise
     except Exception as error:
         kind = "" if isinstance(error, MisspecError) else f"{type(error).__name__}: "
-        raise StorageError(f"a policy's state that cannot {done}: {kind}{shown(str(error))[1:-1]}") from error
+        raise StorageError(f"a policy's state that cannot {done}: {kind}{short(error)}") from error
 
 
 def replay(policy: Policy, events: Iterable[tuple[Any, ...]]) -> None:

@@ -33,8 +33,7 @@ from misspec.posterior.dictionary import TOLERANCE, Explained
 from misspec.posterior.frozen import Budgeted, Frozen, Linear, Missed, dictionary_of
 from misspec.posterior.look import Bias, Glance, Local, nonnegative
 from misspec.posterior.regression import Regression
-from misspec.posterior.shadows import MOST as MOST_SHADOWS
-from misspec.posterior.shadows import Shadows
+from misspec.posterior.shadows import MOST_SHADOWS, Shadows
 from misspec.posterior.table import Table
 from misspec.posterior.view import NEGLIGIBLE, View
 from misspec.posterior.weights import Weights

@@ -10,8 +10,8 @@ by up to 1e-4. So their covariances are kept beside the dictionary and enter exa
     δ          what corrects their averages for it: δ = −Eα,  α = n∘(ȳ + δ − Fw)/λ         (s,)
 
 Two shadows with hundreds of results each have a covariance of at most the tolerance, times n/λ. Regression on features
-does not know it; told ȳ + δ in place of ȳ it gives what a dense solve gives. δ is held until what
-was told since could make a difference.
+does not know it; told ȳ + δ in place of ȳ it gives what a dense solve gives. δ is held until what was told since could
+make a difference.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from misspec.errors import Array
 
-MOST = 128  # shadows kept at most, or twice the rank where that is more
+MOST_SHADOWS = 128  # shadows kept at most, or twice the rank where that is more
 
 
 class Shadows:
@@ -47,7 +47,7 @@ class Shadows:
     def prune(self, rank: int, least: float = -math.inf) -> NDArray[np.intp] | None:
         """Forget shadows lighter than `least`, and the lightest of too many; returns the rows kept, None for all."""
         keep = self.weights > least
-        excess = int(keep.sum()) - max(MOST, 2 * rank)
+        excess = int(keep.sum()) - max(MOST_SHADOWS, 2 * rank)
         if excess > 0:
             keep[np.flatnonzero(keep)[np.argsort(self.weights[keep], kind="stable")[:excess]]] = False
         if keep.all():

@@ -54,12 +54,12 @@ class Tracked(Posterior):
 
     @property
     def mean(self) -> Array:
-        """μ over the candidates (a read-only view that the next step changes)."""
+        """μ over the candidates (read only: a view that the next step changes; a copy where candidates repeat)."""
         return _frozen(self.evened(self._view.mean))
 
     @property
     def variance(self) -> Array:
-        """σ² over the candidates, told observations only (a read-only view that the next step changes)."""
+        """σ² over the candidates, told observations only (a view or a copy, as for `mean`)."""
         return _frozen(self.evened(self._view.variance))
 
     @property

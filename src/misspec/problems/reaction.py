@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from misspec.domains import Finite
-from misspec.errors import Array, flag, whole
+from misspec.errors import Array, flag, seeded
 from misspec.model import Model
 from misspec.problems.base import Problem
 
@@ -41,7 +41,7 @@ def reaction(seed: int = 0, model: Model | None = None, *, solve: bool = True) -
     from sklearn.gaussian_process.kernels import RBF
 
     positions = np.array(list(itertools.product(*(range(len(levels)) for levels in CONDITIONS.values()))))
-    values = _yields(positions, np.random.default_rng([whole("seed", seed), 5]))
+    values = _yields(positions, np.random.default_rng([seeded(seed), 5]))
     rows = [dict(zip(CONDITIONS, each, strict=True)) for each in itertools.product(*CONDITIONS.values())]
     if model is None:
         model = Model(RBF(1.0), norm_bound=150.0, noise=NOISE, offset=20.0)

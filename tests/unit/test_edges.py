@@ -1,0 +1,150 @@
+"""What is nearly refused and must be taken, and what is nearly taken and must be refused."""
+
+import importlib
+import os
+import threading
+import warnings
+
+import numpy as np
+import polars as pl
+import pytest
+import threadpoolctl
+from sklearn.gaussian_process.kernels import RBF
+from typer.testing import CliRunner
+
+import misspec as ms
+from misspec import errors, storage
+from misspec.cli import app
+from misspec.threads import OneThread
+
+contest = importlib.import_module("misspec.experiments.contest")  # whose name a function has, too
+MODEL = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
+DOMAIN = ms.Box([(0, 1)]).grid(10)
+
+
+def test_no_data_is_no_error_in_any_form():
+    policy = ms.GPUCB(DOMAIN, MODEL)
+    for points, y in (([], []), (np.zeros((0, 1)), np.zeros(0)), ([], pl.Series([], dtype=pl.Float64)), ((), ())):
+        policy.observe(points, y)
+    assert policy.t == 0
+
+
+@pytest.mark.parametrize("width", ["mixture", 2.0])
+def test_a_width_that_is_the_same_may_be_handed_in_again(width):
+    state = ms.GPUCB(DOMAIN, MODEL, width=width).state()
+    assert ms.restore(state, width=width).settings["width"] == width
+    with pytest.raises(ms.StorageError, match="differs"):
+        ms.restore(state, width=3.0)
+
+
+def test_small_numbers_that_have_no_unit():
+    model = ms.Model(RBF(0.2), 2.0, 0.1, delta=1e-60, offset=1e-60)
+    assert (model.delta, model.offset) == (1e-60, 1e-60)
+    with pytest.raises(ms.InvalidInput, match="at least 1e-12"):
+        ms.Model(RBF(0.2), 2.0, 0.1, regularization=1e-13)
+
+
+def test_a_warning_that_is_an_error_leaves_nothing_learnt():
+    policy = ms.GPUCB(ms.Box([(0, 1)]), MODEL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="lie outside"):
+            policy.observe([[5.0]], [1.0])
+    assert policy.t == 0
+    with pytest.warns(UserWarning, match="1 of 2 points"):
+        policy.observe([[5.0], [0.5]], [1.0, 1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ms.restore(policy.state()).t == 2  # said once
+
+
+def test_memory_that_runs_out_is_no_fault_of_a_kernel():
+    class Hungry(RBF):
+        def __call__(self, *_, **__):
+            raise MemoryError
+
+    with pytest.raises(MemoryError):
+        ms.GPUCB(DOMAIN, ms.Model(Hungry(0.2), 2.0, 0.1))
+
+
+def test_names_are_quoted_as_they_are():
+    assert "temp  a" in errors.nearest("temp  x", ["temp  a"])
+    assert errors.short("two\n  lines") == "two lines"
+
+
+def test_a_matrix_that_rounding_makes_singular_is_an_error_of_ours(monkeypatch):
+    policy = ms.GPUCB(DOMAIN, MODEL)
+    query = policy.ask()
+
+    def singular(*_):
+        raise np.linalg.LinAlgError("not positive definite")
+
+    monkeypatch.setattr(policy, "_learn", singular)
+    with pytest.raises(ms.NumericalError, match="larger regularization"):
+        policy.tell(query, 1.0)
+    monkeypatch.undo()
+    policy.tell(query, 1.0)
+    assert policy.t == 1
+
+
+def test_devices_are_no_files():
+    with pytest.raises(ms.StorageError, match="no file"):
+        ms.GPUCB(DOMAIN, MODEL).save("/dev/stdout")
+
+
+def test_writes_into_large_folders_need_not_look_for_litter(tmp_path):
+    litter = tmp_path / ".a.0123456789ab.part"
+    litter.touch()
+    storage.replace(tmp_path / "a", b"1", tidy=False)
+    assert litter.exists()
+    storage.replace(tmp_path / "a", b"2")
+    assert not litter.exists()
+
+
+@pytest.mark.parametrize(
+    "document",
+    [[], {}, {"players": ["a"]}, {"players": ["a"], "best": 1.0, "about": "", "said": [], "misspec": ms.__version__}],
+)
+def test_a_contest_with_right_checksums_and_wrong_content_is_refused(tmp_path, document):
+    storage.write(tmp_path / contest.FILE, contest.KIND, contest.VERSION, document, {"truth": np.zeros((2, 3))})
+    with pytest.raises(ms.StorageError, match="misspec demo"):
+        contest.kept(tmp_path)
+
+
+def test_a_column_that_is_ignored_is_not_the_target(tmp_path):
+    rows = "".join(f"{i % 3},{i % 3 + 0.1 * (i % 2)},note\n" for i in range(12))
+    (tmp_path / "d.csv").write_text("temp,yield,notes\n" + rows)
+    done = CliRunner().invoke(app, ["diagnose", str(tmp_path / "d.csv"), "--ignore", "notes"])
+    assert done.exit_code == 0, done.output
+    assert "of yield at temp" in done.output
+    done = CliRunner().invoke(app, ["diagnose", str(tmp_path / "d.csv"), "--ignore", "yield", "--target", "yield"])
+    assert done.exit_code == 1
+
+
+def test_the_smoothest_matern_is_one():
+    done = CliRunner().invoke(app, ["gain", "--kernel", "Matern", "--nu", "inf", "--grid", "5", "--horizon", "10"])
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks on this system")
+def test_a_fork_while_others_work_lifts_the_limit_there():
+    limit, inside, done = OneThread(), threading.Event(), threading.Event()
+
+    def work():
+        with limit:
+            inside.set()
+            done.wait(30)
+
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert inside.wait(30)
+        limit.forked()  # what a child does first
+        assert limit._inside == 0
+        with limit:
+            pass
+        info = threadpoolctl.threadpool_info()
+        limit._inside = 1  # the thread of the parent leaves
+        done.set()
+        thread.join()
+    assert {each["num_threads"] for each in info if each["user_api"] == "blas"} == {2}
