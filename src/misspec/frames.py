@@ -152,6 +152,8 @@ def contents(path: str | os.PathLike[str]) -> bytes:
         raise InvalidInput(f"{path} does not exist") from None
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+    except ValueError:  # a NUL in it
+        raise InvalidInput(f"{shown(path)} can be the name of no file") from None
 
 
 def parse(text: str, where: str) -> Sheet:

@@ -14,7 +14,7 @@ from typing import Any
 from misspec import kernels, theory
 from misspec.confidence import Width
 from misspec.domains import Domain
-from misspec.errors import number, whole
+from misspec.errors import InvalidInput, number, whole
 from misspec.model import Model
 from misspec.policies.answers import Choice, Query
 from misspec.policies.balancing import Elimination
@@ -24,6 +24,8 @@ from misspec.policies.ec_gp_ucb import Decision, decide
 from misspec.policies.enlarged import Enlarged
 from misspec.policies.igp_ucb import with_ridge
 from misspec.policies.points import Actions, Place, Round, position_in
+
+MOST_LENGTH_SCALES = 1000
 
 
 class LBGPUCB(OverBases):
@@ -62,6 +64,11 @@ class LBGPUCB(OverBases):
         self._d, self._nu = domain.dimension, kernels.smoothness(model.kernel)
         self._q = self._d + (2.0 * self._nu if math.isfinite(self._nu) else 0.0)
         M = self._added(self.horizon)
+        if M > MOST_LENGTH_SCALES:
+            raise InvalidInput(
+                f"growth and initial would make {M:,} length scales within the horizon, {MOST_LENGTH_SCALES:,} at most "
+                "can be played; take smaller ones"
+            )
         self.length_scales = [math.exp(-i / self._q) for i in range(M)]
         self._scale = kernels.length_scale(model.kernel)
         reach = model.norm_bound * math.exp(0.5 * self._d / self._q)
