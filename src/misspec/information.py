@@ -15,7 +15,7 @@ from misspec import kernels, search
 from misspec.contexts import Joint, Open
 from misspec.domains import Box, Domain, Finite, Space
 from misspec.encoding import kernel_key
-from misspec.errors import MOST_ROUNDS, Array, InvalidInput, array, shown, whole
+from misspec.errors import Array, InvalidInput, array, shown, whole
 from misspec.model import Model, a_model
 from misspec.posterior import Tracked
 
@@ -28,6 +28,7 @@ CHECK = 2048  # others, to measure how well they do
 POLISHED = 100  # steps of the greedy design that are polished in the box, and
 STARTS = 4  # from this many of the cover's best points
 CLIMB = 30  # by at most this many steps of L-BFGS-B
+MOST_STEPS = 1_000_000  # of a greedy design, one per round: half a minute
 MOST_KEPT = 4  # results that are kept for calls with the same arguments
 
 
@@ -96,7 +97,7 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
     `missed` = (T/2) ln(1 + ρ/λ), with ρ the largest variance that is left in the box when f is known at all of them:
     next to nothing for smooth kernels in few dimensions, and a large part of `upper` for rough ones or in many.
     """
-    T = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS)
+    T = whole("horizon", horizon, at_least=1, at_most=MOST_STEPS)
     a_model(model)
     if isinstance(domain, Space) and domain.size is not None and domain.size <= COVER:
         return information_gain(domain.members(), model, horizon)

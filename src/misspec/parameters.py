@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.errors import LARGEST, NO_NUMBERS, Array, InvalidInput, flag, listed, nearest, number, shown
+from misspec.errors import LARGEST, NO_NUMBERS, Array, InvalidInput, flag, listed, nearest, number, short, shown
 
 HOT = 1.0 / math.sqrt(2.0)
 EXACT = 2**53  # integers beyond are not floats
@@ -217,7 +217,7 @@ class _Interval:
             with contextlib.suppress(Exception):  # whatever an object of somebody else's raises
                 found = float(value)
         if not abs(found) <= LARGEST or self.wrong(np.array([found])).any():
-            raise InvalidInput(f"{where} must be {self.expects}, got {value!r}")
+            raise InvalidInput(f"{where} must be {self.expects}, got {shown(value)}")
         return float(self.settled(np.array([found]))[0])
 
     @property
@@ -266,7 +266,8 @@ class Int(_Interval):
     def __post_init__(self) -> None:
         for name in ("low", "high", "step"):
             given = getattr(self, name)
-            if isinstance(given, bool | np.bool_) or not isinstance(given, int | np.integer) or abs(int(given)) > EXACT:
+            integer = isinstance(given, int | np.integer) and not isinstance(given, NO_NUMBERS)
+            if not integer or abs(int(given)) > EXACT:
                 raise InvalidInput(f"{name} of an Int must be a whole number, at most 2^53 in size, got {shown(given)}")
             object.__setattr__(self, name, int(given))
         if self.step < 1:
@@ -343,7 +344,7 @@ class Choice:
     def number(self, value: Any, where: str) -> float:
         found = native(value)
         if not self.has(found):
-            raise InvalidInput(f"{where} must be {self.expects}, got {value!r}{self._hint(found)}")
+            raise InvalidInput(f"{where} must be {self.expects}, got {shown(value)}{self._hint(found)}")
         return float(self._places[_key(found)])
 
     def has(self, value: Any) -> bool:
@@ -393,8 +394,8 @@ class Choice:
 
     @property
     def expects(self) -> str:
-        shown = ", ".join(repr(option) for option in self.options[:8])
-        return f"one of {shown}{', …' if len(self.options) > 8 else ''}"
+        some = ", ".join(shown(option) for option in self.options[:8])
+        return f"one of {short(some)}{', …' if len(self.options) > 8 else ''}"
 
     def _hint(self, value: Any) -> str:
         words = [option for option in self.options if isinstance(option, str)]

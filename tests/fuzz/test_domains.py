@@ -102,6 +102,7 @@ names = st.one_of(st.sampled_from(["temperature", "solvent", "yield", ""]), st.t
 cells = st.lists(hostile_objects, min_size=1, max_size=3)
 
 
+@pytest.mark.filterwarnings("ignore:column")  # of numbers as text, of notes
 @fuzz(250, columns=st.dictionaries(st.text(max_size=4), cells, max_size=3), target=names, wide=st.booleans())
 def test_tables_of_odd_cells(columns, target, wide):
     source = {**COLUMNS, **columns} if wide else columns

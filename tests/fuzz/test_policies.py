@@ -12,6 +12,7 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct
 
 import misspec as ms
 from hostile import REPEATABLE, attempt, cases, fuzz, hostile, hostile_arrays, hostile_numbers, hostile_objects, spoilt
+from misspec import information
 from misspec.policies import PLAYABLE, base, signature_of
 
 
@@ -20,6 +21,7 @@ def small_limits():
     """What is too much is refused at any size: thousands of queries show no more."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(base, "MOST_AT_ONCE", 5)
+        patch.setattr(information, "MOST_STEPS", 1000)
         yield
 
 

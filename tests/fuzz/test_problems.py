@@ -16,8 +16,8 @@ from misspec.reports import optimisation
 def small_limits():
     """What is too much is refused at any size: millions of rounds show no more."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (theory, information):
-            patch.setattr(module, "MOST_ROUNDS", 1000)
+        patch.setattr(theory, "MOST_ROUNDS", 1000)
+        patch.setattr(information, "MOST_STEPS", 1000)
         patch.setattr(bandits, "MOST_NUMBERS", 10_000)
         patch.setattr(bandits, "MOST_CONTEXTS", 10)
         yield

@@ -26,7 +26,7 @@ from misspec.policies.enlarged import Enlarged
 from misspec.policies.igp_ucb import with_ridge
 from misspec.policies.points import Actions, Place, Round, position_in
 
-MOST = 1000  # candidates
+MOST_LENGTH_SCALES = 1000
 
 
 class LBGPUCB(OverBases):
@@ -65,8 +65,11 @@ class LBGPUCB(OverBases):
         self._d, self._nu = domain.dimension, kernels.smoothness(model.kernel)
         self._q = self._d + (2.0 * self._nu if math.isfinite(self._nu) else 0.0)
         M = self._added(self.horizon)
-        if M > MOST:
-            raise InvalidInput(f"growth = {growth:g} makes {M:,} candidates by the horizon, at most {MOST:,} will do")
+        if M > MOST_LENGTH_SCALES:
+            raise InvalidInput(
+                f"growth and initial would make {M:,} length scales within the horizon, {MOST_LENGTH_SCALES:,} at most "
+                "can be played; take smaller ones"
+            )
         self.length_scales = [math.exp(-i / self._q) for i in range(M)]
         self._scale = kernels.length_scale(model.kernel)
         reach = model.norm_bound * math.exp(0.5 * self._d / self._q)
