@@ -62,9 +62,9 @@ class Model:
                 f"regularization (λ) must be at least {ROUNDED:g}, so that rounding of kernel values is small beside "
                 f"it, got {ridge:g}"
             )
-        for name in ("norm_bound", "noise", "regularization", "scale"):
+        for name in ("norm_bound", "noise", "regularization", "offset", "scale"):
             value = checked[name]
-            if not (value == 0 or SMALLEST <= value <= LARGEST):
+            if abs(value) > LARGEST or (0 < value < SMALLEST and name != "offset"):
                 raise InvalidInput(
                     f"{name} must lie between {SMALLEST:g} and {LARGEST:g} in size, got {value:g}; take other units"
                 )

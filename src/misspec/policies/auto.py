@@ -558,7 +558,7 @@ def _checked(samples: Any, width: int) -> dict[str, Any]:
         numbers = [float(samples["unexplained"]), int(samples["results"])]
         right = states.ndim == 2 and states.shape[1] == width and fitted.shape == (len(states), 3)
         right = right and len(states) > 0 and scaling.shape == (3,) and abs(scaling[0]) == 1.0 and numbers[1] >= 0
-        right = right and bool(scaling[2] > 0 and (fitted[:, 1] > 0).all() and (np.abs(states) < LARGEST_STATE).all())
+        right = right and bool(scaling[2] > 0 and (fitted[:, 1] > 0).all() and (states < LARGEST_STATE).all())
         right = right and all(np.isfinite(each).all() for each in (states, fitted, scaling, numbers))
     except Exception:  # whatever an object of somebody else's raises
         right = False

@@ -905,7 +905,9 @@ def _list_of(queries: Any) -> list[Any]:
 
 def _is_empty(given: Any) -> bool:
     """Whether it is a list, an array or a column with nothing in it."""
-    return not isinstance(given, str | bytes | Mapping) and hasattr(given, "__len__") and not np.size(given)
+    if isinstance(given, np.ndarray):
+        return given.size == 0
+    return not isinstance(given, str | bytes | Mapping) and hasattr(given, "__len__") and len(given) == 0
 
 
 def _kept(value: Any) -> Any:
