@@ -273,7 +273,8 @@ def _names(domain: Any, given: Sequence[str] | None) -> list[str]:
     names = [given] if isinstance(given, str) else [str(name) for name in listed("names", given)]
     if len(names) != domain.dimension or len(set(names)) != len(names):
         raise InvalidInput(
-            f"names must be {domain.dimension} different ones, one per parameter, got {short(', '.join(map(repr, names)))}"
+            f"names must be {domain.dimension} different ones, one per parameter, "
+            f"got {short(', '.join(map(repr, names)))}"
         )
     return names
 
