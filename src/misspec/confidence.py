@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.errors import Array, InvalidInput, number, shown, whole
+from misspec.errors import Array, InvalidInput, number, short, shown, whole
 from misspec.model import Model
 
 # -- adaptive designs: multipliers, uniform over t and x ---------------------------------------------------------------
@@ -79,7 +79,11 @@ def multiplier(width: Width, model: Model, log_det: float, delta: float) -> floa
     if isinstance(width, str):
         return MULTIPLIERS[width](model, log_det, delta)
     if callable(width):
-        return number("what the width function returns", width(model, log_det, delta), at_least=0)
+        try:
+            found = width(model, log_det, delta)
+        except Exception as error:
+            raise InvalidInput(f"the width function failed: {type(error).__name__}: {short(error)}") from error
+        return number("what the width function returns", found, at_least=0)
     return width * model.scale
 
 

@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec import confidence, kernels
 from misspec.domains import Box, Domain, Finite, Space
-from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, shown, vector
+from misspec.errors import SMALLEST, Array, InvalidInput, NumericalError, flag, matrix, shown, vector
 from misspec.model import Model, a_model
 
 GAP = 1e-8  # between a solution and its proof at which the exchange ends, in units of the largest value
@@ -430,7 +430,8 @@ class _Program:
 
     def __init__(self, kernel: Any, X: Array, target: Array, radii: Array) -> None:
         self.kernel, self.X, self.target, self.radii = kernel, X, target, radii
-        self.scale = float(np.abs(target).max()) or 1.0
+        largest = float(np.abs(target).max())
+        self.scale = largest if largest >= SMALLEST else 1.0
         self.size = float(kernels.diagonal(kernel, X).max()) or 1.0  # of k(x,x): tolerances are relative to it
         centres = np.unique(np.linspace(0, len(X) - 1, min(len(X), BLOCKS)).astype(np.intp))
         block = kernels.cross(kernel, X, X[centres]).argmax(axis=1)

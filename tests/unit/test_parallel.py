@@ -593,7 +593,7 @@ def test_auto_hands_parameters_and_rows_to_the_function(workers):
         ({"workers": 0}, "workers must be"),
         ({"workers": 2, "batch": 4}, "leave batch at 1"),
         ({"processes": True}, "needs workers=n"),
-        ({"workers": 2, "on_error": "ignore"}, "raise or drop"),
+        ({"workers": 2, "on_error": "ignore"}, "raise, drop"),
         ({"workers": 2, "processes": True, "function": lambda x: 1.0}, "top of a module"),
         ({"workers": 2, "function": 3}, "a policy and a function"),
         ({"workers": 2, "policy": DOMAIN}, "a policy and a function"),

@@ -113,11 +113,11 @@ class RegretBalancing(OverBases):
         self._others = [k for key, k in others.items() if key != kernel_key(self.model.kernel)]  # beside the model's
         self.epsilons = [e for _, e in pairs]
         provable = self._shared and self.grounded and bounds == "realised"  # own bands beside one posterior for all
-        if caution == "proof" and not provable:
-            raise InvalidInput('caution="proof" needs evidence="shared", grounded=True and bounds="realised"')
         default = "price" if self.field.fixed or not provable else "proof"
         kind = default if caution is None else caution
         self.caution = Caution(kind, price, self.epsilons, model.noise, self._delta)
+        if self.caution.kind == "proof" and not provable:
+            raise InvalidInput('caution="proof" needs evidence="shared", grounded=True and bounds="realised"')
         self.theorem = "" if self.caution.kind != "price" or budget is not None else self.theorem
         self._ranges = [reward_range or 2.0 * (m.norm_bound + e) for m, e in pairs]
         self.gains = [self._gain_of(m, T, gain) if bounds == "paper" else math.nan for m, _ in pairs]

@@ -451,7 +451,7 @@ class Policy(abc.ABC):
         if isinstance(query, str | Mapping):
             return self._pending_named(query, taken)
         key = query.id if isinstance(query, Query) else query
-        if not isinstance(key, int | np.integer) or isinstance(key, bool):
+        if not isinstance(key, int | np.integer) or isinstance(key, bool | np.timedelta64):
             raise InvalidInput(f"expected a Query that this policy asked, or its id, got {type(query).__name__}")
         if int(key) not in self._asked:
             reason = "it was told or dropped before" if 0 <= int(key) < self._next_id else "this policy never asked it"

@@ -7,7 +7,7 @@ import dataclasses
 from misspec.domains import Domain
 from misspec.errors import whole
 from misspec.information import information_gain
-from misspec.model import Model
+from misspec.model import Model, a_model
 from misspec.policies.ec_gp_ucb import UpperConfidence
 
 
@@ -38,4 +38,4 @@ class IGPUCB(UpperConfidence):
 
 def with_ridge(model: Model, horizon: int) -> Model:
     """The model with λ = 1 + 2/T."""
-    return dataclasses.replace(model, regularization=1.0 + 2.0 / whole("horizon", horizon, at_least=1))
+    return dataclasses.replace(a_model(model), regularization=1.0 + 2.0 / whole("horizon", horizon, at_least=1))

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from misspec import storage
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, StorageError, flag, instance, listed, shown
+from misspec.errors import Array, InvalidInput, StorageError, flag, instance, listed, short, shown
 from misspec.parameters import Choice, Float, Int, Parameter
 from misspec.policies import Conflict, Policy, Recommendation, learnt
 from misspec.product import distances
@@ -292,7 +292,10 @@ def _names(domain: Any, given: Sequence[str] | None) -> list[str]:
         return learnt.names_of(domain)
     names = [given] if isinstance(given, str) else [str(name) for name in listed("names", given)]
     if len(names) != domain.dimension or len(set(names)) != len(names):
-        raise InvalidInput(f"names must be {domain.dimension} different ones, one per parameter, got {shown(names)}")
+        raise InvalidInput(
+            f"names must be {domain.dimension} different ones, one per parameter, "
+            f"got {short(', '.join(map(repr, names)))}"
+        )
     return names
 
 
