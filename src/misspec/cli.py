@@ -180,6 +180,9 @@ def run(
     given = [part for name, value in options.items() if value is not None for part in (name, str(value))]
     permitted = [part for package in allow or () for part in ("--allow", package)]
     given += [*(["--minimize"] if minimize else []), *permitted]
+    title = experiments.parse(content, str(file)).title
+    if title:
+        _console().print(Text(title, style="bold"))
     failed = _go(content, folder, str(file), cores, dask, ["misspec", "run", str(file), *given])
     results = experiments.results(folder)
     if results.runs:
@@ -535,11 +538,10 @@ def diagnose(
     file: Annotated[Path, typer.Argument(help="A CSV file with a line of column names.")],
     target: Annotated[str | None, typer.Option(help="The column of observations; the last by default.")] = None,
     columns: Annotated[
-        str | None, typer.Option(help="Columns of the points, as in a,b; all others by default.")
+        list[str] | None, typer.Option(help="Columns of the points, as in a,b; all others by default.")
     ] = None,
     ignore: Annotated[
-        list[str] | None,
-        typer.Option(help="A column that has no influence, such as a note or a date; can be repeated."),
+        list[str] | None, typer.Option(help="Columns that have no influence, such as a note or a date, as in a,b.")
     ] = None,
     norm_bound: Annotated[
         float | None, typer.Option(help="B: how large a function you believe in, at least its largest deviation.")
@@ -568,8 +570,10 @@ def diagnose(
 
     console = _console()
     shape = _kernel(kernel, length_scale, nu)
-    chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    data = tables.read(file, target, chosen, ignore=ignore or (), skip=skip)
+    chosen, left_out = (
+        [name.strip() for each in some for name in each.split(",")] for some in (columns or [], ignore or [])
+    )
+    data = tables.read(file, target, chosen if columns else None, ignore=left_out, skip=skip)
     options: dict[str, Any] = {"noise": noise, "offset": offset, "delta": delta, "raw": raw}
     try:
         with console.status("certifying"):

@@ -140,7 +140,9 @@ def _sheet(path: str | os.PathLike[str]) -> Sheet:
     try:
         text = contents(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not a CSV file in UTF-8: {error}") from None
+        raise InvalidInput(
+            f"{path} is not a CSV file in UTF-8 ({error}); spreadsheets save one as «CSV UTF-8»"
+        ) from None
     sheet = parse(text, str(path))
     if not sheet.rows:
         lines = 1 if sheet.header else 0
@@ -221,9 +223,11 @@ def of_sheet(sheet: Sheet, where: str) -> Frame:
 
 
 def _pointed(cells: Sequence[str]) -> list[str]:
-    """A column with decimal points for decimal commas, if all of it are numbers then."""
+    """A column with decimal points for decimal commas, if most of it are numbers then: one cell that is none is what
+    is wrong with it, and not the others."""
     points = [pointed(cell) for cell in cells]
-    return points if all(is_number(cell) or not cell for cell in points) else list(cells)
+    numbers, given = sum(map(is_number, points)), sum(1 for cell in points if cell)
+    return points if 2 * numbers > given else list(cells)
 
 
 def pointed(cell: str) -> str:

@@ -226,6 +226,8 @@ class Policy(abc.ABC):
 
     def _promise(self, width: Width, *models: Model) -> None:
         """Note why bands of this width and these models hold at no stated level, if they do not."""
+        if not isinstance(width, str):
+            self.theorem = ""
         if callable(width):
             self._without.append("the width is a function that was handed in: what it guarantees is not known here")
         elif not isinstance(width, str):
