@@ -478,7 +478,11 @@ class Auto(Policy):
             return learnt.importance(self._informed("importance")._mixture, self.field)
 
     def expected_gain(self, n: int = 10) -> float:
-        """By how much n further evaluations are expected to improve the best value, in your units; never below 0."""
+        """By how much n further evaluations are expected to improve the best value, in your units; never below 0.
+
+        If the model is right: where results are skewed, as losses with a long tail are, several times too much was
+        promised.
+        """
         whole("n", n, at_least=1, at_most=MOST_IMAGINED)
         with self._lock:
             self._repair()

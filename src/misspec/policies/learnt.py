@@ -358,4 +358,5 @@ def _going_on(facts: Facts, spread: float) -> str:
     shares = [f"{facts.gain / facts.noise:.2g} times the noise"] if facts.noise > 0 else []
     shares += [f"{100 * facts.gain / spread:.2g} % of the spread of all results"] if spread > 0 else []
     beside = f" ({', '.join(shares)})" if shares else ""
-    return f"Ten more evaluations are expected to improve the best by {facts.gain:.2g}{beside}: {verdict}."
+    expected = f"expected, if the model is right, to improve the best by {facts.gain:.2g}"
+    return f"Ten more evaluations are {expected}{beside}: {verdict}."
