@@ -65,7 +65,7 @@ class InformationGain:
         rounds = array("t must be a number of rounds, or an array of them", t)
         if rounds.dtype.kind not in "iu" or not rounds.size or rounds.min() < 0 or rounds.max() > len(self.path):
             raise InvalidInput(
-                f"t must be whole numbers of rounds, up to the {len(self.path)} that this gain was computed for, got "
+                f"t must be whole numbers of rounds, up to {len(self.path)} for which this gain was computed, got "
                 f"{shown(t)}"
             )
         missed = self.missed * rounds / len(self.path)

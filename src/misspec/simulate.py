@@ -152,7 +152,7 @@ def simulate(
     asked: list[Query] = []
     index = np.empty(T, dtype=np.intp)
     y = np.empty(T)
-    with one_thread:
+    with one_thread():
         while len(asked) < T:
             t = len(asked)
             offered = None if offers is None else offers[t]

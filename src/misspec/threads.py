@@ -11,42 +11,42 @@ import threading
 from typing import Any
 
 
-class OneThread:
-    """A context in which BLAS runs on one thread; in any number of threads at once, nested or not.
+class Limit:
+    """One thread for BLAS, as long as anybody holds it; then what was before.
 
     The limit belongs to the process: code of others that runs meanwhile, in other threads, is reached by it too.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._inside = 0
+        self._lock = threading.RLock()
+        self._holders: set[int] = set()
         self._libraries: list[Any] | None = None
         self._before: list[tuple[Any, int]] = []  # what is to be set again
 
-    def __enter__(self) -> None:
+    def hold(self, holder: int) -> None:
         with self._lock:
-            if not self._inside:
+            if not self._holders:
                 for library in self._found():
                     n = library.get_num_threads()
                     if n is not None and n > 1:
                         self._before.append((library, n))
                         _set(library, 1)
-            self._inside += 1
+            self._holders.add(holder)
 
-    def __exit__(self, *_: object) -> None:
+    def let_go(self, holder: int) -> None:
         with self._lock:
-            self._inside -= 1
-            if not self._inside:
+            self._holders.discard(holder)
+            if not self._holders:
                 self._lift()
+
+    def forked(self) -> None:
+        """In a process that was forked off nobody holds it, whoever did in the one it comes from."""
+        self._lock, self._holders = threading.RLock(), set()
+        self._lift()
 
     def _lift(self) -> None:
         while self._before:
             _set(*self._before.pop())
-
-    def forked(self) -> None:
-        """In a process that was forked off nobody is inside, whoever was in the one it comes from."""
-        self._lock, self._inside = threading.Lock(), 0
-        self._lift()
 
     def _found(self) -> list[Any]:
         """NumPy's BLAS and SciPy's: both are loaded with misspec."""
@@ -64,6 +64,25 @@ def _set(library: Any, n: int) -> None:
     library.set_num_threads(n)
 
 
-one_thread = OneThread()
+LIMIT = Limit()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=one_thread.forked)
+    os.register_at_fork(after_in_child=LIMIT.forked)
+
+
+class one_thread:  # noqa: N801  # read as a verb: with one_thread()
+    """A context in which BLAS runs on one thread; in any number of threads at once, nested or not.
+
+    An interrupt can keep a context from being left; what it held is let go with the object.
+    """
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        LIMIT.hold(id(self))
+
+    def __exit__(self, *_: object) -> None:
+        LIMIT.let_go(id(self))
+
+    def __del__(self) -> None:
+        if id(self) in LIMIT._holders:
+            LIMIT.let_go(id(self))

@@ -271,7 +271,8 @@ def test_options_that_are_no_numbers(misspec_command, tmp_path):
             assert "must be a finite number" in misspec_command("gain", option, value, code=1)
     for option in ("--noise", "--norm-bound", "--offset", "--delta", "--length-scale", "--nu"):
         for value in ("nan", "inf", "-inf"):
-            assert "must be a finite number" in misspec_command("diagnose", "data.csv", option, value, code=1)
+            if (option, value) != ("--nu", "inf"):  # the smoothest of all
+                assert "must be a finite number" in misspec_command("diagnose", "data.csv", option, value, code=1)
     misspec_command("gain", "--horizon", "9" * 30, code=1)
     misspec_command("gain", "--dimension", "9" * 30, code=2)
 

@@ -1,7 +1,6 @@
 """What is nearly refused and must be taken, and what is nearly taken and must be refused."""
 
 import importlib
-import os
 import threading
 import warnings
 
@@ -15,7 +14,7 @@ from typer.testing import CliRunner
 import misspec as ms
 from misspec import errors, storage
 from misspec.cli import app
-from misspec.threads import OneThread
+from misspec.threads import LIMIT, one_thread
 
 contest = importlib.import_module("misspec.experiments.contest")  # whose name a function has, too
 MODEL = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
@@ -126,12 +125,11 @@ def test_the_smoothest_matern_is_one():
     assert done.exit_code == 0, done.output
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks on this system")
 def test_a_fork_while_others_work_lifts_the_limit_there():
-    limit, inside, done = OneThread(), threading.Event(), threading.Event()
+    inside, done = threading.Event(), threading.Event()
 
     def work():
-        with limit:
+        with one_thread():
             inside.set()
             done.wait(30)
 
@@ -139,12 +137,8 @@ def test_a_fork_while_others_work_lifts_the_limit_there():
         thread = threading.Thread(target=work)
         thread.start()
         assert inside.wait(30)
-        limit.forked()  # what a child does first
-        assert limit._inside == 0
-        with limit:
-            pass
-        info = threadpoolctl.threadpool_info()
-        limit._inside = 1  # the thread of the parent leaves
+        LIMIT.forked()  # what a child does first
+        assert {library.get_num_threads() for library in LIMIT._found()} == {2}
         done.set()
         thread.join()
-    assert {each["num_threads"] for each in info if each["user_api"] == "blas"} == {2}
+    assert not LIMIT._holders

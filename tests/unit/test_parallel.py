@@ -22,6 +22,7 @@ import evaluations
 import misspec as ms
 from misspec import workers
 from misspec.simulate import FAILURES, drive
+from misspec.threads import LIMIT
 
 DOMAIN = ms.Box([(0, 1)]).grid(40)
 MODEL = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
@@ -294,7 +295,7 @@ def test_a_run_that_is_through_is_not_spoilt_by_its_workers(tmp_path, caplog):
 
 def test_blas_is_limited_while_the_policy_works_and_not_in_the_function():
     def threads(*_):
-        return max(each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas")
+        return max(library.get_num_threads() for library in LIMIT._found())
 
     seen, policy = [], MAKE["gp"]()
     choose = policy._choose

@@ -8,13 +8,13 @@ import threadpoolctl
 from sklearn.gaussian_process.kernels import RBF, Matern
 
 import misspec as ms
-from misspec.threads import OneThread, one_thread
+from misspec.threads import LIMIT, one_thread
 
 DOMAIN = ms.Box([(0, 1)] * 2).grid(60)
 
 
 def threads():
-    return [each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas"]
+    return [library.get_num_threads() for library in LIMIT._found()]
 
 
 def played(make, n, rounds=40):
@@ -50,20 +50,20 @@ def test_answers_are_the_same_to_the_bit_on_any_number_of_threads(make):
 def test_limits_of_others_come_back():
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         before = threads()
-        with one_thread, one_thread:
+        with one_thread(), one_thread():
             assert set(threads()) == {1}
         assert threads() == before
-        with pytest.raises(KeyError), one_thread:
+        with pytest.raises(KeyError), one_thread():
             raise KeyError
         assert threads() == before
 
 
 def test_the_last_to_leave_lifts_the_limit():
-    limit, rounds = OneThread(), 200
+    rounds = 200
 
     def work(_):
         for _ in range(rounds):
-            with limit:
+            with one_thread():
                 assert set(threads()) == {1}
         return True
 
@@ -72,3 +72,14 @@ def test_the_last_to_leave_lifts_the_limit():
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             assert all(pool.map(work, range(4)))
         assert threads() == before
+
+
+def test_a_context_that_an_interrupt_kept_from_being_left_is_let_go():
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        before = threads()
+        held = one_thread()
+        held.__enter__()
+        assert set(threads()) == {1}
+        del held
+        assert threads() == before
+        assert not LIMIT._holders

@@ -201,7 +201,7 @@ def play(game: Game, tick: Callable[[int], None], allow: Any = ()) -> Array | st
     All players of a seed meet the same noise.
     """
     try:
-        with one_thread:
+        with one_thread():
             problem = _problem(game.seed)
             draws = problem.noise.draw(np.random.default_rng([game.seed, STREAMS[0]]), game.evaluations)
             player = PLAYERS[game.policy](problem, game.seed)
@@ -257,7 +257,7 @@ def about(seeds: int = SEEDS) -> str:
 
 def _said(problem: Problem, first: Array) -> list[str]:
     """What an Auto knows that was told these batches."""
-    with one_thread:
+    with one_thread():
         policy = Auto(problem.domain)
         policy.observe(first[2].astype(np.intp), first[1])
         following = policy.ask().row or {}

@@ -56,7 +56,7 @@ class Played:
 def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None) -> Played:
     """Play a run. progress: called with the rounds done since the last call."""
     start = time.perf_counter()
-    with one_thread:
+    with one_thread():
         problem = _problem(json.dumps(_of_problem(settings)))
         horizon, domain, model = settings["horizon"], problem.arena, problem.model
         policy = construct.make_policy(settings["policy"], domain, model, problem.epsilon, horizon, settings["seed"])

@@ -145,7 +145,7 @@ class MisspecSampler(BaseSampler):
         self._raise_error_if_multi_objective(study)
         if not search_space:
             return {}
-        with self._lock, one_thread:
+        with self._lock, one_thread():
             kept = self._read(study, search_space)
             axes = kept.axes
             history = History.of(study, axes, trial.number, self._policy)

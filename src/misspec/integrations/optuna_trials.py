@@ -252,6 +252,6 @@ def parameter_of(distribution: BaseDistribution) -> Parameter | None:
                 return Choice(choices)
             except InvalidInput:  # objects: by their positions
                 return Choice(tuple(f"{i}: {shown(option)}" for i, option in enumerate(choices)))
-    except InvalidInput:
+    except (InvalidInput, OverflowError):  # the latter is Optuna's, of a whole number beside NaN
         pass
     return None

@@ -182,7 +182,7 @@ def suggest(
         )
     told = _results(read, goal, menu)
     notes += [*_encodings(read), *told.notes]
-    with one_thread:
+    with one_thread():
         policy = Auto(menu.domain, noise=noise, minimize=minimize, seed=seed)
         return _suggested(policy, menu, goal, told, notes, batch)
 

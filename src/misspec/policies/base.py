@@ -478,7 +478,7 @@ class Policy(abc.ABC):
         """All of a change or nothing of it; in the journal, if there is one, before the call returns."""
         before = self._mark(drawing=drawing)
         try:
-            with one_thread:
+            with one_thread():
                 found = change()
             if self._journal is not None:
                 self._journal.append(self, before[0])
@@ -554,7 +554,7 @@ class Policy(abc.ABC):
         return made
 
     def _replay(self, events: Iterable[tuple[Any, ...]]) -> None:
-        with one_thread:
+        with one_thread():
             for kind, *rest in events:
                 if kind == "ask":
                     query = rest[0]
@@ -576,7 +576,7 @@ class Policy(abc.ABC):
     def band(self, X: ArrayLike | None = None, *, context: Any = None) -> Band:
         """Bands for f* over a Finite domain, or at the rows of X; every term included, told data only. context: on a
         `Joint` domain, where X has x alone (one for all rows, or one per row)."""
-        with self._lock, one_thread:
+        with self._lock, one_thread():
             self._repair()
             if context is None:
                 return self._band(self.field.whole("band() without points") if X is None else self._parse(X))
@@ -592,7 +592,7 @@ class Policy(abc.ABC):
 
         actions, context: of these, or for this context, as in `ask`; the gap is then to the best of them.
         """
-        with self._lock, one_thread:
+        with self._lock, one_thread():
             self._repair()
             offered = self._round(actions, context)
             if isinstance(offered, Actions):
@@ -663,7 +663,7 @@ class Policy(abc.ABC):
         After 2,000 results they are looked for whenever those have grown by a tenth, in what was told up to then, and
         among the thousand points that are known best: what is found is proved, what is not may still be there.
         """
-        with self._lock, one_thread:
+        with self._lock, one_thread():
             self._repair()
             key = self._milestone(), self.epsilon
             if self._certified is None or self._certified[0] != key:
