@@ -21,6 +21,7 @@ import logging
 import os
 import struct
 import sys
+import time
 import warnings
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from misspec.policies.base import Policy
 
 LOG = logging.getLogger("misspec")
+LOOKING = 2.0  # seconds that others may take to see that a new file is not theirs
 MANY = 1000  # events in one record, when a file is begun by a policy that has more
 MADE = ("policy", "domain", "model", "settings")  # what must be equal for a policy to go on in a file
 TOLD, ASKED = struct.Struct("<qd"), struct.Struct(f"<qqq{len(NUMBERS)}d")
@@ -111,7 +113,7 @@ def attach(policy: Policy, path: str | os.PathLike[str], *, sync: bool) -> Journ
     begun = None
     if not os.path.lexists(place):
         begun = records.create(place, _begin(policy, header))
-    file = Appender(place, sync=sync, held=None if policy._journal is None else policy._journal.file)
+    file = _opened(policy, place, sync=sync, ours=begun is not None)
     try:
         if begun is not None and file.size() == begun[0]:
             file.mark = begun
@@ -127,6 +129,18 @@ def attach(policy: Policy, path: str | os.PathLike[str], *, sync: bool) -> Journ
         file.close()
         raise
     return journal
+
+
+def _opened(policy: Policy, place: Path, *, sync: bool, ours: bool) -> Appender:
+    """The file, locked. ours: it was made a moment ago, and whoever has it is only looking whether it is theirs."""
+    held, patience = None if policy._journal is None else policy._journal.file, time.monotonic() + LOOKING * ours
+    while True:
+        try:
+            return Appender(place, sync=sync, held=held)
+        except StorageError:
+            if time.monotonic() >= patience:
+                raise
+            time.sleep(0.01)
 
 
 def load(
