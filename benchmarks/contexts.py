@@ -372,7 +372,7 @@ def regret(quick):
     rounds, seeds = (1_000, 2) if quick else (5_000, 10)
 
     makers = {
-        "LinUCB": lambda p: ms.LinUCB(p.arena, p.model),
+        "LinUCB": lambda p: ms.comparators.LinUCB(p.arena, p.model),
         "GP-UCB": lambda p: ms.GPUCB(p.arena, p.model),
         "EC-GP-UCB, ε = 0": lambda p: ms.ECGPUCB(p.arena, p.model, epsilon=0.0),
         "balancing": lambda p: ms.RegretBalancing(p.arena, p.model, horizon=rounds),
@@ -385,8 +385,8 @@ def regret(quick):
     compared("linear truth", found, "LinUCB", {"GP-UCB": 1.05, "EC-GP-UCB, ε = 0": 1.05, "balancing": 1.25})
 
     makers = {
-        "LinUCB": lambda p: ms.LinUCB(p.arena, p.model),
-        "linear Thompson": lambda p: ms.LinearThompson(p.arena, p.model, seed=1),
+        "LinUCB": lambda p: ms.comparators.LinUCB(p.arena, p.model),
+        "linear Thompson": lambda p: ms.comparators.LinearThompson(p.arena, p.model, seed=1),
         "balancing": lambda p: ms.RegretBalancing(p.arena, p.model, horizon=rounds),
         "balancing, Open": lambda p: ms.RegretBalancing(ms.Open(p.domain.dimension), p.model, horizon=rounds),
     }
@@ -414,7 +414,10 @@ def on_tables(rounds, seeds):
                     p.arena, p.model, horizon=rounds, reward_range=1.0, epsilon_max=1.0, **options
                 )
 
-            makers = {"LinUCB": lambda p, o=options: ms.LinUCB(p.arena, p.model, **o), "balancing": balancing}
+            makers = {
+                "LinUCB": lambda p, o=options: ms.comparators.LinUCB(p.arena, p.model, **o),
+                "balancing": balancing,
+            }
             found, _ = played(makers, lambda _, p=problem: p, seeds, rounds)
             compared(f"{table}, {kind}", found, "LinUCB", {})
             ratios[kind].append(found["balancing"].mean() / found["LinUCB"].mean())
@@ -596,8 +599,8 @@ def picture(quick):
 
     rounds, seeds = (1_000, 2) if quick else (5_000, 10)
     makers = {
-        "LinUCB": ("NumPy", lambda p: ms.LinUCB(p.arena, p.model)),
-        "linear Thompson": ("Thompson", lambda p: ms.LinearThompson(p.arena, p.model, seed=1)),
+        "LinUCB": ("NumPy", lambda p: ms.comparators.LinUCB(p.arena, p.model)),
+        "linear Thompson": ("Thompson", lambda p: ms.comparators.LinearThompson(p.arena, p.model, seed=1)),
         "balancing, ε unknown": ("balancing", lambda p: ms.RegretBalancing(p.arena, p.model, horizon=rounds)),
     }
     ends = []

@@ -56,7 +56,7 @@ class Bare:
     def step(self):
         p = self.posterior
         np.sqrt(p.variance, out=self.score)
-        self.score *= ms.confidence.multiplier("mixture", self.model, p.log_det, self.model.delta)
+        self.score *= ms.theory.widths.multiplier("mixture", self.model, p.log_det, self.model.delta)
         self.score += p.mean
         i = int(self.score.argmax())
         p.observe_index(i, float(self.values[i] + NOISE * self.rng.standard_normal()))

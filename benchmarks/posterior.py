@@ -55,7 +55,7 @@ class Ours:
     def step(self):
         p = self.posterior
         np.sqrt(p.variance, out=self.score)
-        self.score *= ms.confidence.multiplier(self.width, self.model, p.log_det, self.model.delta)
+        self.score *= ms.theory.widths.multiplier(self.width, self.model, p.log_det, self.model.delta)
         self.score += p.mean
         i = int(self.score.argmax())
         y = float(self.values[i] + NOISE * self.rng.standard_normal())

@@ -40,7 +40,7 @@ POLICIES = {
     "balancing": {"kind": "RegretBalancing"},
     "balancing price 8": {"kind": "RegretBalancing", "price": 8.0, "caution": "price"},
     "balancing price 32": {"kind": "RegretBalancing", "price": 32.0, "caution": "price"},
-    "balancing budget": {"kind": "RegretBalancing", "caution": "budget"},
+    "balancing rounds": {"kind": "RegretBalancing", "caution": "rounds"},
     "phased": {"kind": "PhasedUncertaintySampling"},
     "phased elimination": {"kind": "PhasedElimination"},
     "RIPS": {"kind": "RIPS"},
@@ -119,7 +119,7 @@ def sought(instance):
         problem = worlds.problem(**instance.recipe, start=start)
         attacks.append(
             ms.adversary.worst_misfit(
-                make, problem, rounds, budget=BUDGET["misfits per start"], worlds=BUDGET["worlds"], seed=start
+                make, problem, rounds, tries=BUDGET["misfits per start"], worlds=BUDGET["worlds"], seed=start
             )
         )
     start = max(range(len(attacks)), key=lambda k: attacks[k].path[-1])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from matplotlib import rc_context
 
-from misspec import storage
 from misspec.experiments import contest
+from misspec.files import storage
 from misspec.reports.contest import figure
 from misspec.reports.figures import RC
 

@@ -4,32 +4,21 @@ import importlib
 import logging
 from typing import Any
 
-from misspec import adversary, confidence, problems, theory
-from misspec.contexts import Joint, Open
-from misspec.domains import Box, Finite, Space
+from misspec import adversary, comparators, problems, theory
+from misspec.domains import Box, Choice, Finite, Float, Int, Joint, Open, Space
 from misspec.errors import AwaitingResults, HorizonReached, InvalidInput, MisspecError, NumericalError, StorageError
-from misspec.information import InformationGain, information_gain
+from misspec.evaluation.loop import Evaluations, optimize
 from misspec.model import Model
-from misspec.parameters import Choice, Float, Int
 from misspec.policies import (
     ECGPUCB,
-    GPTS,
     GPUCB,
-    IGPUCB,
-    LBGPUCB,
-    RIPS,
     Auto,
     Band,
     Conflict,
-    Corral,
-    CorruptionTolerantGPUCB,
     Elimination,
     Episode,
     InsuredUCB,
-    LinearThompson,
-    LinUCB,
     Observations,
-    PhasedElimination,
     PhasedUncertaintySampling,
     Policy,
     Query,
@@ -43,7 +32,8 @@ from misspec.policies import (
 from misspec.posterior import Posterior, Tracked
 from misspec.problems import Problem
 from misspec.product import ProductMatern, product_kernel
-from misspec.simulate import Evaluations, Trace, optimize, simulate
+from misspec.simulation import Trace, simulate
+from misspec.theory import InformationGain, information_gain
 from misspec.truth import (
     BestInClass,
     Diagnosis,
@@ -57,11 +47,7 @@ from misspec.truth import (
 __version__ = "0.1.0"
 __all__ = [
     "ECGPUCB",
-    "GPTS",
     "GPUCB",
-    "IGPUCB",
-    "LBGPUCB",
-    "RIPS",
     "Auto",
     "AwaitingResults",
     "Band",
@@ -69,8 +55,6 @@ __all__ = [
     "Box",
     "Choice",
     "Conflict",
-    "Corral",
-    "CorruptionTolerantGPUCB",
     "Diagnosis",
     "Elimination",
     "Episode",
@@ -83,14 +67,11 @@ __all__ = [
     "Int",
     "InvalidInput",
     "Joint",
-    "LinUCB",
-    "LinearThompson",
     "MisspecError",
     "Model",
     "NumericalError",
     "Observations",
     "Open",
-    "PhasedElimination",
     "PhasedUncertaintySampling",
     "Policy",
     "Posterior",
@@ -109,7 +90,7 @@ __all__ = [
     "__version__",
     "adversary",
     "best_in_class",
-    "confidence",
+    "comparators",
     "diagnose",
     "information_gain",
     "load",

@@ -16,9 +16,10 @@ import numpy as np
 
 from misspec import kernels
 from misspec.errors import MOST_AT_ONCE, Array, InvalidInput, callback, instance, seeded, shown, whole
+from misspec.evaluation.loop import Progress
 from misspec.policies import Policy
 from misspec.problems import Problem
-from misspec.simulate import Progress, simulate
+from misspec.simulation import simulate
 
 MakePolicy = Callable[[Problem], Policy]
 
@@ -47,21 +48,21 @@ def worst_misfit(
     problem: Problem,
     horizon: int,
     *,
-    budget: int = 200,
+    tries: int = 200,
     worlds: int = 4,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Attack:
-    """The worst of `budget` misfits within ± problem.epsilon for the policies that make(problem) returns.
+    """The worst of `tries` misfits within ± problem.epsilon for the policies that make(problem) returns.
 
     make       a fresh policy for a problem, as in lambda p: ms.GPUCB(p.domain, p.model)
     horizon    rounds of each run; worlds: runs per misfit; twice as many judge the result
     """
     instance("problem", problem, Problem)
     callback("progress", progress)
-    T, budget, worlds = (
+    T, tries, worlds = (
         whole("horizon", horizon, at_least=1),
-        whole("budget", budget, at_least=1),
+        whole("tries", tries, at_least=1),
         whole("worlds", worlds, at_most=MOST_AT_ONCE),
     )
     if problem.epsilon <= 0:
@@ -77,17 +78,17 @@ def worst_misfit(
         return lost(problem.with_misfit(problem.epsilon * signs), seeds)
 
     nearest = _likeness(problem)
-    starts = _starts(problem, nearest, rng, at_most=max(1, budget // 4))
+    starts = _starts(problem, nearest, rng, at_most=max(1, tries // 4))
     scores: list[float] = []
     best, record = starts[0], -np.inf
-    for k in range(budget):
+    for k in range(tries):
         signs = starts[k] if k < len(starts) else _move(best, nearest, rng)
         score = harm(signs, search)
         if score > record:
             best, record = signs, score
         scores.append(record)
         if progress is not None:
-            progress(k + 1, budget)
+            progress(k + 1, tries)
     found = problem.with_misfit(problem.epsilon * best, f"{problem.name}, adversarial")
     return Attack(found, harm(best, judges), lost(problem, judges), np.array(scores))
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[np.float64]
 
-LARGEST = 1e150  # of a number, in size: its square is one too
+LARGEST = 1e150  # largest accepted magnitude: its square must not overflow
 SMALLEST = 1e-150  # of one that must be above 0: so is the square of its inverse
 MOST = 2**53  # of a whole number: it is a float too, to the last digit
 MOST_SEED = 2**256  # more than any source of chance gives
@@ -21,9 +21,11 @@ MOST_ROUNDS = 10_000_000  # for which something is computed or kept one by one
 MOST_AT_ONCE = 100_000  # of queries, and of whatever else is made one by one in a call
 LISTED = 20  # names of which a message says that they are known
 SHOWN = 200  # characters of a value that a message quotes
+TEXT = (str, bytes, bytearray)
 # though float() takes some of them
-NO_NUMBERS = (bool, np.bool_, np.complexfloating, np.datetime64, np.timedelta64, np.ma.MaskedArray)
+NO_NUMBERS = (*TEXT, memoryview, bool, np.bool_, np.complexfloating, np.datetime64, np.timedelta64, np.ma.MaskedArray)
 KINDS = {"c": "complex numbers", "M": "dates", "m": "durations", "V": "records"}  # of arrays that are no numbers
+REPAIR = "repair it, or leave it out"
 
 
 class MisspecError(Exception):
@@ -46,6 +48,10 @@ class NumericalError(MisspecError, ArithmeticError):
     """Rounding has made a quantity meaningless, usually because a kernel is not positive semidefinite."""
 
 
+class FileChanged(InvalidInput):
+    """A file no longer holds what it held when it was read; nothing was written."""
+
+
 class StorageError(MisspecError):
     """A file that cannot be read (damaged, of another kind, or written by a newer version), or not written."""
 
@@ -64,7 +70,7 @@ def shown(value: Any) -> str:
     """A value as messages quote it: its repr, unless that is long or fails."""
     try:
         return short(repr(value))
-    except Exception:  # an integer of thousands of digits, or an object of somebody else's
+    except Exception:  # an integer of thousands of digits, or a repr that fails
         return f"something of type {type(value).__name__}"
 
 
@@ -78,10 +84,7 @@ def number(
     name: str, value: Any, *, above: float | None = None, at_least: float | None = None, below: float | None = None
 ) -> float:
     """A finite real number in the given range, or InvalidInput that names the argument."""
-    result = float("nan")
-    if not isinstance(value, NO_NUMBERS) and not getattr(value, "ndim", 0):
-        with contextlib.suppress(Exception):  # whatever an object of somebody else's raises
-            result = float(value)
+    result = float("nan") if getattr(value, "ndim", 0) else real(value)
     if not (
         abs(result) <= LARGEST
         and (above is None or result > above)
@@ -91,10 +94,25 @@ def number(
     ):
         bounds = ((">", above), ("≥", at_least), ("<", below))
         wanted = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
-        limit = f", at most {LARGEST:g} in size" if LARGEST < abs(result) < float("inf") else ""
-        limit = f", at least {SMALLEST:g}" if above == 0 and 0 < result < SMALLEST else limit
+        limit = f", at least {SMALLEST:g}" if above == 0 and 0 < result < SMALLEST else too_large(result)
         raise InvalidInput(f"{name} must be a finite number{' ' + wanted if wanted else ''}{limit}, got {shown(value)}")
     return result
+
+
+def real(value: Any, *, truth: bool = False) -> float:
+    """A number as a float; NaN for text and for all else that is not a number. truth: True and False are 1 and 0."""
+    plain = value[()] if type(value) is np.ndarray and not value.ndim else value
+    if isinstance(plain, NO_NUMBERS) and not (truth and isinstance(plain, bool | np.bool_)):
+        return float("nan")
+    try:
+        return float(plain)
+    except Exception:  # whatever the conversion of a foreign object raises
+        return float("nan")
+
+
+def too_large(value: float) -> str:
+    """For messages: the limit on finite numbers, where one is beyond it."""
+    return f", at most {LARGEST:g} in size" if LARGEST < abs(value) < float("inf") else ""
 
 
 def whole(name: str, value: Any, *, at_least: int = 0, at_most: int = MOST) -> int:
@@ -146,7 +164,7 @@ def listed(name: str, value: Any, *, at_most: int = MOST) -> list[Any]:
     """What a list or anything like it holds, or InvalidInput that names the argument."""
     found: list[Any] | None = None
     if not isinstance(value, str | bytes | Mapping):
-        with contextlib.suppress(Exception):  # whatever an object of somebody else's raises
+        with contextlib.suppress(Exception):  # a foreign object may raise anything
             found = list(value)
     if found is None or len(found) > at_most:
         limit = f" of at most {at_most:,}" if found is not None else ""
@@ -154,23 +172,26 @@ def listed(name: str, value: Any, *, at_most: int = MOST) -> list[Any]:
     return found
 
 
-def matrix(name: str, value: ArrayLike, *, columns: int | None = None, rows_at_least: int = 0) -> Array:
-    """A finite (n, d) array of floats, or InvalidInput that says which shape or row is wrong."""
+def matrix(
+    name: str, value: ArrayLike, *, columns: int | None = None, rows_at_least: int = 0, remedy: str = REPAIR
+) -> Array:
+    """A finite (n, d) array of floats, or InvalidInput that says which shape or row is wrong, and, for an entry, the
+    remedy."""
     result = floats(f"{name} must be an (n, d) array of numbers", value)
     if result.ndim != 2:
-        remedy = "reshape(-1, 1) makes n points of one dimension" if result.ndim == 1 else "one row per point"
-        raise InvalidInput(f"{name} must have shape (n, d), got {result.shape}; {remedy}")
+        hint = "reshape(-1, 1) makes n points of one dimension" if result.ndim == 1 else "one row per point"
+        raise InvalidInput(f"{name} must have shape (n, d), got {result.shape}; {hint}")
     if result.shape[0] < rows_at_least or result.shape[1] == 0:
         raise InvalidInput(f"{name} must hold at least {max(rows_at_least, 1)} point(s), got shape {result.shape}")
     if columns is not None and result.shape[1] != columns:
         raise InvalidInput(f"{name} must have {columns} column(s), one per dimension, got shape {result.shape}")
-    finite(name, result)
+    finite(name, result, remedy)
     # a copy in C order, in which -0.0 is 0.0: equal points are then equal to the bit, even after a round trip
     return np.ascontiguousarray(result) + 0.0
 
 
-def vector(name: str, value: ArrayLike, *, length: int | None = None) -> Array:
-    """A finite 1-d array of floats (a single number is a vector of length one)."""
+def vector(name: str, value: ArrayLike, *, length: int | None = None, remedy: str = REPAIR) -> Array:
+    """A finite 1-d array of floats (a single number is a vector of length one); True is 1, and False 0."""
     result = np.atleast_1d(floats(f"{name} must be numbers", value))
     if result.ndim != 1 or (length is not None and result.size != length):
         wanted = (
@@ -178,7 +199,7 @@ def vector(name: str, value: ArrayLike, *, length: int | None = None) -> Array:
         )
         hint = "; ravel() makes a column flat" if result.ndim == 2 else ""
         raise InvalidInput(f"{name} must be {wanted}, got shape {result.shape}{hint}")
-    finite(name, result)
+    finite(name, result, remedy)
     return result.copy()
 
 
@@ -201,7 +222,7 @@ def array(wanted: str, value: Any) -> NDArray[Any]:
             found = found.data
     except MemoryError:
         raise
-    except Exception as error:  # whatever an array of somebody else's raises
+    except Exception as error:  # a foreign array may raise anything
         raise InvalidInput(f"{wanted}, got {shown(value)}: {short(error)}") from None
     if kind:
         raise InvalidInput(f"{wanted}, got {kind}; make numbers of them, or leave them out")
@@ -213,11 +234,15 @@ def floats(wanted: str, value: Any) -> Array:
     if type(value) is np.ndarray and value.dtype == np.float64:  # the usual case, by a short cut
         return value
     found = array(wanted, value)
+    entries = [value] if isinstance(value, TEXT) else found.flat if found.dtype.kind in "OSUT" else ()
+    text = next((each for each in entries if isinstance(each, TEXT)), None)
+    if text is not None:  # [:] makes plain text of NumPy's
+        raise InvalidInput(f"{wanted}, got {shown(text[:])}, which is text; make a number of it, as float() does")
     try:
         return np.asarray(found.astype(np.float64, copy=False))
     except MemoryError:
         raise
-    except Exception as error:  # a cell of somebody else's
+    except Exception as error:  # a cell of a foreign type
         raise InvalidInput(f"{wanted}, got {shown(value)}: {short(error)}") from None
 
 
@@ -234,13 +259,10 @@ def _place(position: Any) -> str:
     return str(place[0]) if len(place) == 1 else str(place)
 
 
-def finite(name: str, values: Array) -> None:
+def finite(name: str, values: Array, remedy: str) -> None:
     """InvalidInput that names the first entry that is NaN, infinite, or so large that its square is."""
     if not (np.abs(values) <= LARGEST).all():
         position = np.argwhere(~(np.abs(values) <= LARGEST))[0]
         found = values[tuple(position)]
-        wanted = f"at most {LARGEST:g} in size" if np.isfinite(found) else "finite"
-        raise InvalidInput(
-            f"{name} must be {wanted}, got {found} at position {_place(position)}; repair it, or leave it out "
-            "(policy.drop(query) for an evaluation that failed)"
-        )
+        wanted = too_large(found).removeprefix(", ") or "finite"
+        raise InvalidInput(f"{name} must be {wanted}, got {found} at position {_place(position)}; {remedy}")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.errors import LARGEST, Array, InvalidInput, MisspecError, array, short, shown
+from misspec.errors import LARGEST, Array, InvalidInput, MisspecError, floats, short, shown
 
 SLACK = 1e-9  # rounding allowed above k(x,x) = 1
 SAMPLE = 48  # points on which a kernel is tried before it is trusted
@@ -59,10 +59,7 @@ def diagonal(kernel: Kernel, X: Array) -> Array:
 def _evaluated(kernel: Kernel, function: Any, *points: Array) -> Array:
     """What a kernel returns; InvalidInput where it fails, or returns something else than real numbers."""
     try:
-        values = function(*points)
-        if type(values) is np.ndarray and values.dtype == np.float64:
-            return values
-        return np.asarray(array("a kernel must return numbers", values), dtype=np.float64)
+        return floats("a kernel must return numbers", function(*points))
     except (MisspecError, MemoryError):
         raise
     except Exception as error:

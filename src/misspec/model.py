@@ -16,7 +16,10 @@ from misspec.errors import InvalidInput, flag, instance, matrix, number, shown, 
 
 LEAST_REGULARIZATION = 1e-6
 ROUNDED = 1e-12  # λ at least
-SMALLEST, LARGEST = 1e-50, 1e50  # of the constants: ratios and squares of all of them are then numbers
+SMALLEST_CONSTANT, LARGEST_CONSTANT = (
+    1e-50,
+    1e50,
+)  # of the constants: ratios and squares of all of them are then numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,9 +67,10 @@ class Model:
             )
         for name in ("norm_bound", "noise", "regularization", "offset", "scale"):
             value = checked[name]
-            if abs(value) > LARGEST or (0 < value < SMALLEST and name != "offset"):
+            if abs(value) > LARGEST_CONSTANT or (0 < value < SMALLEST_CONSTANT and name != "offset"):
                 raise InvalidInput(
-                    f"{name} must lie between {SMALLEST:g} and {LARGEST:g} in size, got {value:g}; take other units"
+                    f"{name} must lie between {SMALLEST_CONSTANT:g} and {LARGEST_CONSTANT:g} in size, got {value:g}; "
+                    "take other units"
                 )
         checked["fitted"] = flag("fitted", self.fitted)
         for name, value in checked.items():
@@ -114,7 +118,7 @@ class Model:
         X = matrix("points", points if domain is None else a_domain(domain).encode(points), rows_at_least=2)
         y = vector("observations", observations, length=len(X))
         spread = np.ptp(X, axis=0)
-        if not (y.std() > SMALLEST and spread.max() > SMALLEST):
+        if not (y.std() > SMALLEST_CONSTANT and spread.max() > SMALLEST_CONSTANT):
             raise InvalidInput("a fit needs observations and points that vary; got constant ones")
         if kernel is None:
             reach = np.where(spread > 0, spread, spread.max())

@@ -56,6 +56,9 @@ class ProductMatern:
         if sorted(owners) != list(range(len(owners))):
             raise InvalidInput(f"columns 0, 1, … of the encoding must belong to one parameter each, got {self.columns}")
         self._width = len(owners)
+        self._order = np.array(owners)  # columns, those of one parameter after those of another
+        self._widths = np.array([stop - start for start, stop in self.columns])
+        self._first = np.cumsum(self._widths) - self._widths
         self.additive = number("additive", additive, at_least=0)
         if self.additive > 1:
             raise InvalidInput(f"additive is a share, at most 1, got {shown(additive)}")
@@ -72,7 +75,9 @@ class ProductMatern:
     def __call__(self, X: Array, Z: Array, /) -> Array:
         self._check(X)
         pairs = zip(self.columns, self.length_scale.tolist(), strict=True)
-        return combined((profile(np.sqrt(distances(X, Z, [at])[0]), scale) for at, scale in pairs), self.additive)
+        out, work = (np.empty((len(X), len(Z))) for _ in range(2))
+        profiles = (profile(distance(X, Z, at), scale, out=out, work=work) for at, scale in pairs)
+        return combined(profiles, self.additive)
 
     def diag(self, X: Array, /) -> Array:
         return np.ones(len(X))
@@ -80,22 +85,19 @@ class ProductMatern:
     def with_gradient(self, X: Array, Z: Array) -> tuple[Array, Array]:
         """k(X, Z) and ∂k(x, z)/∂x, shapes (n, m) and (n, m, d)."""
         self._check(X)
-        product, total = np.ones((len(X), len(Z))), np.zeros((len(X), len(Z)))
-        each: list[tuple[Array, Array]] = []
-        for pair, scale in zip(self.columns, self.length_scale, strict=True):
-            s = ROOT * np.sqrt(distances(X, Z, [pair])[0]) / scale
-            polynomial, decay = 1.0 + s + s * s / 3.0, np.exp(-s)
-            product *= polynomial * decay
-            total += polynomial * decay
-            # κ′(r)/(r κ) and κ′(r)/r: the first does not underflow
-            slope = -(5.0 / 3.0) * (1.0 + s) / scale**2
-            each.append((slope / polynomial, slope * decay))
+        differences = X.T[self._order, :, None] - Z.T[self._order, None, :]  # (columns, n, m)
+        s = np.sqrt(np.add.reduceat(differences * differences, self._first, axis=0))  # (parameters, n, m)
+        s *= (ROOT / self.length_scale)[:, None, None]
+        polynomial, decay = (s / 3.0 + 1.0) * s + 1.0, np.exp(-s)
+        profiles = polynomial * decay
+        product = profiles.prod(axis=0)
         a, d = self.additive, len(self.columns)
-        gradient = np.zeros((len(X), len(Z), X.shape[1]))
-        for (start, stop), (relative, absolute) in zip(self.columns, each, strict=True):
-            slope = (1.0 - a) * product * relative + (a / d) * absolute
-            gradient[:, :, start:stop] = slope[:, :, None] * (X[:, None, start:stop] - Z[None, :, start:stop])
-        return (1.0 - a) * product + (a / d) * total, gradient
+        # κ′(r)/(r κ) and κ′(r)/r: the first does not underflow
+        slope = (s + 1.0) * (-(5.0 / 3.0) / self.length_scale**2)[:, None, None]
+        slope *= ((1.0 - a) * product) / polynomial + (a / d) * decay
+        gradient = np.empty(differences.shape)
+        gradient[self._order] = np.repeat(slope, self._widths, axis=0) * differences
+        return (1.0 - a) * product + (a / d) * profiles.sum(axis=0), gradient.transpose(1, 2, 0)
 
     def _check(self, X: Array) -> None:
         if X.shape[1] != self._width:
@@ -117,31 +119,31 @@ def _pair(given: Any) -> tuple[int, int]:
     return start, stop
 
 
-def distances(X: Array, Z: Array, columns: Sequence[tuple[int, int]]) -> Array:
-    """‖x_j − z_j‖² for each parameter, shape (parameters, n, m)."""
+def distance(X: Array, Z: Array, at: tuple[int, int]) -> Array:
+    """‖x_j − z_j‖ for one parameter, shape (n, m)."""
+    start, stop = at
+    if stop - start == 1:
+        apart = X[:, start : start + 1] - Z[:, start]
+        return np.asarray(np.abs(apart, out=apart))
     from scipy.spatial.distance import cdist  # not while misspec is imported
 
-    out = np.empty((len(columns), len(X), len(Z)))
-    for j, (start, stop) in enumerate(columns):
-        if stop - start == 1:
-            np.square(X[:, start : start + 1] - Z[:, start], out=out[j])
-        else:
-            cdist(X[:, start:stop], Z[:, start:stop], "sqeuclidean", out=out[j])
-    return out
+    return np.asarray(cdist(X[:, start:stop], Z[:, start:stop]))
 
 
-def profile(r: Array, scale: float) -> Array:
-    """κ of distances."""
-    s = (ROOT / scale) * r
-    values = 1.0 + s
-    values += s * s / 3.0
+def profile(r: Array, scale: float, *, out: Array | None = None, work: Array | None = None) -> Array:
+    """κ of distances; out and work: arrays of their shape, if there are any to use."""
+    s = np.multiply(r, ROOT / scale, out=work)
+    values = np.multiply(s, 1.0 / 3.0, out=out)
+    values += 1.0
+    values *= s
+    values += 1.0
     np.negative(s, out=s)
     values *= np.exp(s, out=s)
     return values
 
 
 def combined(profiles: Iterable[Array], additive: float) -> Array:
-    """k from κ(r_j), one array per parameter."""
+    """k from κ(r_j), one array per parameter, which may be the same one each time."""
     product: Any = None
     total: Any = None
     count = 0

@@ -60,7 +60,26 @@ def cover_with_faces(dimension: int, count: int, seed: Any) -> Array:
     if dimension > MOST_CORNERS:
         return spread
     corners = np.array(list(itertools.product((0.0, 1.0), repeat=dimension)))
-    return np.unique(np.concatenate([spread, corners]), axis=0)
+    return distinct(np.concatenate([spread, corners])).points
+
+
+class Distinct(NamedTuple):
+    """Distinct points in lexicographic order, the first row of each, and for every row which of them it is."""
+
+    points: Array
+    first: NDArray[np.intp]
+    place: NDArray[np.intp]
+
+
+def distinct(points: Array) -> Distinct:
+    """np.unique(points, axis=0), but that compares records, where NumPy makes a TypeError of an interrupt."""
+    order = np.lexsort(points.T[::-1])
+    ordered = points[order]
+    new = np.ones(len(points), dtype=bool)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    place = np.empty(len(points), dtype=np.intp)
+    place[order] = np.cumsum(new) - 1
+    return Distinct(ordered[new], order[new], place)
 
 
 def around(centres: Array, rng: np.random.Generator, count: int, *, finest: float = FINEST) -> Array:

@@ -1,4 +1,4 @@
-"""BLAS on one thread while a policy works.
+"""BLAS on one thread while a policy works, and locks in processes that are forked off.
 
 Sums over several threads are rounded differently from sums over one, so that what a policy answers would depend on how
 many there are; and the matrices are so small that threads of their own only slow them down.
@@ -6,9 +6,46 @@ many there are; and the matrices are so small that threads of their own only slo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from typing import Any
+import weakref
+from typing import Any, Protocol
+
+
+class Forkable(Protocol):
+    """An object that must be told that this process was forked off another one."""
+
+    def forked(self) -> None:
+        """Called in the new process, which has one thread: whatever the others were doing stays half done."""
+
+
+_FORKABLE: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+
+
+def tell_of_forks(what: Forkable) -> None:
+    """Call its `forked` in every process that is forked off, as long as it lives."""
+    _FORKABLE[id(what)] = what
+
+
+def lock_after_fork(lock: Any) -> Any:
+    """The lock, or a new one if a thread held it that this process does not have."""
+    if lock.acquire(blocking=False):  # free, or held by the thread that forked
+        lock.release()
+        return lock
+    return threading.RLock()
+
+
+def _forked() -> None:
+    for reference in _FORKABLE.valuerefs():
+        what = reference()
+        if what is not None:
+            with contextlib.suppress(Exception):  # of one: the others are to be told too
+                what.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class Limit:
@@ -40,7 +77,7 @@ class Limit:
                 self._lift()
 
     def forked(self) -> None:
-        """In a process that was forked off nobody holds it, whoever did in the one it comes from."""
+        """After a fork the new process holds no limit, whatever the other one held."""
         self._lock, self._holders = threading.RLock(), set()
         self._lift()
 
@@ -65,8 +102,7 @@ def _set(library: Any, n: int) -> None:
 
 
 LIMIT = Limit()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=LIMIT.forked)
+tell_of_forks(LIMIT)
 
 
 class one_thread:  # noqa: N801  # read as a verb: with one_thread()

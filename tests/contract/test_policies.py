@@ -3,7 +3,13 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
 
 import misspec as ms
-from misspec.testing import CONTRACT, Subject
+from misspec.testing import (
+    CONTRACT,
+    Subject,
+    continues_to_the_bit,
+    recommends_the_best_lower_bound,
+    refused_calls_change_nothing,
+)
 
 MODEL = ms.Model(RBF(0.2), norm_bound=1.5, noise=0.1, offset=0.2)
 LINEAR = ms.Model(ConstantKernel(0.5) * DotProduct(0.0), norm_bound=1.5, noise=0.1, offset=0.2)
@@ -46,22 +52,22 @@ POLICIES = {
     "insured": lambda seed: ms.InsuredUCB(DOMAIN, MODEL, premium=0.5, seed=seed),
     "thompson": lambda seed: ms.ThompsonSampling(DOMAIN, MODEL, seed=seed),
     "uniform": lambda seed: ms.UniformSampling(DOMAIN, MODEL, seed=seed),
-    "corruption": lambda seed: ms.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=1.0, seed=seed),
-    "phased elimination": lambda seed: ms.PhasedElimination(DOMAIN, LINEAR, horizon=200, seed=seed),
-    "phased elimination in the paper": lambda seed: ms.PhasedElimination.as_in_paper(
+    "corruption": lambda seed: ms.comparators.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=1.0, seed=seed),
+    "phased elimination": lambda seed: ms.comparators.PhasedElimination(DOMAIN, LINEAR, horizon=200, seed=seed),
+    "phased elimination in the paper": lambda seed: ms.comparators.PhasedElimination.as_in_paper(
         DOMAIN, MODEL, horizon=500, seed=seed
     ),
-    "rips": lambda seed: ms.RIPS(DOMAIN, LINEAR, horizon=200, accuracy=1.0, reward_bound=0.8, seed=seed),
-    "rips in the paper": lambda seed: ms.RIPS.as_in_paper(DOMAIN, MODEL, horizon=500, seed=seed),
-    "igp-ucb": lambda seed: ms.IGPUCB(DOMAIN, MODEL, seed=seed),
-    "igp-ucb in its paper": lambda seed: ms.IGPUCB.as_in_paper(DOMAIN, MODEL, horizon=60, seed=seed),
-    "gp-ts in its paper": lambda seed: ms.GPTS.as_in_paper(DOMAIN, MODEL, horizon=60, seed=seed),
-    "lb-gp-ucb": lambda seed: ms.LBGPUCB(DOMAIN, MODEL, horizon=100, initial=2, seed=seed),
-    "lb-gp-ucb in its paper": lambda seed: ms.LBGPUCB.as_in_paper(DOMAIN, MODEL, horizon=100, seed=seed),
-    "corral": lambda seed: ms.Corral(DOMAIN, MODEL, horizon=100, epsilons=[0.5, 0.1, 0.0], seed=seed),
-    "corral shared": lambda seed: ms.Corral(DOMAIN, MODEL, horizon=100, evidence="shared", seed=seed),
-    "corral of one step": lambda seed: ms.Corral(DOMAIN, MODEL, horizon=100, stochastic=False, seed=seed),
-    "corral in its paper": lambda seed: ms.Corral.as_in_paper(DOMAIN, MODEL, horizon=100, seed=seed),
+    "rips": lambda seed: ms.comparators.RIPS(DOMAIN, LINEAR, horizon=200, accuracy=1.0, reward_bound=0.8, seed=seed),
+    "rips in the paper": lambda seed: ms.comparators.RIPS.as_in_paper(DOMAIN, MODEL, horizon=500, seed=seed),
+    "igp-ucb": lambda seed: ms.comparators.IGPUCB(DOMAIN, MODEL, seed=seed),
+    "igp-ucb in its paper": lambda seed: ms.comparators.IGPUCB.as_in_paper(DOMAIN, MODEL, horizon=60, seed=seed),
+    "gp-ts in its paper": lambda seed: ms.comparators.GPTS.as_in_paper(DOMAIN, MODEL, horizon=60, seed=seed),
+    "lb-gp-ucb": lambda seed: ms.comparators.LBGPUCB(DOMAIN, MODEL, horizon=100, initial=2, seed=seed),
+    "lb-gp-ucb in its paper": lambda seed: ms.comparators.LBGPUCB.as_in_paper(DOMAIN, MODEL, horizon=100, seed=seed),
+    "corral": lambda seed: ms.comparators.Corral(DOMAIN, MODEL, horizon=100, epsilons=[0.5, 0.1, 0.0], seed=seed),
+    "corral shared": lambda seed: ms.comparators.Corral(DOMAIN, MODEL, horizon=100, evidence="shared", seed=seed),
+    "corral of one step": lambda seed: ms.comparators.Corral(DOMAIN, MODEL, horizon=100, stochastic=False, seed=seed),
+    "corral in its paper": lambda seed: ms.comparators.Corral.as_in_paper(DOMAIN, MODEL, horizon=100, seed=seed),
 }  # fmt: skip
 
 
@@ -82,10 +88,10 @@ ON_A_BOX = {
     "insured": lambda seed: ms.InsuredUCB(BOX, WIDE, seed=seed),
     "thompson": lambda seed: ms.ThompsonSampling(BOX, WIDE, seed=seed),
     "uniform": lambda seed: ms.UniformSampling(BOX, WIDE, seed=seed),
-    "corruption": lambda seed: ms.CorruptionTolerantGPUCB(BOX, WIDE, corruption=1.0, seed=seed),
-    "igp-ucb": lambda seed: ms.IGPUCB(BOX, WIDE, seed=seed),
-    "lb-gp-ucb": lambda seed: ms.LBGPUCB(BOX, WIDE, horizon=100, initial=2, seed=seed),
-    "corral": lambda seed: ms.Corral(BOX, WIDE, horizon=100, epsilons=[0.1, 0.0], seed=seed),
+    "corruption": lambda seed: ms.comparators.CorruptionTolerantGPUCB(BOX, WIDE, corruption=1.0, seed=seed),
+    "igp-ucb": lambda seed: ms.comparators.IGPUCB(BOX, WIDE, seed=seed),
+    "lb-gp-ucb": lambda seed: ms.comparators.LBGPUCB(BOX, WIDE, horizon=100, initial=2, seed=seed),
+    "corral": lambda seed: ms.comparators.Corral(BOX, WIDE, horizon=100, epsilons=[0.1, 0.0], seed=seed),
 }
 
 
@@ -142,25 +148,60 @@ LEARNING = {  # its model: rounds are dear
 }
 
 
-@pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
-@pytest.mark.parametrize("name", POLICIES)
+# The whole contract once per mechanism and kind of domain; variants that share both, a short form of it.
+IN_FULL = {
+    "arms": (
+        "gp-ucb", "ec", "phased", "balancing", "insured", "thompson", "uniform", "corruption", "phased elimination",
+        "lb-gp-ucb", "corral",
+    ),
+    "box": ("ec", "phased", "balancing", "thompson"),
+    "names": (
+        "ec on a space", "balancing on a space", "thompson on a space", "phased on a whole space", "ec on a table",
+    ),
+    "learning": ("auto", "auto on a space"),
+}  # fmt: skip
+SHORT = (continues_to_the_bit, refused_calls_change_nothing, recommends_the_best_lower_bound)
+
+
+def cases(kind, policies):
+    """(name, check) for all policies of a kind."""
+    return [
+        pytest.param(name, check, id=f"{name}-{check.__name__}")
+        for name in policies
+        for check in (CONTRACT if name in IN_FULL[kind] else SHORT)
+    ]
+
+
+def moments(kind, name, most):
+    """How often a policy is saved and continued: of a variant, twice."""
+    return most if name in IN_FULL[kind] else 2
+
+
+@pytest.mark.parametrize(("name", "check"), cases("arms", POLICIES))
 def test_contract(name, check):
-    check(Subject(POLICIES[name], truth))
+    check(Subject(POLICIES[name], truth, moments=moments("arms", name, 8)))
 
 
-@pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
-@pytest.mark.parametrize("name", ON_A_BOX)
+@pytest.mark.parametrize(("name", "check"), cases("box", ON_A_BOX))
 def test_contract_on_a_box(name, check):
-    check(Subject(ON_A_BOX[name], lambda x: 0.2 + float(np.sin(2 * x[0]) * x[1]), rounds=15))
+    made = moments("box", name, None)
+    check(Subject(ON_A_BOX[name], lambda x: 0.2 + float(np.sin(2 * x[0]) * x[1]), rounds=15, moments=made))
 
 
-@pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
-@pytest.mark.parametrize("name", WITH_NAMES)
+@pytest.mark.parametrize(("name", "check"), cases("names", WITH_NAMES))
 def test_contract_with_names(name, check):
-    check(Subject(WITH_NAMES[name], lambda x: 0.2 + 0.1 * float(np.sin(x[0] + x[1]) + (x[-1] == 1)), rounds=10))
+    def evaluate(x):
+        return 0.2 + 0.1 * float(np.sin(x[0] + x[1]) + (x[-1] == 1))
+
+    check(Subject(WITH_NAMES[name], evaluate, rounds=10, moments=moments("names", name, 3)))
 
 
-@pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
-@pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.parametrize(("name", "check"), cases("learning", LEARNING))
 def test_contract_of_a_policy_that_learns_its_model(name, check):
-    check(Subject(LEARNING[name], lambda x: 0.2 + float(np.sin(2 * x[0]) * np.cos(x[-1])), rounds=12, moments=2))
+    made = moments("learning", name, 2)
+    check(Subject(LEARNING[name], lambda x: 0.2 + float(np.sin(2 * x[0]) * np.cos(x[-1])), rounds=12, moments=made))
+
+
+def test_every_name_in_full_is_a_policy():
+    for kind, policies in (("arms", POLICIES), ("box", ON_A_BOX), ("names", WITH_NAMES), ("learning", LEARNING)):
+        assert set(IN_FULL[kind]) <= set(policies)

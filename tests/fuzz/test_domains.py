@@ -17,14 +17,15 @@ from hostile import (
     hostile_words,
     works,
 )
-from misspec import domains
+from misspec.domains import box, space
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small_limits():
     """What is too large is refused at any size: gigabytes show no more."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(domains, "MOST_NUMBERS", 10_000)
+        patch.setattr(box, "MOST_NUMBERS", 10_000)
+        patch.setattr(space, "MOST_NUMBERS", 10_000)
         yield
 
 

@@ -15,7 +15,7 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct
 import misspec as ms
 from damage import HOW, damaged
 from hostile import attempt, fuzz
-from misspec import records
+from misspec.files import records
 
 MODEL = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1)
 LINEAR = ms.Model(DotProduct(sigma_0=0.0), norm_bound=2.0, noise=0.1)
@@ -25,7 +25,7 @@ MAKE = {
     "phased": lambda: ms.PhasedUncertaintySampling(LIST, MODEL, horizon=30),
     "balancing": lambda: ms.RegretBalancing(LIST, MODEL, horizon=100),
     "space": lambda: ms.UniformSampling(ms.Space({"n": ms.Int(1, 5), "r": ms.Float(0, 1)}), MODEL),
-    "open": lambda: ms.LinUCB(ms.Open(2), LINEAR),
+    "open": lambda: ms.comparators.LinUCB(ms.Open(2), LINEAR),
     "joint": lambda: ms.GPUCB(ms.Joint(LIST, ms.Box([(0, 1)])), MODEL),
 }
 ROUND = {"open": {"actions": np.eye(2)}, "joint": {"context": [0.3]}}

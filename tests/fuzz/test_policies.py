@@ -12,8 +12,10 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct
 
 import misspec as ms
 from hostile import REPEATABLE, attempt, cases, fuzz, hostile, hostile_arrays, hostile_numbers, hostile_objects, spoilt
-from misspec import information
-from misspec.policies import PLAYABLE, base, signature_of
+from misspec.experiments.construct import POLICIES
+from misspec.policies import signature_of
+from misspec.policies.core import policy as base
+from misspec.theory import information
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -45,13 +47,14 @@ EXTRA = {
     "Corral": {"horizon": 20},
 }  # fmt: skip
 LINEAR_ONES = ("LinUCB", "LinearThompson", "PhasedElimination", "RIPS")
-NAMES = [*PLAYABLE, "Auto"]
+CLASSES = {**POLICIES, "Auto": ms.Auto}
+NAMES = list(CLASSES)
 
 
 @functools.cache
 def arguments_of(name):
     """All arguments of a policy's, at their defaults, with what has none."""
-    cls = getattr(ms, name)
+    cls = CLASSES[name]
     defaults = {
         each.name: each.default
         for each in signature_of(cls).parameters.values()
@@ -70,13 +73,13 @@ def played(policy, rounds=2):
 
 def test_every_policy_works_as_it_is_fuzzed():
     for name in NAMES:
-        assert played(getattr(ms, name)(**arguments_of(name))).t == 2
+        assert played(CLASSES[name](**arguments_of(name))).t == 2
 
 
 @fuzz(700, name=st.sampled_from(NAMES), data=st.data())
 def test_a_policy_is_refused_or_plays(name, data):
     arguments = data.draw(spoilt(arguments_of(name)))
-    attempt(lambda: played(getattr(ms, name)(**arguments)))
+    attempt(lambda: played(CLASSES[name](**arguments)))
 
 
 @pytest.mark.parametrize("domain", DOMAINS)
@@ -84,7 +87,7 @@ def test_a_policy_is_refused_or_plays(name, data):
 def test_every_policy_on_every_domain(name, domain):
     """It plays there, or says that it does not."""
     arguments = {**arguments_of(name), "domain": DOMAINS[domain]}
-    policy = attempt(lambda: getattr(ms, name)(**arguments))
+    policy = attempt(lambda: CLASSES[name](**arguments))
     if policy is not None and policy.field.fixed:
         attempt(lambda: played(policy))
 
@@ -92,8 +95,8 @@ def test_every_policy_on_every_domain(name, domain):
 @fuzz(200, entry=st.sampled_from(["paper", "bases", "epsilons", "price"]), value=hostile, data=st.data())
 def test_settings_that_are_lists(entry, value, data):
     if entry == "paper":
-        name = data.draw(st.sampled_from([each for each in PLAYABLE if hasattr(getattr(ms, each), "as_in_paper")]))
-        cls = getattr(ms, name)
+        name = data.draw(st.sampled_from([each for each in NAMES if hasattr(CLASSES[each], "as_in_paper")]))
+        cls = CLASSES[name]
         arguments = {"horizon": 20, "epsilon": 0.1, **arguments_of(name), "seed": 0}
         known = {each: arguments[each] for each in ("domain", "model", "seed")}
         takes = cls.as_in_paper.__code__.co_varnames
@@ -105,7 +108,7 @@ def test_settings_that_are_lists(entry, value, data):
         attempt(lambda: played(ms.RegretBalancing(LIST, MODEL, horizon=20, bases=pairs)))
     elif entry == "epsilons":
         several = data.draw(st.lists(hostile_numbers, max_size=3))
-        attempt(lambda: played(ms.Corral(LIST, MODEL, horizon=20, epsilons=several)))
+        attempt(lambda: played(ms.comparators.Corral(LIST, MODEL, horizon=20, epsilons=several)))
     else:
         attempt(lambda: played(ms.RegretBalancing(LIST, MODEL, horizon=20, price=value, width=value)))
 
@@ -119,7 +122,7 @@ POLICIES = {
     "Thompson": lambda domain: ms.ThompsonSampling(domain, MODEL),
     "phased": lambda domain: ms.PhasedUncertaintySampling(domain, MODEL, horizon=40),
     "balancing": lambda domain: ms.RegretBalancing(domain, MODEL, horizon=40, gain=3.0),
-    "Corral": lambda domain: ms.Corral(domain, MODEL, horizon=40),
+    "Corral": lambda domain: ms.comparators.Corral(domain, MODEL, horizon=40),
     "Auto": lambda domain: ms.Auto(domain),
 }
 ROUND = {"open": {"actions": [[0.1, 0.2], [0.3, 0.4]]}, "joint": {"context": [0.5]}, "searched": {"context": "v"}}

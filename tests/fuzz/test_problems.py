@@ -7,16 +7,18 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct
 
 import misspec as ms
 from hostile import attempt, calls, fuzz, hostile, hostile_numbers, hostile_objects, works
-from misspec import experiments, information, problems, theory
+from misspec import experiments, problems, theory
 from misspec.problems import bandits
 from misspec.reports import optimisation
+from misspec.theory import bounds, episodes, information
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small_limits():
     """What is too much is refused at any size: millions of rounds show no more."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(theory, "MOST_ROUNDS", 1000)
+        patch.setattr(bounds, "MOST_ROUNDS", 1000)
+        patch.setattr(episodes, "MOST_ROUNDS", 1000)
         patch.setattr(information, "MOST_STEPS", 1000)
         patch.setattr(bandits, "MOST_NUMBERS", 10_000)
         patch.setattr(bandits, "MOST_CONTEXTS", 10)
@@ -207,7 +209,7 @@ LOOPS = {
     "worst_misfit": (
         ms.adversary.worst_misfit,
         {
-            "make": lambda p: ms.UniformSampling(p.domain, p.model), "problem": PROBLEM, "horizon": 2, "budget": 2,
+            "make": lambda p: ms.UniformSampling(p.domain, p.model), "problem": PROBLEM, "horizon": 2, "tries": 2,
             "worlds": 1, "seed": 0, "progress": None,
         },
     ),

@@ -20,7 +20,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ma
 import misspec as ms
 from damage import HOW, damaged
 from hostile import OBJECTS, attempt, fuzz, hostile_numbers
-from misspec import storage
+from misspec.files import storage
 
 MODEL = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1, offset=0.2)
 LINEAR = ms.Model(ConstantKernel(0.5) * DotProduct(0.0), norm_bound=1.5, noise=0.1)
@@ -43,18 +43,18 @@ MAKE = {
     "insured": lambda: ms.InsuredUCB(LIST, MODEL, premium=0.5),
     "thompson": lambda: ms.ThompsonSampling(LIST, MODEL),
     "uniform": lambda: ms.UniformSampling(LIST, MODEL),
-    "corruption": lambda: ms.CorruptionTolerantGPUCB(LIST, MODEL, corruption=1.0),
-    "phased elimination": lambda: ms.PhasedElimination(LIST, LINEAR, horizon=200),
-    "rips": lambda: ms.RIPS(LIST, LINEAR, horizon=200, accuracy=1.0, reward_bound=0.8),
-    "lb-gp-ucb": lambda: ms.LBGPUCB(LIST, MODEL, horizon=100, initial=2),
-    "corral": lambda: ms.Corral(LIST, MODEL, horizon=100, epsilons=[0.5, 0.1, 0.0]),
+    "corruption": lambda: ms.comparators.CorruptionTolerantGPUCB(LIST, MODEL, corruption=1.0),
+    "phased elimination": lambda: ms.comparators.PhasedElimination(LIST, LINEAR, horizon=200),
+    "rips": lambda: ms.comparators.RIPS(LIST, LINEAR, horizon=200, accuracy=1.0, reward_bound=0.8),
+    "lb-gp-ucb": lambda: ms.comparators.LBGPUCB(LIST, MODEL, horizon=100, initial=2),
+    "corral": lambda: ms.comparators.Corral(LIST, MODEL, horizon=100, epsilons=[0.5, 0.1, 0.0]),
     "grid": lambda: ms.GPUCB(ms.Box([(0, 1)]).grid(7), MODEL, width=2.0),
     "members": lambda: ms.GPUCB(MEMBERS, MODEL),
     "table": lambda: ms.ECGPUCB(TABLE, MODEL, epsilon=0.1),
     "box": lambda: ms.UniformSampling(BOX, MODEL),
     "space": lambda: ms.UniformSampling(SPACE, MODEL),
     "open": lambda: ms.RegretBalancing(ms.Open(3), LINEAR, horizon=100),
-    "linear": lambda: ms.LinUCB(ms.Open(3, radius=1.0), LINEAR),
+    "linear": lambda: ms.comparators.LinUCB(ms.Open(3, radius=1.0), LINEAR),
     "joint": lambda: ms.GPUCB(ms.Joint(LIST, ms.Box([(0, 1)])), MODEL),
 }
 SLOW = {

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 
 import misspec as ms
-from misspec import confidence
 from misspec.errors import InvalidInput
 from misspec.posterior import Tracked
+from misspec.theory import own_bands, widths
 
 KERNELS = [RBF(0.3), Matern(0.3, nu=0.5), Matern(0.3, nu=2.5), DotProduct(sigma_0=0)]
 
@@ -90,10 +90,10 @@ def test_realised_information_is_the_log_determinant(situation):
 def test_exact_enlargement_below_the_papers(situation, epsilon):
     model, X, index, y, _ = situation
     posterior = told(model, X, index, y, weights=True)
-    exact = confidence.enlargement_exact(epsilon, posterior.weights_norm1())
-    paper = confidence.paper_slope(epsilon, posterior.t, model) * posterior.std  # Lemma 2 needs only √(t − 1)
+    exact = widths.enlargement_exact(epsilon, posterior.weights_norm1())
+    paper = widths.paper_slope(epsilon, posterior.t, model) * posterior.std  # Lemma 2 needs only √(t − 1)
     assert (exact <= paper * (1 + 1e-7) + 1e-7).all()
-    between = confidence.enlargement_norm2(epsilon, posterior.t, posterior.weights_norm2())
+    between = widths.enlargement_norm2(epsilon, posterior.t, posterior.weights_norm2())
     assert (exact <= between * (1 + 1e-7) + 1e-7).all()
     assert (between <= paper * (1 + 1e-7) + 1e-7).all()
     # and it is attained: some misfit within ±ε moves the mean by that much
@@ -122,7 +122,7 @@ def test_norms_of_the_weights(situation):
 def test_mixture_below_lemma1(situation, delta):
     model, X, index, y, _ = situation
     log_det = told(model, X, index, y).log_det
-    low, high = (confidence.multiplier(name, model, log_det, delta) for name in ("mixture", "lemma1"))
+    low, high = (widths.multiplier(name, model, log_det, delta) for name in ("mixture", "lemma1"))
     assert model.norm_bound <= low <= high * (1 + 1e-12)
 
 
@@ -170,8 +170,8 @@ def test_refresh_changes_nothing_but_rounding(situation):
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4), st.floats(1e-6, 0.99))
 def test_own_radius_shrinks_with_observations(n, place, delta):
-    here = confidence.own_radius(0.3, n, place, delta)
-    assert 0 < confidence.own_radius(0.3, n + 1, place, delta) < here < confidence.own_radius(0.3, n, place + 1, delta)
+    here = own_bands.own_radius(0.3, n, place, delta)
+    assert 0 < own_bands.own_radius(0.3, n + 1, place, delta) < here < own_bands.own_radius(0.3, n, place + 1, delta)
 
 
 MIDDLES, HALVES = st.floats(-3, 3), st.floats(0, 2)
@@ -180,7 +180,7 @@ MIDDLES, HALVES = st.floats(-3, 3), st.floats(0, 2)
 @given(st.lists(st.tuples(MIDDLES, MIDDLES, HALVES, HALVES | st.just(np.inf)), min_size=1, max_size=20))
 def test_intersections(bands):
     middle, own, w, v = np.array(bands).T
-    lower, upper = confidence.ground(middle - w, middle + w, own - v, own + v)
+    lower, upper = own_bands.ground(middle - w, middle + w, own - v, own + v)
     apart = np.maximum(middle - w, own - v) > np.minimum(middle + w, own + v)
     assert (lower <= upper).all()
     assert (upper - lower <= 2 * np.where(apart, v, np.minimum(w, v)) + 1e-12).all()
@@ -188,7 +188,7 @@ def test_intersections(bands):
     assert (upper[~apart] <= (middle + w)[~apart]).all()
     np.testing.assert_array_equal(lower[apart], (own - v)[apart])
     np.testing.assert_array_equal(upper[apart], (own + v)[apart])
-    low, high = confidence.clip(middle - w, middle + w, own - v, own + v)
+    low, high = own_bands.clip(middle - w, middle + w, own - v, own + v)
     assert (low <= high).all()
     assert (high - low <= 2 * w + 1e-12).all()
     assert ((low >= own - v) & (high <= own + v)).all()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
-from misspec.parameters import decode_parameter, encode_parameter
+from misspec.domains.parameters import decode_parameter, encode_parameter
 
 MODEL = ms.Model(RBF(0.6), norm_bound=1.0, noise=0.1)
 POSITIVE = st.floats(1e-150, 1e150)

@@ -82,7 +82,7 @@ def least_squares(A, rows, y, alpha):
 def test_phased_elimination(kernel, X, T, paper, batch):
     K, rng, k = kernel(X, X.copy()), np.random.default_rng(1), len(X)
     truth = values(K, rng)
-    policy = (ms.PhasedElimination.as_in_paper if paper else ms.PhasedElimination)(
+    policy = (ms.comparators.PhasedElimination.as_in_paper if paper else ms.comparators.PhasedElimination)(
         ms.Finite(X), model(kernel, 2.0), horizon=T
     )
     d = spanning(K, 1e-8)[0].shape[1]
@@ -176,7 +176,7 @@ def rips(K, T, B, b, accuracy, seed):
 def test_rips(kernel, X, batch):
     K, rng, T = kernel(X, X.copy()), np.random.default_rng(2), 6000
     truth = values(K, rng)
-    policy = ms.RIPS(ms.Finite(X), model(kernel, 1.5), horizon=T, accuracy=0.7, reward_bound=0.95, seed=8)
+    policy = ms.comparators.RIPS(ms.Finite(X), model(kernel, 1.5), horizon=T, accuracy=0.7, reward_bound=0.95, seed=8)
     source = rips(K, T, 1.5, 0.95, 0.7, seed=8)
     active, expected = next(source)
     told, phases = 0, 0
@@ -192,7 +192,7 @@ def test_rips(kernel, X, batch):
     assert len(active) < len(X)
 
 
-@pytest.mark.parametrize("kind", [ms.PhasedElimination, ms.RIPS])
+@pytest.mark.parametrize("kind", [ms.comparators.PhasedElimination, ms.comparators.RIPS])
 def test_arms_without_features_and_domains_without_arms(kind):
     linear = ms.Model(DotProduct(0.0), norm_bound=1.0, noise=0.01)
     policy = kind(ms.Finite([[-1.0], [0.0], [-1.0]]), linear, horizon=2000)

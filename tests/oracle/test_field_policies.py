@@ -40,7 +40,11 @@ def result(rng, index):
 def test_igp_ucb(horizon):
     """With the realised information and the model's ridge; and as printed, with γ, for 60 rounds and beyond them."""
     domain, ridge = ms.Finite(X), 0.05 if horizon is None else 1 + 2 / horizon
-    policy = ms.IGPUCB(domain, MODEL) if horizon is None else ms.IGPUCB.as_in_paper(domain, MODEL, horizon=horizon)
+    policy = (
+        ms.comparators.IGPUCB(domain, MODEL)
+        if horizon is None
+        else ms.comparators.IGPUCB.as_in_paper(domain, MODEL, horizon=horizon)
+    )
     gain = None if horizon is None else ms.information_gain(domain, policy.model, horizon)
     rng, x, y = np.random.default_rng(1), [], []
     for t in range(80):
@@ -74,7 +78,7 @@ def pivoted_features(K):
 def test_gp_ts(horizon):
     """The sample from the same normal variables, as f = Ψw with w ~ N(0, I) given the data."""
     domain, ridge = ms.Finite(X), 0.05 if horizon is None else 1 + 2 / horizon
-    make = ms.GPTS if horizon is None else ms.GPTS.as_in_paper
+    make = ms.comparators.GPTS if horizon is None else ms.comparators.GPTS.as_in_paper
     policy = make(domain, MODEL, seed=5) if horizon is None else make(domain, MODEL, horizon=horizon, seed=5)
     gain = None if horizon is None else ms.information_gain(domain, policy.model, horizon)
     Psi = pivoted_features(rbf(0.15, X, X))
@@ -101,7 +105,7 @@ def test_gp_ts(horizon):
 def test_lin_ucb():
     """New vectors in every round: V = λI + Σxxᵀ, θ̂ = V⁻¹Σxy, and the ellipsoid's radius from det V."""
     d, ridge = 4, 0.5
-    policy = ms.LinUCB(ms.Open(d), ms.Model(DotProduct(0.0), B, NOISE, ridge, DELTA))
+    policy = ms.comparators.LinUCB(ms.Open(d), ms.Model(DotProduct(0.0), B, NOISE, ridge, DELTA))
     rng, theta = np.random.default_rng(2), np.array([0.5, -0.3, 0.2, 0.6])
     V, b = ridge * np.eye(d), np.zeros(d)
     for _ in range(100):
@@ -127,7 +131,7 @@ def test_lb_gp_ucb(printed):
     T, scale, noise, norm, d = 150, 1.2, 0.005, 0.2, 2
     model = ms.Model(RBF(scale), norm, noise, 0.01, DELTA, offset=OFFSET)
     ridge = 1 + 2 / T if printed else 0.01
-    make = ms.LBGPUCB.as_in_paper if printed else ms.LBGPUCB
+    make = ms.comparators.LBGPUCB.as_in_paper if printed else ms.comparators.LBGPUCB
     policy = make(ms.Finite(X), model, horizon=T)
     rng, x, y = np.random.default_rng(3), [], []
     scales, counts, sums, widths, rejected = [], [], [], [], set()
@@ -183,7 +187,7 @@ def test_corral(stochastic):
     """Algorithm 1 of Agarwal et al. over EC-GP-UCB as the paper has it; and with the two steps of Pacchiano et al.,
     in every fifth round on other actions, so that past policies have to be found again."""
     T, epsilons, rate = 100, [0.5, 0.1, 0.0], 0.3
-    policy = ms.Corral.as_in_paper(
+    policy = ms.comparators.Corral.as_in_paper(
         ms.Finite(X), MODEL, horizon=T, epsilons=epsilons, learning_rate=rate, stochastic=stochastic, seed=7
     )
     draws, rng = np.random.default_rng(7), np.random.default_rng(4)
@@ -235,7 +239,7 @@ def test_corral(stochastic):
 
 def test_pending_and_dropped_steps_of_corral():
     """Steps are asked in pairs, a batch of them with the probabilities of now; a dropped first step has no second."""
-    policy = ms.Corral(ms.Finite(X), MODEL, horizon=100, seed=1)
+    policy = ms.comparators.Corral(ms.Finite(X), MODEL, horizon=100, seed=1)
     batch = policy.ask(6)
     assert [q.details["step"] for q in batch] == [1, 2] * 3
     assert [q.details["base"] for q in batch[::2]] == [q.details["base"] for q in batch[1::2]]

@@ -3,6 +3,7 @@
 import functools
 import itertools
 
+import mpmath
 import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
@@ -721,3 +722,27 @@ def test_a_kernel_that_fails_half_way_leaves_no_trace(listed, budget, call):
     go()
     for a, b in zip(portrait(posterior, X), portrait(twin, X), strict=True):
         np.testing.assert_array_equal(a, b, err_msg="a retry is as if nothing had failed")
+
+
+def test_what_rounding_hides_of_a_residual_is_missed_too():
+    """Points next to members of the dictionary: what a budget misses of them is at least the true residual, which is
+    lost in rounding, with 40 digits."""
+    rng, length = np.random.default_rng(3), 0.5
+    Z = rng.random((6, 2))
+    posterior = ms.Posterior(ms.Model(RBF(length), 1.0, 0.1), ms.Open(2, radius=2.0), budget=6)
+    near = np.repeat(Z, 8, axis=0) + 3e-9 * rng.standard_normal((48, 2))
+    posterior.observe(np.concatenate([Z, near]), np.zeros(54))
+    members = posterior._dictionary.members
+    with mpmath.workdps(40):
+
+        def gram(A, B):
+            pairs = [
+                [sum((mpmath.mpf(p) - mpmath.mpf(q)) ** 2 for p, q in zip(a, b, strict=True)) for b in B] for a in A
+            ]
+            return mpmath.matrix([[mpmath.exp(-each / (2 * mpmath.mpf(length) ** 2)) for each in row] for row in pairs])
+
+        K = gram(Z[members].tolist(), Z[members].tolist())
+        true = [1 - (k.T * mpmath.lu_solve(K, k))[0] for k in (gram(Z[members].tolist(), [x]) for x in near.tolist())]
+        true = np.array([float(mpmath.sqrt(each)) for each in true])
+    assert true.min() > 0
+    assert (np.array(posterior._dictionary.missed[6:]) >= true).all()

@@ -97,7 +97,7 @@ def test_the_layered_posterior(name, tracked):
     assert len(learnt) > 1  # the misfit of 0.3 was noticed
 
 
-def transcription(kernel, premium, horizon, tell):
+def transcription(kernel, premium, horizon, tell, X):
     """InsuredUCB as its file says it, by dense formulas."""
     N, everything = len(X), np.arange(len(X))
     rows, y, first, paid, tests, again = np.zeros(0, dtype=int), np.zeros(0), [], 0.0, 0, 0
@@ -159,15 +159,24 @@ def member(P, kernel, rows, y, misfit, noise):
     )
 
 
-@pytest.mark.parametrize(("name", "seed", "size"), [("rbf", 0, 0.25), ("rbf", 3, 0.1), ("matern", 0, 0.15)])
-def test_insured(name, seed, size):
-    kernel, rng = KERNELS[name], np.random.default_rng(seed)
-    truth = OFFSET + np.sin(4 * X[:, 0] + seed) * X[:, 1] + size * rng.choice([-1, 1], len(X))
+WORLDS = [
+    ("rbf", 0, 0.25, 30.0, 40),
+    ("rbf", 3, 0.1, 30.0, 40),
+    ("matern", 0, 0.15, 30.0, 40),
+    ("rbf", 1, 0.6, 1.0, 40),
+]
+
+
+# a premium of 1 makes what tests lose count, and few candidates have own bands that exclude others
+@pytest.mark.parametrize(("name", "seed", "size", "premium", "N"), [*WORLDS, ("rbf", 0, 0.6, 5.0, 6)])
+def test_insured(name, seed, size, premium, N):
+    kernel, rng, P = KERNELS[name], np.random.default_rng(seed), X[:N]
+    truth = OFFSET + np.sin(4 * P[:, 0] + seed) * P[:, 1] + size * rng.choice([-1, 1], N)
     noise = NOISE * rng.standard_normal(400)
     results = iter(noise)
-    policy = ms.InsuredUCB(ms.Finite(X), ms.Model(kernel, B, NOISE, offset=OFFSET, delta=DELTA), premium=30.0)
+    policy = ms.InsuredUCB(ms.Finite(P), ms.Model(kernel, B, NOISE, offset=OFFSET, delta=DELTA), premium=premium)
     other, taus = iter(noise), set()
-    expected = transcription(kernel, 30.0, 160, lambda j: truth[j] + next(other))
+    expected = transcription(kernel, premium, 160 if premium == 30.0 else 80, lambda j: truth[j] + next(other), P)
     for chosen, tests, again, paid, tau in expected:
         query = policy.ask()
         assert query.index == chosen
@@ -175,6 +184,6 @@ def test_insured(name, seed, size):
         assert (policy.tests, policy._again) == (tests, again)
         assert policy.paid == pytest.approx(paid, abs=1e-6)
         taus.add(tau)
-    assert policy.tests >= 5
-    assert policy._again > 0 or name == "matern"  # tests of both kinds were compared
-    assert len(taus) > 1
+    assert policy.tests >= 2
+    assert policy._again > 0 or name == "matern" or N == 6  # tests of both kinds were compared
+    assert len(taus) > 1 or N == 6

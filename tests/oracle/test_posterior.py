@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF, Matern
+from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 
 import misspec as ms
 from reference import KERNELS, Dense, design
@@ -69,7 +69,7 @@ def test_designs_of_an_upper_confidence_bound(dimension, regularization, width):
     posterior = ms.Tracked(model, ms.Finite(X))
     index, y = [], []
     for _ in range(1200):
-        multiplier = ms.confidence.multiplier(width, model, posterior.log_det, model.delta)
+        multiplier = ms.theory.widths.multiplier(width, model, posterior.log_det, model.delta)
         index.append(int((posterior.mean + multiplier * posterior.std).argmax()))
         y.append(float(truth[index[-1]] + 0.1 * rng.standard_normal()))
         posterior.observe_index(index[-1], y[-1])
@@ -200,3 +200,86 @@ def test_many_repeats_keep_the_law(dimension, length, regularization, n):
         steps.observe_index(i, float(averages[i]))
     for found in (together.mean, together.at(X)[0], steps.mean, steps.at(X)[0], free.at(X)[0]):
         assert np.abs(found - mean).max() <= law
+
+
+@pytest.mark.parametrize("regularization", [1e-2, 1e-4])
+def test_points_that_the_dictionary_explains_pend_and_are_taken_back(regularization):
+    """Points a few millionths from others have covariances that the dictionary cannot see (`shadows.py`): the variance
+    for choosing has them while they pend, and loses them when they are taken back, to 1e-9."""
+    rng, kernel = np.random.default_rng(9), RBF(0.5)
+    X = rng.random((30, 2))
+    X[10:15] = X[:5] + 4e-6 * rng.standard_normal((5, 2))
+    posterior = ms.Tracked(ms.Model(kernel, 1.0, 0.1, regularization), ms.Finite(X))
+    told, pending = [0, 1, 2, 3, 4, 20, 10], []
+    posterior.observe_index(np.array(told), rng.standard_normal(len(told)))
+
+    def check():
+        both = X[[*told, *pending]]
+        dense = Dense(kernel, regularization, both, np.zeros(len(both)))
+        np.testing.assert_allclose(posterior.pending_variance, dense.variance(X), atol=1e-9)
+        np.testing.assert_allclose(posterior.at(X, pending=True)[1] ** 2, dense.variance(X), atol=1e-9)
+
+    for i in (11, 12, 21, 11, 10, 13):
+        posterior.hallucinate_index(np.array([i]))
+        pending.append(i)
+        check()
+    for i in (11, 10, 12, 11):
+        posterior.release(X[[i]])
+        pending.remove(i)
+        check()
+    posterior.fulfil_index(13, 0.3)
+    told.append(pending.pop())
+    check()
+
+
+def test_what_clustered_points_have_in_common():
+    """Three clusters of three points, some millionths apart, with 75 results each that differ by far more than a
+    function could: corrections of what shadows have in common keep all at once to 1e-8, and single steps to 6e-7 (seen
+    are 2e-10 and 2e-7; without the corrections 1.5e-7 and 1.6e-6)."""
+    rng, n, regularization = np.random.default_rng(8), 75, 1e-4
+    X = rng.random((40, 2))
+    X[10:16] = np.tile(X[:3], (2, 1)) + 4e-6 * rng.standard_normal((6, 2))
+    U = np.r_[0:3, 10:16, 20:24]
+    averages = np.sin(5 * X[U, 0]) + rng.standard_normal(len(U))
+    mean = averaged(regularization, X, X[U], averages, n, 0.5)
+    model = ms.Model(RBF(0.5), 2.0, 0.1, regularization)
+    together, steps = ms.Tracked(model, ms.Finite(X)), ms.Tracked(model, ms.Finite(X))
+    rows = rng.permutation(np.repeat(np.arange(len(U)), n))
+    together.observe_index(U[rows], averages[rows])
+    for row in rows.tolist():
+        steps.observe_index(int(U[row]), float(averages[row]))
+    for found in (together.mean, together.at(X)[0]):
+        np.testing.assert_allclose(found, mean, atol=1e-8)
+    for found in (steps.mean, steps.at(X)[0]):
+        np.testing.assert_allclose(found, mean, atol=6e-7)
+
+
+def test_what_was_observed_before_a_feature_came_counts_along_it():
+    """A linear kernel in the plane: (0.7, 0) explains (0.7, 7e-6) until (0, 0.7) comes. Observed a thousand times at a
+    small ridge, it has by then told something along the second feature, which must be seen in all that is known."""
+    kernel, regularization = DotProduct(sigma_0=0), 1e-6
+    X = np.array([[0.7, 0.0], [0.7, 7e-6], [0.0, 0.7], [0.5, 0.5]])
+    index = np.array([0, *[1] * 1000, 2])
+    y = 0.3 + 0.1 * np.random.default_rng(10).standard_normal(len(index))
+    posterior = ms.Tracked(ms.Model(kernel, 1.0, 0.1, regularization), ms.Finite(X))
+    for i, value in zip(index, y, strict=True):
+        posterior.observe_index(int(i), float(value))
+    dense = Dense(kernel, regularization, X[index], y)
+    assert posterior.rank == 2
+    assert posterior.log_det == pytest.approx(dense.log_det(), rel=1e-7)
+    np.testing.assert_allclose(posterior.mean, dense.mean(X), atol=1e-4)
+    np.testing.assert_allclose(posterior.weights_norm2(), dense.norm2(X), rtol=1e-5)
+
+
+@pytest.mark.parametrize("regularization", [1e-2, 1e-4])
+def test_norms_of_weights_beside_points_that_the_dictionary_explains(regularization):
+    """At arbitrary points, with shadows, one of them observed often: to 1e-8 (without their cross term 8e-5)."""
+    rng, kernel = np.random.default_rng(9), RBF(0.5)
+    X = rng.random((30, 2))
+    X[10:15] = X[:5] + 6e-6 * rng.standard_normal((5, 2))
+    index = np.r_[0:5, 10:15, 20, np.repeat(12, 30)]
+    posterior = ms.Posterior(ms.Model(kernel, 1.0, 0.1, regularization), ms.Finite(X))
+    posterior.observe(X[index], rng.standard_normal(len(index)))
+    dense, here = Dense(kernel, regularization, X[index], np.zeros(len(index))), posterior.look(X)
+    np.testing.assert_allclose(here.norm2(), dense.norm2(X), atol=1e-8)
+    np.testing.assert_allclose(here.norm1(), dense.norm1(X), atol=1e-8)

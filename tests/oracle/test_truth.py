@@ -1,12 +1,16 @@
 """best_in_class and diagnose against an independent solver: cvxpy with SCS or OSQP, which share no code with Clarabel,
 all constraints at once, and another factorisation of the kernel matrix."""
 
+import math
+
 import cvxpy
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 
 import misspec as ms
+from misspec import truth
 
 
 def square_root(kernel, X):
@@ -83,3 +87,52 @@ def test_diagnosis_agrees_with_another_solver(kernel, fixed):
     assert found.norm_needed == pytest.approx(
         least_norm(model.kernel, found.points, found.averages + 1.0, found.radii), rel=1e-4
     )
+
+
+def least_misfit(gap, moves, allowed):
+    """min ε with |gap + moves·m| ≤ allowed, |m_j| ≤ ε: how large misfits m must be to close a gap, a linear program."""
+    u = len(moves)
+    sizes = np.vstack([np.eye(u), -np.eye(u)])
+    A = np.vstack([np.append(moves, 0.0), np.append(-moves, 0.0), np.column_stack([sizes, -np.ones(2 * u)])])
+    b = np.concatenate([[allowed - gap, allowed + gap], np.zeros(2 * u)])
+    solved = linprog(np.eye(u + 1)[u], A_ub=A, b_ub=b, bounds=[(None, None)] * (u + 1))
+    assert solved.status == 0
+    return max(0.0, solved.fun)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_certificate_of_the_bands_is_the_least_misfit_that_makes_them_meet(seed):
+    """y = f̃ + m + noise and f* = f̃ + m. The model's band is that of Σ W_j(y_j − m_j), the results without misfit; it
+    must meet the class, and with m at the point itself, which is one of the m_j if it was told, the own band."""
+    rng = np.random.default_rng(seed)
+    B, noise, ridge, offset, delta = 0.8, 0.05, 0.02, 0.3, 0.04
+    model = ms.Model(RBF(0.4), B, noise, ridge, offset=offset)
+    X, also = rng.random((9, 2)), rng.random((5, 2))
+    X[8] = X[7]  # two arms at one point
+    arms = {0: [0], 1: [1], 2: [2], 3: [3], 4: [4], 7: [5, 6], 8: [5, 6]}  # point → those told there; two are not told
+    y, counts = rng.normal(0, 1.0, 7), rng.integers(1, 30, 7)
+    own, radii = rng.normal(0, 2.0, 9), rng.uniform(0.01, 0.1, 9)
+    bands = truth.Bands(X, own + offset, radii)
+    told = truth.Averages(X[list(arms)], y + offset, counts)
+    proved, reach = truth.certificate_of_bands(model, bands, told, delta=delta, also=also)
+    points = np.concatenate([X, also])
+    K, k = model.kernel(told.encoded, told.encoded.copy()), model.kernel(told.encoded, points)
+    A = K + np.diag(ridge / counts)
+    W = np.linalg.solve(A, k).T
+    variance = 1.0 - np.einsum("nu,un->n", W, k)
+    log_det = np.linalg.slogdet(np.eye(7) + np.diag(counts) @ K / ridge)[1]
+    half = math.sqrt(noise**2 / ridge * (2 * math.log(1 / delta) + log_det) + B**2) * np.sqrt(variance)
+    by_own = 0
+    for j in range(len(points)):
+        mean = float(W[j] @ y)
+        right, apart = least_misfit(mean, -W[j], B + half[j]), abs(mean) - B - half[j]
+        if j < len(X):
+            moves = [np.append(-W[j], 1.0)] if j not in arms else [np.eye(7)[i] - W[j] for i in arms[j]]
+            # of two arms it is not known whose the own band is
+            against_own = min(least_misfit(mean - own[j], each, radii[j] + half[j]) for each in moves)
+            if against_own > right:
+                right, apart, by_own = against_own, abs(mean - own[j]) - radii[j] - half[j], by_own + 1
+        assert proved[j] == pytest.approx(right, abs=1e-6)
+        if right:  # by how much ε moves the bands: what closes them
+            assert reach[j] * proved[j] == pytest.approx(apart, abs=1e-6)
+    assert by_own > 5

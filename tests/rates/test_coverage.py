@@ -13,7 +13,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
-from misspec import confidence
+from misspec.theory import own_bands, widths
 
 RUNS, ROUNDS, DELTA = 500, 200, 0.1
 X = np.linspace(0, 1, 40)[:, None]
@@ -40,7 +40,7 @@ def play(model, design, values, rng, weights=False):
     for _ in range(ROUNDS):
         yield posterior
         if design == "ucb":
-            multiplier = confidence.multiplier("mixture", model, posterior.log_det, DELTA)
+            multiplier = widths.multiplier("mixture", model, posterior.log_det, DELTA)
             i = int((posterior.mean + multiplier * posterior.std).argmax())
         else:
             i = int(posterior.variance.argmax())
@@ -67,13 +67,13 @@ def misses(model, design, width, factor, enlargement=None, epsilon=0.0, enlarge=
         f = member(rng, run, model.norm_bound)
         misfit = adversarial(model, design, f, epsilon, [8, run]) if epsilon else np.zeros(len(X))
         for p in play(model, design, f + misfit, rng, weights=enlargement == "exact"):
-            half = confidence.multiplier(width, model, p.log_det, DELTA) * p.std
+            half = widths.multiplier(width, model, p.log_det, DELTA) * p.std
             if enlargement == "exact":
-                half = half + enlarge * confidence.enlargement_exact(epsilon, p.weights_norm1())
+                half = half + enlarge * widths.enlargement_exact(epsilon, p.weights_norm1())
             elif enlargement == "norm2":
-                half = half + enlarge * confidence.enlargement_norm2(epsilon, p.t + 1, p.weights_norm2())
+                half = half + enlarge * widths.enlargement_norm2(epsilon, p.t + 1, p.weights_norm2())
             elif enlargement == "paper":
-                half = half + enlarge * confidence.paper_slope(epsilon, p.t + 1, model) * p.std
+                half = half + enlarge * widths.paper_slope(epsilon, p.t + 1, model) * p.std
             if (np.abs(f - p.mean) > factor * half + 1e-9).any():
                 missed += 1
                 break
@@ -124,7 +124,7 @@ def nonadaptive_misses(factor, misfit, lengths):
         for _ in range(length):
             chosen.append(int(posterior.variance.argmax()))
             posterior.observe_index(chosen[-1], 0.0)
-        width = confidence.nonadaptive(
+        width = widths.nonadaptive(
             model, posterior.variance, posterior.weights_norm2(), points=len(X), episodes=episodes, delta=DELTA
         )
         W = np.zeros((len(X), len(X)))
@@ -165,7 +165,7 @@ def own_misses(factor):
     for run in range(RUNS):
         rng = np.random.default_rng([10, run])
         truth = rng.random(6)
-        bands = confidence.OwnBands(0.5, DELTA, size=6)
+        bands = own_bands.OwnBands(0.5, DELTA, size=6)
         for _ in range(ROUNDS):
             i = int(bands.upper.argmax())
             bands.observe([i], [truth[i] + 0.5 * rng.standard_normal()])
@@ -189,14 +189,14 @@ def grounded_misses(factor):
         f = member(rng, run, model.norm_bound)
         truth = f + adversarial(model, "ucb", f, epsilon, [12, run])
         p = ms.Tracked(model, ms.Finite(X), weights=True, check=False)
-        own = confidence.OwnBands(model.noise, DELTA / 2, size=len(X))
+        own = own_bands.OwnBands(model.noise, DELTA / 2, size=len(X))
         for _ in range(ROUNDS):
-            half = confidence.multiplier("mixture", model, p.log_det, DELTA / 2) * p.std
-            half = factor * (half + confidence.enlargement_exact(epsilon, p.weights_norm1()) + epsilon)
+            half = widths.multiplier("mixture", model, p.log_det, DELTA / 2) * p.std
+            half = factor * (half + widths.enlargement_exact(epsilon, p.weights_norm1()) + epsilon)
             with np.errstate(invalid="ignore"):  # ∞ − ∞ where a point was never observed
                 centre, radius = (own.lower + own.upper) / 2, (own.upper - own.lower) / 2
             low, high = np.where(np.isfinite(radius), (centre - factor * radius, centre + factor * radius), np.inf)
-            band = confidence.ground(p.mean - half, p.mean + half, np.where(np.isinf(low), -np.inf, low), high)
+            band = own_bands.ground(p.mean - half, p.mean + half, np.where(np.isinf(low), -np.inf, low), high)
             if (truth < band[0] - 1e-9).any() or (truth > band[1] + 1e-9).any():
                 missed += 1
                 break
@@ -215,25 +215,26 @@ def test_grounded_intersection():
 # -- a hostile teller: results in an order, or in parts, that depend on their values ---------------------------------
 
 
-def told_best_first(grounded_places, runs=60, asked=1500):
+def told_best_first(by_asking, runs=60, asked=1500):
     """f* = 0, σ = 0.5: every point asked once, then told best first. The share of runs in which an own band misses 0.
 
-    grounded_places: whether places are those of asking; else of telling, as bands must not be.
+    by_asking: whether ranks are those of asking; else of telling, as bands must not be.
     """
     missed = 0
     for run in range(runs):
         noise = 0.5 * np.random.default_rng([20, run]).standard_normal(asked)
-        bands = confidence.OwnBands(0.5, DELTA, size=asked)
+        bands, keys = own_bands.OwnBands(0.5, DELTA), [str(i).encode() for i in range(asked)]
         order = np.argsort(-noise)
-        if grounded_places:
+        if by_asking:
             for i in range(asked):
-                bands.ask(i, i)
-            for i in order:
-                bands.tell(int(i), float(noise[i]), int(i))
-        else:
-            for i in order:
-                bands.observe([int(i)], [float(noise[i])])
-        missed += bool((bands.lower > 0).any() or (bands.upper < 0).any())
+                bands.ask(keys[i], i)
+        for i in order:
+            if by_asking:
+                bands.tell(keys[i], float(noise[i]), int(i))
+            else:
+                bands.observe([keys[i]], [float(noise[i])])
+        lower, upper = bands.at(keys)
+        missed += bool((lower > 0).any() or (upper < 0).any())
     return missed / runs
 
 
@@ -247,7 +248,7 @@ def test_rows_of_one_call_may_come_in_any_order():
     missed = 0
     for run in range(60):
         noise = np.sort(0.5 * np.random.default_rng([21, run]).standard_normal(1500))[::-1]
-        bands = confidence.OwnBands(0.5, DELTA, size=1500)
+        bands = own_bands.OwnBands(0.5, DELTA, size=1500)
         bands.observe(list(range(1500)), noise.tolist())
         missed += bool((bands.lower > 0).any() or (bands.upper < 0).any())
     assert missed / 60 <= 0.3
@@ -258,7 +259,7 @@ def repeated(prefix, runs=200):
     missed = 0
     for run in range(runs):
         noise = 0.5 * np.random.default_rng([22, run]).standard_normal(200)
-        bands = confidence.OwnBands(0.5, DELTA, size=1)
+        bands = own_bands.OwnBands(0.5, DELTA, size=1)
         if prefix:
             for query in range(200):
                 bands.ask(0, query)

@@ -24,8 +24,11 @@ def regrets(make, domain, model, rounds, seeds, epsilon=0.0):
     return [play(make(domain, model, rounds), p, rounds, seed) for seed, p in enumerate(problems)]
 
 
-BOTH = pytest.mark.parametrize("kind", [ms.PhasedElimination, ms.RIPS])
-BOUNDS = {ms.PhasedElimination: ms.theory.phased_elimination_bound, ms.RIPS: ms.theory.rips_bound}
+BOTH = pytest.mark.parametrize("kind", [ms.comparators.PhasedElimination, ms.comparators.RIPS])
+BOUNDS = {
+    ms.comparators.PhasedElimination: ms.theory.phased_elimination_bound,
+    ms.comparators.RIPS: ms.theory.rips_bound,
+}
 
 
 @BOTH
@@ -53,7 +56,7 @@ def test_rips_needs_neither_as_many_rounds_as_features_nor_light_tails():
     model = ms.Model(Matern(1.0, nu=0.5), norm_bound=B, noise=0.3)
     for run in range(200):
         problem = ms.problems.misspecified(domain, model, epsilon, "random", seed=run)
-        policy = ms.RIPS(domain, model, horizon=200, accuracy=3.0, reward_bound=B + epsilon, seed=run)
+        policy = ms.comparators.RIPS(domain, model, horizon=200, accuracy=3.0, reward_bound=B + epsilon, seed=run)
         f, queries = policy._f, policy.ask(1000)
         assert len(queries) == 87
         noise = np.random.default_rng(run).standard_t(3, len(queries)) * model.noise / np.sqrt(3)
@@ -72,7 +75,7 @@ def test_a_misfit_shifts_what_phased_elimination_believes_by_the_root_of_d():
         mean = []
         for seed in range(10):
             domain = circle(500, d, seed)
-            rows = [query.index for query in ms.PhasedElimination(domain, model, horizon=2000).ask(2000)]
+            rows = [query.index for query in ms.comparators.PhasedElimination(domain, model, horizon=2000).ask(2000)]
             shift = np.abs(domain.points @ np.linalg.pinv(domain.points[rows])).sum(axis=1)
             assert shift.max() <= 2 * np.sqrt(d)
             mean.append(shift[int((domain.points @ np.random.default_rng(seed).standard_normal(d)).argmax())])
@@ -84,7 +87,7 @@ MODEL = ms.Model(DotProduct(0.0), norm_bound=1.0, noise=0.3)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "steepest"), [(ms.PhasedElimination, 0.6), (ms.RIPS, 0.75)])
+@pytest.mark.parametrize(("kind", "steepest"), [(ms.comparators.PhasedElimination, 0.6), (ms.comparators.RIPS, 0.75)])
 def test_regret_grows_as_the_root_of_the_horizon(kind, steepest):
     """Without misfit. The bounds, with their logarithms, have slopes of 0.54 and 0.65 over these horizons, and 0.45 and
     0.67 were measured: phases of RIPS quadruple, so that it matters where the last one ends."""
@@ -103,6 +106,8 @@ def test_phased_elimination_hardly_minds_how_many_arms_there_are():
     """From 100 to 4,000 arms on a circle the bound grows by √(ln k), a sixth; without features it would be √40."""
     lost = []
     for k in (100, 4000):
-        traces = regrets(lambda d, m, T: ms.PhasedElimination(d, m, horizon=T), circle(k, 2), MODEL, 2047, 8)
+        traces = regrets(
+            lambda d, m, T: ms.comparators.PhasedElimination(d, m, horizon=T), circle(k, 2), MODEL, 2047, 8
+        )
         lost.append(np.mean([trace.regret.sum() for trace in traces]))
     assert lost[1] <= 1.35 * lost[0]

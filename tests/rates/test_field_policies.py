@@ -27,7 +27,7 @@ DOMAIN = circle(50, 2)
 MODEL = ms.Model(DotProduct(0.0), norm_bound=1.0, noise=0.1, regularization=1.0)
 
 
-@pytest.mark.parametrize("policy", [ms.IGPUCB, ms.GPTS])
+@pytest.mark.parametrize("policy", [ms.comparators.IGPUCB, ms.comparators.GPTS])
 def test_regret_grows_with_the_root_of_t(policy):
     """Chowdhury & Gopalan's Theorems 3 and 4 with a linear kernel, γ_T = O(ln T): Õ(√T), slope at most ½ and a
     logarithm's 0.15. The mean of eight runs; slopes of halves of them differ by less than 0.1."""
@@ -46,7 +46,7 @@ def test_igp_ucb_stays_below_its_theorem():
     bound = None
     for seed in range(30):
         problem = ms.problems.misspecified(DOMAIN, large, misfit="none", seed=seed)
-        policy = ms.IGPUCB.as_in_paper(DOMAIN, large, horizon=2000)
+        policy = ms.comparators.IGPUCB.as_in_paper(DOMAIN, large, horizon=2000)
         if bound is None:
             gain = ms.information_gain(DOMAIN, policy.model, 2000)
             bound = ms.theory.igp_ucb_bound(policy.model, rounds, gain)
@@ -69,7 +69,7 @@ def test_igp_ucb_improves_on_gp_ucb_as_first_published():
             return np.sqrt(2 * m.norm_bound**2 + 150 * log_det * np.log(max(len(asked), 2) / delta) ** 3)
 
         first = ms.GPUCB(domain, model, width=srinivas)
-        improved = ms.IGPUCB.as_in_paper(domain, model, horizon=1000)
+        improved = ms.comparators.IGPUCB.as_in_paper(domain, model, horizon=1000)
         lost = [play(policy, problem, 1000, seed).regret.sum() for policy in (improved, first)]
         assert lost[0] < 0.5 * lost[1]
 
@@ -83,7 +83,7 @@ def test_lin_ucb_on_new_vectors():
     assert bound < 0.5 * 2 * ROUNDS
     for seed in range(8):
         problem = ms.problems.fresh_actions(MODEL, d, seed=seed, rounds=ROUNDS)
-        trace = play(ms.LinUCB.as_in_paper(problem.arena, MODEL), problem, ROUNDS, seed)
+        trace = play(ms.comparators.LinUCB.as_in_paper(problem.arena, MODEL), problem, ROUNDS, seed)
         assert trace.cumulative_regret[-1] <= bound
         curves.append(trace.cumulative_regret)
     assert slope(np.mean(curves, axis=0), 250) <= 0.65
@@ -99,7 +99,7 @@ def test_lb_gp_ucb_is_a_logarithm_away_from_who_knows_the_length_scale():
     long, right = (ms.Model(RBF(scale), norm_bound=2.0, noise=0.05) for scale in (0.3, 0.03))
     problem = ms.problems.from_values(domain, long, values)
     for seed in range(8):
-        policy = ms.LBGPUCB(domain, long, horizon=3000)
+        policy = ms.comparators.LBGPUCB(domain, long, horizon=3000)
         balanced = play(policy, problem, 3000, seed).cumulative_regret
         stuck, oracle = (play(ms.GPUCB(domain, model), problem, 3000, seed).regret.sum() for model in (long, right))
         assert balanced[-1] < 0.2 * stuck
@@ -117,7 +117,7 @@ def test_corral_learns_who_is_better(stochastic, steepest):
         regrets = []
         for seed in range(6):
             problem = ms.problems.misspecified(DOMAIN, MODEL, misfit="none", seed=seed)
-            policy = ms.Corral.as_in_paper(
+            policy = ms.comparators.Corral.as_in_paper(
                 DOMAIN, MODEL, horizon=horizon, epsilons=[1.0, 0.0], stochastic=stochastic, seed=seed
             )
             regrets.append(play(policy, problem, horizon, seed).regret.sum())

@@ -4,6 +4,8 @@ import copy
 import json
 import logging
 import pickle
+import signal
+import sys
 import threading
 
 import numpy as np
@@ -225,6 +227,92 @@ def test_an_interrupt_while_undoing_changes_nothing_either():
     assert answers(policy) == before
     policy.tell(batch, [0.1, 0.2, 0.25])
     assert policy.t == 3
+
+
+class AtFunction:
+    """Ctrl-C at the beginning of every function that a call runs through, one function per call; where: in these files.
+
+    Not in those that clean up, where Python itself leaves an error out.
+    """
+
+    def __init__(self, where):
+        self.where, self.done, self.raised = where, set(), None
+
+    def __call__(self, frame, event, _):
+        code = frame.f_code
+        fresh = self.where in code.co_filename and code not in self.done and code.co_name not in ("__del__", "__exit__")
+        if event == "call" and self.raised is None and fresh:
+            self.done.add(code)
+            self.raised = code
+            raise KeyboardInterrupt
+
+    def interrupted(self, call):
+        """The exception that a call ends with, and the function in which it was interrupted."""
+        self.raised, before = None, sys.gettrace()
+        sys.settrace(self)
+        try:
+            call()
+        except BaseException as error:
+            return error, self.raised
+        finally:
+            sys.settrace(before)
+        return None, self.raised
+
+
+@pytest.mark.parametrize("where", ["_internal.py", pytest.param("/numpy/", marks=pytest.mark.slow)])
+def test_an_interrupt_in_any_function_comes_out_as_one(where):
+    """Also in functions that NumPy calls from C, where it may make another error of it."""
+    policy = ms.Auto(ms.Space({"a": ms.Float(0, 1), "b": ms.Int(0, 5), "c": ms.Choice(["x", "y"])}))
+    for i in range(6):
+        policy.tell(policy.ask(), float(np.sin(i)))
+    trace, told = AtFunction(where), 0
+    while told < 2:
+        before = json.dumps(policy.state())
+        if policy.pending:
+            error, function = trace.interrupted(lambda: policy.tell(policy.pending[0], 0.5))
+        else:
+            error, function = trace.interrupted(policy.ask)
+        if function is None:
+            assert error is None
+            told += not policy.pending
+        else:
+            assert isinstance(error, KeyboardInterrupt), (function, error)
+            assert json.dumps(policy.state()) == before
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers on this system")
+def test_a_storm_of_interrupts_brings_nothing_else():
+    """At times that the machine chooses: whichever they are, nothing but the interrupt comes out."""
+    rng = np.random.default_rng(0)
+    policy = ms.Auto(ms.Space({"a": ms.Float(0, 1), "b": ms.Int(0, 5), "c": ms.Choice(["x", "y"])}))
+    for i in range(6):
+        policy.tell(policy.ask(), float(np.sin(i)))
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before, interrupted = signal.signal(signal.SIGALRM, interrupt), 0
+    try:
+        for _ in range(150):
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 10.0 ** rng.uniform(-4, -0.5))  # 0.1 to 300 ms
+                    policy.tell(policy.pending[0], 0.5) if policy.pending else policy.ask()
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                interrupted += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert interrupted > 15
+    twin = ms.restore(policy.state())
+    for each in (policy, twin):
+        for query in each.pending:
+            each.tell(query, 0.5)
+        each.ask()
+    assert json.dumps(policy.state()) == json.dumps(twin.state())
 
 
 @pytest.mark.parametrize(

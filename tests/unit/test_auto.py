@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +13,12 @@ from scipy.integrate import quad
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
-from misspec import learning
+from misspec import hyperparameters
 from misspec.errors import HorizonReached, InvalidInput, StorageError
-from misspec.learning import Scaling
-from misspec.policies.evidence import Evidence
-from misspec.policies.field import BoxField
-from misspec.policies.mixture import improvement, upper
+from misspec.hyperparameters import Scaling
+from misspec.policies.auto.mixture import improvement, upper
+from misspec.policies.core.evidence import Evidence
+from misspec.policies.core.searched import BoxField
 
 FINITE = ms.Finite(np.random.default_rng(0).random((30, 2)))
 BOX = ms.Box([(-3.0, 0.7), (10.0, 30.0)])
@@ -223,9 +224,9 @@ def test_restoring_replays_renewals_and_samples_nothing(name, monkeypatch, tmp_p
         raise AssertionError("sampled again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(learning, "renewed", refuse)
-        patch.setattr(learning, "start", refuse)
-        patch.setattr(learning.Hyperposterior, "__call__", refuse)
+        patch.setattr(hyperparameters, "renewed", refuse)
+        patch.setattr(hyperparameters, "start", refuse)
+        patch.setattr(hyperparameters.Hyperposterior, "__call__", refuse)
         twins = [ms.restore(state), ms.load(tmp_path / "policy.misspec"), copy.deepcopy(policy)]
     Z = some(domain)
     for twin in twins:
@@ -304,7 +305,7 @@ def test_a_failed_renewal_changes_nothing(monkeypatch):
     play(policy, 6)  # fourteen results: the next query renews the model
     before, band = json.dumps(policy.state()), policy.band()
     with monkeypatch.context() as patch:
-        patch.setattr(learning, "model_of", lambda *_: 1 / 0)
+        patch.setattr(hyperparameters, "model_of", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             policy.ask()
     twin = ms.restore(json.loads(before))
@@ -728,18 +729,99 @@ def test_it_says_what_it_is():
 # -- evaluations that fail -------------------------------------------------------------------------------------
 
 
-def test_a_failure_is_forgotten_and_a_second_one_is_not():
-    """Dropped once, a query is asked again, as if it had never been; dropped again, it is left alone."""
+def test_a_failure_keeps_away_for_a_while_and_by_chance_not_for_ever():
+    """What failed is not asked at once; if it was by chance it is tried again, and its result counts."""
     policy = ms.Auto(FINITE)
     play(policy, 8)
     while (first := policy.ask()).x.tolist() in policy.observations.x.tolist():  # no result there would help it
         policy.tell(first, truth(first.x))
     policy.drop(first)
-    second = policy.ask()
-    assert second.index == first.index
-    policy.drop(second)
     twin = ms.restore(json.loads(json.dumps(policy.state())))
     assert policy.ask().index == twin.ask().index != first.index
+    assert first.index in [query.index for query in play(policy, 30)]
+
+
+def late_failures(policy, works, value, rounds):
+    """Play; the share of failures in the last third."""
+    failed = []
+    for _ in range(rounds):
+        query = policy.ask()
+        failed.append(not works(query.x))
+        policy.drop(query) if failed[-1] else policy.tell(query, value(query.x))
+    return float(np.mean(failed[-(rounds // 3) :]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["half-space, best beyond", "oblique, best at the edge"])
+def test_few_late_queries_fail_and_the_best_that_works_is_found(name, monkeypatch):
+    """Two fixed runs of `benchmarks/failures.py`; on the half-space 0.52 failed late while failures taught nothing."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # which benchmarks set
+        monkeypatch.setenv(variable, "1")
+    import failures
+
+    problem = next(each for each in failures.PROBLEMS if each.name == name)
+    world = problem.world()
+    runs = [failures.auto(problem, world, seed) for seed in range(2)]
+    assert np.mean([run.late for run in runs]) <= 0.15
+    assert np.mean([run.missed for run in runs]) <= 0.02  # 0.000 where it is known in advance what works
+    assert max(run.said for run in runs) <= 0.05
+
+
+def test_without_noise_rounds_go_to_what_may_still_improve():
+    """The best value is known to many digits soon: the other hill is found, rather than more of them."""
+    policy = ms.Auto(ms.Box([(0, 1)]))
+    f = lambda x: float(np.exp(-200 * (x[0] - 0.2) ** 2) + 1.5 * np.exp(-800 * (x[0] - 0.83) ** 2))  # noqa: E731
+    asked = [query.x[0] for query in play(policy, 30, f)]
+    assert len(np.unique(np.round(asked, 3))) > 20
+    assert max(f([x]) for x in asked) > 1.4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_failures_teach_where_evaluations_work(seed):
+    """A ball around the best values fails: few late queries do (0.73, 0.33 and 0.53 while failures taught nothing)."""
+    domain = ms.Finite(np.random.default_rng(1).random((200, 3)), box=ms.Box([(0, 1)] * 3))
+    policy = ms.Auto(domain, seed=seed)
+    value = lambda x: float(np.exp(-3 * ((x - [0.5, 0.5, 0.4]) ** 2).sum()))  # noqa: E731
+    works = lambda x: ((x - 0.5) ** 2).sum() > 0.16  # noqa: E731
+    assert late_failures(policy, works, value, 45) <= 0.2
+    best = max(value(x) for x in domain.points if works(x))
+    told = policy.recommend()
+    assert works(told.x)
+    assert value(told.x) > best - 0.07  # of 0.69
+    assert works(policy.ask(4)[0].x)
+    twin = ms.restore(json.loads(json.dumps(policy.state())))
+    np.testing.assert_array_equal(policy.ask().x, twin.ask().x)
+    np.testing.assert_array_equal(policy.recommend().x, twin.recommend().x)
+
+
+def test_a_batch_does_not_walk_into_what_fails():
+    policy = ms.Auto(ms.Finite(np.linspace(0, 1, 60)[:, None]))
+    late_failures(policy, lambda x: x[0] > 0.4, lambda x: float(1 - x[0]), 20)
+    assert sum(query.x[0] <= 0.4 for query in policy.ask(6)) <= 2
+
+
+def test_where_everything_has_failed_it_spreads_out():
+    """Twenty failures and no result: no two next to each other; and then it goes to where the first success was."""
+    policy = ms.Auto(BOX)
+    asked = []
+    for _ in range(20):
+        query = policy.ask()
+        asked.append(policy.domain.encode([query.x])[0])
+        policy.drop(query)
+    apart = np.linalg.norm(np.array(asked)[:, None] - np.array(asked)[None], axis=2) + np.eye(20)
+    assert apart.min() > 0.07
+    first = policy.ask()
+    policy.tell(first, 1.0)
+    near = [np.linalg.norm(policy.domain.encode([q.x])[0] - policy.domain.encode([first.x])[0]) for q in policy.ask(3)]
+    assert np.mean(near) < 0.4
+
+
+def test_without_failures_none_is_looked_for(monkeypatch):
+    monkeypatch.setattr("misspec.policies.auto.policy.Feasible", lambda *_: 1 / 0)
+    policy = ms.Auto(BOX)
+    play(policy, 8)
+    assert policy.recommend() is not None
 
 
 @pytest.mark.parametrize("domain", [BOX, ms.Space({"a": ms.Float(-3, 0.7), "b": ms.Int(0, 8)})], ids=["box", "space"])
@@ -760,15 +842,18 @@ def test_where_evaluations_always_fail_it_does_not_stay(domain):
 
 def test_failures_by_chance_keep_nothing_away():
     """A tenth of all evaluations fail, wherever they are: the best candidates still get their results."""
-    policy, rng, told = ms.Auto(ms.Finite(np.linspace(0, 1, 12)[:, None])), np.random.default_rng(0), []
-    while policy.t < 60:
-        query = policy.ask()
-        if rng.random() < 0.1:
-            policy.drop(query)
-        else:
-            policy.tell(query, float(query.x[0]) + 0.3 * rng.standard_normal())
-            told.append(query.index)
-    assert np.mean(told[-30:]) > 9
+    late = []
+    for seed in range(3):
+        policy, rng, told = ms.Auto(ms.Finite(np.linspace(0, 1, 12)[:, None])), np.random.default_rng(seed), []
+        while policy.t < 60:
+            query = policy.ask()
+            if rng.random() < 0.1:
+                policy.drop(query)
+            else:
+                policy.tell(query, float(query.x[0]) + 0.3 * rng.standard_normal())
+                told.append(query.index)
+        late += told[-30:]
+    assert np.mean(late) > 9.3
 
 
 def test_it_stays_with_the_best_where_nothing_else_is_left_to_try():
@@ -862,8 +947,8 @@ def test_what_is_read_rests_on_what_was_told():
 
 def test_a_model_is_made_once_for_readers_and_the_next_query(monkeypatch):
     made = []
-    sampled = learning.renewed
-    monkeypatch.setattr(learning, "renewed", lambda *args: made.append(1) or sampled(*args))
+    samples = ms.Auto._samples
+    monkeypatch.setattr(ms.Auto, "_samples", lambda policy: made.append(1) or samples(policy))
     policy = ms.Auto(FINITE)
     policy.observe(np.arange(12), [truth(x) for x in FINITE.points[:12]])
     policy.recommend()
@@ -883,6 +968,10 @@ def test_what_always_fails_is_not_recommended():
         else:
             policy.tell(query, float(query.x[0] if query.x[0] < 0.9 else -1.0))
     assert not 0.6 < policy.recommend().x[0] < 0.9
+    best = policy.recommend(actions=[4, 15, 8, 14])  # of which 0.75 and 0.7 always fail
+    assert best.position == 2
+    assert best.index == 8
+    assert policy.recommend(actions=[15]).position == 0
 
 
 @pytest.mark.parametrize("size", [1.0, 1e100, 1e149])
@@ -1029,7 +1118,7 @@ def test_many_results_are_told_by_features_and_the_model_stays_right():
     policy = ms.Auto(space, seed=0)
     policy.observe(X, f + 0.05 * rng.standard_normal(600))
     policy.renew()
-    assert len(policy.posterior.posteriors) == 2
+    assert len(policy.posterior.posteriors) == 4
     assert all(each.rank <= 300 for each in policy.posterior.posteriors)
     probe = rng.random((300, 3))
     truth = np.sin(4 * probe[:, 0]) * probe[:, 1] + 0.3 * probe[:, 2]

@@ -1,6 +1,10 @@
 """Whatever is wrong with an observation, the posterior is left as it was."""
 
+from decimal import Decimal
+from fractions import Fraction
+
 import numpy as np
+import polars as pl
 import pytest
 from sklearn.gaussian_process.kernels import RBF, DotProduct
 
@@ -196,6 +200,101 @@ def test_a_refusal_quotes_at_most_a_few_lines():
         assert len(str(caught.value)) < 500
 
 
+TEXT = {
+    "text": "3",
+    "bytes": b"3",
+    "bytes that can change": bytearray(b"3"),
+    "nothing written": "",
+    "NumPy's text": np.str_("3"),
+    "a list": ["3"],
+    "a list of bytes": [b"3"],
+    "an array": np.array(["3"]),
+    "an array of bytes": np.array([b"3"]),
+    "an array of one text": np.array("3"),
+    "an array of objects": np.array(["3"], dtype=object),
+    "a column": pl.Series(["3"]),
+}
+
+
+@pytest.mark.parametrize("y", TEXT.values(), ids=TEXT)
+def test_text_is_not_a_number(y):
+    policy = ms.GPUCB(ms.Finite([[0.0], [1.0]]), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1))
+    query = policy.ask()
+    for call in (
+        lambda: policy.tell(query, y),
+        lambda: policy.tell([query], y),
+        lambda: policy.observe([0], y),
+        lambda: policy.posterior.observe([[0.0]], y),
+        lambda: ms.diagnose([[0.0]], y, policy.model),
+    ):
+        with pytest.raises(InvalidInput, match=r"must be numbers, got .*'3?'\)?, which is text; make"):
+            call()
+    for call in (
+        lambda: ms.optimize(policy, lambda x: y, 1),
+        lambda: ms.Model(RBF(0.3), norm_bound=1.0, noise=y),
+        lambda: ms.Float(0, y),
+        lambda: ms.ECGPUCB(policy.domain, policy.model, epsilon=y),
+    ):
+        with pytest.raises(InvalidInput, match="finite number"):
+            call()
+    assert policy.t == 0
+    assert [each.id for each in policy.pending] == [query.id]
+
+
+def test_text_among_numbers_is_named():
+    policy = ms.GPUCB(ms.Finite([[0.0], [1.0]]), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1))
+    batch = policy.ask(2)
+    with pytest.raises(InvalidInput, match=r"^results must be numbers, got '0\.5 V', which is text; make"):
+        policy.tell(batch, np.array([0.1, "0.5 V"], dtype=object))
+    with pytest.raises(InvalidInput, match="which is text"):
+        policy.tell(batch, [0.1, "0.5"])
+
+
+@pytest.mark.parametrize("y", [Decimal("0.5"), Fraction(1, 2), np.float32(0.5), [Decimal("0.5")], pl.Series([0.5])])
+def test_numbers_of_other_kinds_are_numbers(y):
+    policy = ms.GPUCB(ms.Finite([[0.0], [1.0]]), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1))
+    policy.tell(policy.ask(), y)
+    assert policy.observations.y.tolist() == [0.5]
+
+
+@pytest.mark.parametrize("y", [True, np.True_, [True], np.array([True])])
+def test_right_and_wrong_are_results_and_no_constants(y):
+    policy = ms.GPUCB(ms.Finite([[0.0], [1.0]]), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1))
+    policy.tell(policy.ask(), y)
+    assert policy.observations.y.tolist() == [1.0]
+    with pytest.raises(InvalidInput, match=r"noise .* must be a finite number"):
+        ms.Model(RBF(0.3), norm_bound=1.0, noise=y)
+
+
+SIZES = r"at most 1e\+150 in size"
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda v: ms.Box([(-v, v)]), rf"^bounds of a Box must be {SIZES}.*; choose the range"),
+        (lambda v: ms.Joint(ms.Box([(0, v)]), ms.Open(2)), rf"^bounds of a Box must be {SIZES}.*; choose the range"),
+        (lambda v: ms.Finite([[0.0], [v]]), rf"^points of a Finite domain must be {SIZES}.*position \(1, 0\); repair"),
+        (lambda v: ms.Float(0, v), f"^high of a Float must be a finite number, {SIZES}"),
+        (lambda v: ms.Int(0, v), r"^high of an Int must be a whole number, at most 2\^53 in size"),
+        (lambda v: ms.Open(2, radius=v), f"^radius must be a finite number > 0, {SIZES}"),
+        (lambda v: ms.Model(RBF(0.3), norm_bound=v, noise=0.1), f"^norm_bound .* must be a finite number > 0, {SIZES}"),
+        (lambda v: ms.Finite.from_table({"a": [0.0, v]}), f"column 'a', data row 2: expected .*, {SIZES}"),
+        (lambda v: ms.Finite.from_table({"a": [0.0, 1.0], "y": [0.0, v]}, target="y"), f"a result must .*, {SIZES}"),
+        (lambda v: ms.Auto(ms.Space({"a": ms.Float(0, 1)})).ask(actions=[{"a": v}]), f"'a', data row 1 .*, {SIZES}"),
+        (lambda v: ms.Auto(ms.Box([(0, 1)])).ask(actions=[[v]]), f"^points must be {SIZES}"),
+        (lambda v: ms.Auto(ms.Box([(0, 1)])).observe([[0.5]], [v]), f"^observations must be {SIZES}"),
+    ],
+)
+def test_a_number_that_is_too_large_is_named_by_what_it_is(make, said):
+    with pytest.raises(InvalidInput, match=said) as caught:
+        make(1e300)
+    assert ("drop" in str(caught.value)) == said.startswith("^observations")  # that is for results
+    policy = ms.Auto(ms.Box([(0, 1)]))
+    with pytest.raises(InvalidInput, match=rf"^results must be {SIZES}.*policy\.drop\(query\)"):
+        policy.tell(policy.ask(), 1e300)
+
+
 @pytest.mark.parametrize("y", [np.finfo(float).min, 1e151, -1e300])
 def test_results_whose_squares_are_no_numbers_are_refused_everywhere(y):
     domain = ms.Finite([[0.0], [1.0]])
@@ -230,9 +329,9 @@ def test_what_is_too_much_is_refused_at_once():
         lambda: ms.optimize(policy, lambda x: 0.0, 10**6, batch=10**6),
         lambda: ms.optimize(policy, lambda x: 0.0, 10, workers=10**9),
         lambda: ms.information_gain(domain, model, 10**12),
-        lambda: ms.IGPUCB(domain, model, horizon=10**12),
-        lambda: ms.LBGPUCB(domain, model, horizon=10, initial=10**6),
-        lambda: ms.LBGPUCB(domain, model, horizon=10, growth=1e100),
+        lambda: ms.comparators.IGPUCB(domain, model, horizon=10**12),
+        lambda: ms.comparators.LBGPUCB(domain, model, horizon=10, initial=10**6),
+        lambda: ms.comparators.LBGPUCB(domain, model, horizon=10, growth=1e100),
         lambda: ms.problems.fresh_actions(model, 2, 10**9),
         lambda: ms.problems.fresh_actions(model, 2, rounds=10**12),
         lambda: ms.problems.contextual_needle(10**9),

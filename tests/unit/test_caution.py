@@ -12,7 +12,7 @@ LINEAR = ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1)
 
 def test_a_budget_is_the_root_of_the_rounds():
     problem = ms.problems.fresh_actions(LINEAR, 4, 8, rounds=400)
-    policy = ms.RegretBalancing(problem.arena, problem.model, horizon=400, caution="budget")
+    policy = ms.RegretBalancing(problem.arena, problem.model, horizon=400, caution="rounds")
     trace = ms.simulate(policy, problem, 400)
     cautious = np.cumsum(np.asarray(policy.epsilons)[trace.base] > 0)
     t = np.arange(1, 401)
@@ -36,7 +36,7 @@ def test_the_trap_is_proved_and_caution_earns():
     trace = ms.simulate(policy, problem, 1500, 2)
     assert policy.caution.refuted
     assert policy.caution.earned > 0
-    linear = ms.simulate(ms.LinUCB(problem.domain, problem.model), problem, 1500, 2)
+    linear = ms.simulate(ms.comparators.LinUCB(problem.domain, problem.model), problem, 1500, 2)
     assert trace.cumulative_regret[-1] < 0.4 * linear.cumulative_regret[-1]
 
 
@@ -71,7 +71,7 @@ def test_a_proof_needs_own_bands_beside_one_posterior():
 def test_theorems_only_where_they_hold():
     paper = ms.RegretBalancing.as_in_paper(ms.Finite(np.eye(2)), LINEAR, horizon=10)
     assert paper.theorem == "Proposition 1"
-    changed = ms.RegretBalancing.as_in_paper(ms.Finite(np.eye(2)), LINEAR, horizon=10, caution="budget")
+    changed = ms.RegretBalancing.as_in_paper(ms.Finite(np.eye(2)), LINEAR, horizon=10, caution="rounds")
     assert changed.theorem == ""
     rough = ms.Model(Matern(0.5, nu=2.5), norm_bound=1.0, noise=0.1)
     grid = ms.Box([(0, 1)]).grid(20)
@@ -147,7 +147,7 @@ LINEAR_HALF = ms.Model(ConstantKernel(0.5) * DotProduct(sigma_0=0), norm_bound=1
 
 def test_linear_policies_say_what_they_need():
     with pytest.raises(ms.InvalidInput, match="domain must be"):
-        ms.LinUCB(5, LINEAR)
-    for policy in (ms.LinUCB, ms.LinearThompson):
+        ms.comparators.LinUCB(5, LINEAR)
+    for policy in (ms.comparators.LinUCB, ms.comparators.LinearThompson):
         with pytest.raises(ms.InvalidInput, match="needs a linear kernel"):
             policy(ms.Open(2), ms.Model(Matern(0.5), norm_bound=1.0, noise=0.1))

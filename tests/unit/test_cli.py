@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 import misspec
 from files import head
 from misspec.cli import app
+from misspec.integrations import table as tables
+from misspec.truth import certificates
 
 SMALL = (
     head(30, 2, [0.2], grid=12)
@@ -189,8 +191,86 @@ def test_errors_of_diagnose_are_one_line(misspec_command, tmp_path):
     assert "two columns of the same name" in misspec_command("diagnose", "twice.csv", code=1)
     (tmp_path / "one.csv").write_text("x\n1\n")
     assert "at least two columns" in misspec_command("diagnose", "one.csv", code=1)
-    (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00\x01")
-    assert "is not a CSV file in UTF-8" in misspec_command("diagnose", "binary.csv", code=1)
+    (tmp_path / "binary.csv").write_bytes(b"PK\x03\x04\x00\x00\x81\x8d")
+    assert "binary.csv is not a CSV file; save the table as CSV" in misspec_command("diagnose", "binary.csv", code=1)
+    (tmp_path / "wide.csv").write_text(",".join(f"x{i}" for i in range(6000)) + "\n" + ",".join(["1"] * 6000) + "\n")
+    said = "wide.csv has 5,999 columns of points, and 5,000 are the most that can be certified; choose"
+    assert said in misspec_command("diagnose", "wide.csv", code=1)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+def test_diagnose_reads_what_suggest_reads(misspec_command, tmp_path, encoding):
+    lines = "".join(f"{i % 4};{'für' if i % 2 else 'wörk'};{i % 3},5\n" for i in range(40))
+    (tmp_path / "é.csv").write_bytes(("°C;art;größe\n" + lines).encode(encoding))
+    said = misspec_command("diagnose", "é.csv", "--norm-bound", 1)
+    assert "40 observations of größe at °C, art" in said
+    assert ("é.csv is not in UTF-8, and is read as Windows-1252." in said) == (encoding == "cp1252")
+
+
+PLAIN = "a,b,c,y\n" + "".join(f"{i % 4}.5,{i % 3},{i % 2},{i}e-1\n" for i in range(30))
+
+
+@pytest.mark.parametrize(
+    ("content", "large"),
+    [
+        (PLAIN, True),
+        (PLAIN.replace("\n", "\r\n").rstrip(), True),
+        (PLAIN.replace(",", ";").replace(".", ","), True),
+        (PLAIN.replace(",", "\t").replace("2.5", '"2.5"'), True),
+        (PLAIN.replace("\n", "\n\n").replace(",", " , "), False),  # its second line is empty
+        (PLAIN.replace("3.5", "03.5"), False),  # codes
+        (PLAIN.replace("3.5", "high"), False),
+        (PLAIN.replace("3.5", ""), False),
+        (PLAIN.replace("3.5", "nan"), False),
+        (PLAIN.replace("3.5", "1e200"), False),
+        (PLAIN.replace("3.5", "1_000"), False),
+        (PLAIN.replace(",", " "), False),
+        ("sep=,\n" + PLAIN, False),
+        (PLAIN + "1,2,3,4,5\n", False),
+        (PLAIN + "1,2,3\n", False),
+    ],
+)
+@pytest.mark.parametrize("columns", [None, ["a", "b"]])
+def test_plain_numbers_are_read_in_one_go_as_they_are_cell_by_cell(tmp_path, monkeypatch, content, large, columns):
+    (tmp_path / "t.csv").write_bytes(content.encode())
+    assert (tables._plain(content.encode(), "t.csv") is not None) == large
+
+    def read():
+        try:
+            return tables.read(tmp_path / "t.csv", columns=columns, ignore=["c"] if columns is None else [], skip=True)
+        except misspec.InvalidInput as error:
+            return [str(error)]
+
+    by_cell = read()
+    monkeypatch.setattr(tables, "LARGE", 0)
+    for one, other in zip(by_cell, read(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    monkeypatch.setattr(tables, "MOST_TEXT", 0)
+    if not large:
+        assert "MB are read if all cells are plain numbers" in read()[0]
+
+
+def test_a_part_of_many_points_is_named(misspec_command, tmp_path, monkeypatch):
+    monkeypatch.setattr(certificates, "MOST_POINTS", 20)
+    monkeypatch.setattr(certificates, "PART", 10)
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{i % 30},{i % 7}\n" for i in range(75)))
+    said = misspec_command("diagnose", "t.csv", "--noise", 1)
+    assert "from 30 observations, at the 10 points with the smallest radii" in said
+
+
+def test_pipes_with_a_name_are_refused_and_those_of_a_shell_are_read(misspec_command, tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    for command in (["diagnose"], ["run"], ["gain"], ["suggest", "--target", "y"]):
+        said = misspec_command(*command, "pipe.csv", code=1)
+        assert "pipe.csv is a pipe; name a file, or hand it in as /dev/stdin" in said
+    (tmp_path / "c.csv").write_text("a\n1\n2\n")
+    said = misspec_command("suggest", "c.csv", "--results", "pipe.csv", "--target", "y", code=1)
+    assert "pipe.csv is a pipe" in said
+    done = subprocess.run(
+        [sys.executable, "-m", "misspec.cli", "diagnose", "/dev/stdin", "--norm-bound", "1"],
+        input=PLAIN, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "30 observations of y at a, b, c" in done.stdout, done.stderr
 
 
 def test_a_missing_extra_is_named(tmp_path):

@@ -73,7 +73,7 @@ POLICIES = {
     "balancing own": lambda d, **o: ms.RegretBalancing(d, MODEL, horizon=60, evidence="own", grounded=False, **o),
     "thompson": lambda d, **o: ms.ThompsonSampling(d, MODEL, **o),
     "uniform": lambda d, **o: ms.UniformSampling(d, MODEL, **o),
-    "corruption": lambda d, **o: ms.CorruptionTolerantGPUCB(d, MODEL, corruption=1.0, **o),
+    "corruption": lambda d, **o: ms.comparators.CorruptionTolerantGPUCB(d, MODEL, corruption=1.0, **o),
     "numeric": lambda d, **o: ms.GPUCB(d, MODEL, width=2.0, **o),
 }
 BOTH = [(name, {}) for name in POLICIES] + [(name, {"budget": 6}) for name in POLICIES]

@@ -96,8 +96,8 @@ def test_every_run_is_what_simulate_gives_by_hand(results):
         "needle": lambda e, s: ms.problems.contextual_needle(3, 4, seed=s),
     }
     makers = {
-        "LinUCB": lambda p, s: ms.LinUCB(p.arena, p.model, seed=s),
-        "LinearThompson": lambda p, s: ms.LinearThompson(p.arena, p.model, seed=s),
+        "LinUCB": lambda p, s: ms.comparators.LinUCB(p.arena, p.model, seed=s),
+        "LinearThompson": lambda p, s: ms.comparators.LinearThompson(p.arena, p.model, seed=s),
         "RegretBalancing": lambda p, s: ms.RegretBalancing(p.arena, p.model, horizon=60, seed=s),
         "ECGPUCB": lambda p, s: ms.ECGPUCB(p.arena, p.model, epsilon=p.epsilon, seed=s),
         "UniformSampling": lambda p, s: ms.UniformSampling(p.arena, p.model, seed=s),
@@ -111,7 +111,7 @@ def test_every_run_is_what_simulate_gives_by_hand(results):
         np.testing.assert_array_equal(each.table["index"], trace.index)
         assert each.facts["recommended_regret"] == trace.recommended_regret
         assert each.contextual
-        index = trace.story["recommendation"].index
+        index = trace.facts["recommendation"].index
         assert each.facts["recommended"] == index
         assert (index is None) == problem.fresh
         assert each.pictured == (run.seed == 0 and not problem.fresh)
@@ -121,7 +121,7 @@ def test_every_run_is_what_simulate_gives_by_hand(results):
 def test_a_recommendation_is_judged_on_further_action_sets(results):
     """By hand: the average over sets of what is missed of the best of each."""
     problem = ms.problems.fresh_actions(ms.Model(DotProduct(sigma_0=0.0), 1.0, 0.1), 3, 6, 0.1, seed=0, rounds=80)
-    policy = ms.LinUCB(problem.arena, problem.model, seed=0)
+    policy = ms.comparators.LinUCB(problem.arena, problem.model, seed=0)
     ms.simulate(policy, problem, 60, seed=0)
     missed = []
     for offered in problem.offers.draw(np.random.default_rng([0, 103]), 20):

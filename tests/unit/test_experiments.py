@@ -236,7 +236,7 @@ def script(tmp_path, text):
     (tmp_path / "small.toml").write_text(TOML.replace("seeds = 2", "seeds = 1"))
     (tmp_path / "script.py").write_text(text)
     line = [sys.executable, "script.py"]
-    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -81,6 +81,23 @@ def test_a_candidate_that_always_fails_does_not_stall_it():
     assert policy.tests <= math.sqrt(600)
 
 
+def test_the_first_failure_of_a_test_is_refunded_and_no_other():
+    """Every test fails: of each candidate the first costs nothing, the others what they were expected to lose."""
+    policy, problem = ms.InsuredUCB(PLANE, SMOOTH, premium=30.0), written_off()
+    rng, tests, paid, failures = np.random.default_rng(4), 0, 0.0, {}
+    for _ in range(150):
+        query = policy.ask()
+        if "test" not in query.details:
+            policy.tell(query, problem.values[query.index] + 0.1 * rng.standard_normal())
+            continue
+        policy.drop(query)
+        if query.index in failures:
+            tests, paid = tests + 1, paid + query.details["test"]
+        failures[query.index] = failures.get(query.index, 0) + 1
+        assert (policy.tests, policy.paid) == (tests, pytest.approx(paid))
+    assert tests > 2
+
+
 @pytest.mark.parametrize(("epsilon", "least", "most"), [(0.0, 0.0, 0.04), (0.3, 0.12, 0.5)])
 def test_the_misfit_is_learnt(epsilon, least, most):
     """From 200 results at points drawn at random, for each of five problems."""

@@ -9,8 +9,8 @@ import pytest
 
 import misspec as ms
 from misspec.errors import InvalidInput
-from misspec.policies import learnt
-from misspec.policies.learnt import Belief
+from misspec.policies.auto import learnt
+from misspec.policies.auto.learnt import Belief
 
 
 def told(domain, function, t=16, *, noise=0.1, **options):

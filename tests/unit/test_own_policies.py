@@ -13,7 +13,7 @@ import misspec as ms
 from files import head, started
 from misspec import experiments as ex
 from misspec.errors import InvalidInput, StorageError
-from misspec.policies import Choice
+from misspec.policies import Decision
 from misspec.testing import CONTRACT, Subject
 
 MODEL = ms.Model(RBF(0.2), norm_bound=1.5, noise=0.1, offset=0.2)
@@ -39,8 +39,12 @@ class EpsilonGreedy(ms.Policy):
         bonus = self.favours[offer.rows] if offer.rows is not None else 0.0
         explores = self._rng.random() < self.explore
         row = int(self._rng.integers(len(c.mean)) if explores else (c.mean + bonus).argmax())
-        story = {"mean": float(c.mean[row]), "std": float(np.sqrt(c.variance[row])), "details": {"explores": explores}}
-        return Choice(self.field.place(offer, row), None if actions is None else row, story)
+        reasons = {
+            "mean": float(c.mean[row]),
+            "std": float(np.sqrt(c.variance[row])),
+            "details": {"explores": explores},
+        }
+        return Decision(self.field.place(offer, row), None if actions is None else row, reasons)
 
     @property
     def posterior(self):
@@ -158,7 +162,7 @@ MODULE = '''
 import os
 import numpy as np
 import misspec as ms
-from misspec.policies import Choice
+from misspec.policies import Decision
 
 
 class Quantile(ms.GPUCB):
@@ -313,7 +317,7 @@ class Bare(ms.Policy):
     def _choose(self, actions):
         offer = self.field.draw(self._rng) if actions is None else actions
         row = int(self._rng.integers(len(offer.points)))
-        return Choice(self.field.place(offer, row), None if actions is None else row, {})
+        return Decision(self.field.place(offer, row), None if actions is None else row, {})
 
     @property
     def posterior(self):
@@ -361,7 +365,7 @@ def test_details_are_copies_all_the_way_down():
 
         def _choose(self, actions):
             choice = super()._choose(actions)
-            return choice._replace(story={**choice.story, "details": {"w": [1.0]}})
+            return choice._replace(reasons={**choice.reasons, "details": {"w": [1.0]}})
 
         def _learn(self, asked, y):
             self.learnt.append(list(asked.details["w"]))

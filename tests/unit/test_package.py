@@ -80,8 +80,9 @@ def test_the_kind_of_domain_is_asked_for_in_one_place():
     asking = re.compile(
         r"isinstance\([^)]*\b(Finite|Box|Tracked)\b|hasattr\(domain|given\.kind|domain\.kind|[!=]= *\"(Finite|Box)\""
     )
-    folder = Path(ms.__file__).parent / "policies"
-    lines = [(path.name, line) for path in folder.glob("*.py") for line in path.read_text().splitlines()]
+    package = Path(ms.__file__).parent
+    paths = [path for folder in ("policies", "comparators") for path in (package / folder).rglob("*.py")]
+    lines = [(path.name, line) for path in paths for line in path.read_text().splitlines()]
     found = [(name, line.strip()) for name, line in lines if asking.search(line)]
     assert 2 <= len(found) <= 4, found
-    assert {name for name, _ in found} == {"field.py"}
+    assert {name for name, _ in found} == {"fields.py"}

@@ -20,8 +20,8 @@ from sklearn.gaussian_process.kernels import RBF
 
 import evaluations
 import misspec as ms
-from misspec import workers
-from misspec.simulate import FAILURES, drive
+from misspec.evaluation import workers
+from misspec.evaluation.loop import FAILURES, drive
 from misspec.threads import LIMIT
 
 DOMAIN = ms.Box([(0, 1)]).grid(40)
@@ -374,7 +374,7 @@ def test_one_after_another_with_a_file_can_be_continued(tmp_path):
 
 def test_saving_takes_a_small_share_of_the_time(tmp_path, monkeypatch):
     clock = [100.0]
-    module = sys.modules["misspec.simulate"]  # the name in the package is the function
+    module = sys.modules["misspec.evaluation.loop"]
     monkeypatch.setattr(module, "time", types.SimpleNamespace(monotonic=lambda: clock[0]))
     policy, saved = MAKE["gp"](), []
 
@@ -398,7 +398,7 @@ import os, signal, sys, threading
 import evaluations, misspec as ms
 from sklearn.gaussian_process.kernels import RBF
 
-simulate = sys.modules["misspec.simulate"]
+simulate = sys.modules["misspec.evaluation.loop"]
 simulate.SAVED, simulate.SAVING = 0.0, 1e9  # after every result
 calls = threading.Semaphore(14)
 

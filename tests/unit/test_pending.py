@@ -300,7 +300,7 @@ def test_an_arm_that_pends_a_thousand_times():
                 Watched.looked += 1
                 yield each
 
-    own = ms.confidence.OwnBands(0.1, 0.1, 1)
+    own = ms.theory.own_bands.OwnBands(0.1, 0.1, 1)
     n = 1500
     for query in range(n):
         own.ask(0, query)

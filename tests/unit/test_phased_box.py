@@ -8,9 +8,9 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, Matern
 
 import misspec as ms
-from misspec import confidence
 from misspec.errors import InvalidInput
 from misspec.testing import assert_same
+from misspec.theory import own_bands
 
 BOX = ms.Box([(0.1, 0.7), (-1e3 / 3, 1e-3 / 7)])  # bounds that have no exact sums
 MODEL = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.02, delta=0.1)
@@ -72,7 +72,7 @@ def dense(policy, points):
             for i, x in enumerate(points):
                 if tuple(x) in counts:
                     n = counts[tuple(x)]
-                    radius = confidence.own_radius(MODEL.noise, n, place[tuple(x)], MODEL.delta / 2)
+                    radius = own_bands.own_radius(MODEL.noise, n, place[tuple(x)], MODEL.delta / 2)
                     own = sums[tuple(x)] / n - radius, sums[tuple(x)] / n + radius
                     lower[i], upper[i] = np.clip(lower[i], *own), np.clip(upper[i], *own)
         yield lower, upper

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ma
 import misspec as ms
 from misspec.encoding import decode_kernel, encode_kernel
 from misspec.errors import InvalidInput, StorageError
-from misspec.policies import field
+from misspec.policies.core import listed
 from misspec.testing import Subject, continues_to_the_bit
 
 MODEL = ms.Model(RBF(0.2), norm_bound=1.5, noise=0.1)
@@ -85,6 +85,18 @@ def test_phased_waits_and_asks_failures_again():
     with pytest.raises(InvalidInput, match="candidates only"):
         policy.band([[0.123, 0.456]])
     assert policy.band([3, 4]).lower.shape == (2,)
+
+
+def test_phased_asks_failures_again_in_the_order_of_the_episode():
+    policy = ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=100)
+    policy.tell(policy.ask(), 0.1)
+    policy.tell(policy.ask(2), [0.1, 0.2])
+    batch = policy.ask(4)
+    for failed in (batch[2], batch[0], batch[3]):
+        policy.drop(failed)
+    again = policy.ask(4)
+    assert [each.index for each in again] == [batch[i].index for i in (0, 2, 3)]
+    assert [each.details["slot"] for each in again] == [0, 2, 3]
 
 
 def test_phased_at_the_horizon():
@@ -203,7 +215,7 @@ def test_custom_kernels_are_handed_in_again():
 
 
 def test_large_domains_are_handed_in_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(field, "LARGE", 100)
+    monkeypatch.setattr(listed, "LARGE", 100)
     policy = told(ms.GPUCB(DOMAIN, MODEL))
     policy.save(tmp_path / "p")
     assert (tmp_path / "p").stat().st_size < 10_000
@@ -298,7 +310,7 @@ SQUARE = ms.Box([(0, 1)] * 2)
             "epsilon_max must be a finite number",
         ),
         (lambda: ms.RegretBalancing(DOMAIN, MODEL, horizon=10, reward_range=0.0), "reward_range must be a finite"),
-        (lambda: ms.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=-1.0), r"corruption \(C\) must be"),
+        (lambda: ms.comparators.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=-1.0), r"corruption \(C\) must be"),
         (lambda: ms.GPUCB(SQUARE, MODEL).band(), r"band\(\) without points needs a Finite domain"),
         (lambda: ms.GPUCB(DOMAIN, MODEL, resolution=-0.1), "resolution must be a finite number ≥ 0, got -0.1"),
         (lambda: ms.GPUCB(SQUARE, MODEL).ask(actions=[0, 1]), "indices need a Finite domain"),
@@ -368,6 +380,20 @@ def test_a_forgotten_offset_is_noticed(make):
         policy.tell(query, 1000 + float(np.sin(5 * query.x[0]) + 0.1 * rng.standard_normal()))
     assert max(c.epsilon for c in policy.conflicts) > 900
     assert not policy.recommend().guaranteed
+
+
+@pytest.mark.parametrize("grounded", [False, True])
+def test_conflicts_prove_what_a_diagnosis_proves(grounded):
+    """Own bands and the model's band have half of δ each, also where the policy does not choose by own bands."""
+    domain, model = ms.Box([(0, 1)]).grid(12), ms.Model(RBF(0.5), 0.5, 0.1)
+    policy, rng = ms.GPUCB(domain, model, grounded=grounded), np.random.default_rng(5)
+    for _ in range(30):
+        query = policy.ask(actions=[0, 3, 6, 9])
+        policy.tell(query, 1.5 * (-1) ** query.index + 0.1 * rng.standard_normal())
+    rows = policy.observations
+    found = ms.diagnose(rows.x, rows.y, model, domain=domain, time_order=True)
+    assert found.epsilon_lower > 0.1
+    assert max(each.epsilon for each in policy.conflicts) == pytest.approx(found.epsilon_lower, rel=1e-6)
 
 
 def test_what_is_handed_in_again_must_agree():

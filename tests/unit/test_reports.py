@@ -275,7 +275,7 @@ def balanced(problem, horizon=2000):
 def test_a_base_that_rewards_refute_is_seen_to_go():
     problem = peak(400, 10)
     trace = ms.simulate(balanced(problem), problem, 2000)
-    (gone,) = trace.story["eliminated"]
+    (gone,) = trace.facts["eliminated"]
     assert gone.base == 0  # the linear one
     assert 100 < gone.round < 1500
     assert not (trace.base[gone.round :] == 0).any()
@@ -319,8 +319,8 @@ def test_eliminations_are_drawn_where_this_trace_has_them():
     rng = np.random.default_rng(1)
     policy.observe(problem.domain.points[rng.integers(4000, size=7)], np.full(7, 0.5))
     trace = ms.simulate(policy, problem, 1500)
-    (gone,) = trace.story["eliminated"]
-    assert trace.story["before"] == 7
+    (gone,) = trace.facts["eliminated"]
+    assert trace.facts["before"] == 7
     bases = reports.trace_figure(trace).axes[2]
     (cross,) = [line for line in bases.lines if line.get_marker() == "x"]
     assert cross.get_xdata()[0] == gone.round - 7

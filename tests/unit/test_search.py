@@ -6,8 +6,8 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern, RationalQu
 
 import misspec as ms
 from misspec import kernels, search
-from misspec.policies.field import Search
-from misspec.policies.points import nearest
+from misspec.policies.core.field import Search
+from misspec.policies.core.points import nearest
 
 KERNELS = {
     "rbf": RBF(0.3),
@@ -115,7 +115,7 @@ def played(policy, rounds, seed=0):
         lambda: ms.ECGPUCB(BOX, MODEL, epsilon=0.1, grounded=False),
         lambda: ms.ECGPUCB(BOX, MODEL, epsilon=0.1, enlargement="paper", grounded=False),
         lambda: ms.ECGPUCB(BOX, MODEL, epsilon=0.1, enlargement="norm2", grounded=False),
-        lambda: ms.CorruptionTolerantGPUCB(BOX, MODEL, corruption=0.5),
+        lambda: ms.comparators.CorruptionTolerantGPUCB(BOX, MODEL, corruption=0.5),
         lambda: ms.ECGPUCB(BOX, MODEL, epsilon=0.3, resolution=None),
         lambda: ms.RegretBalancing(BOX, MODEL, horizon=40, price=1.0, bases=[(MODEL, 0.1)]),
     ],
@@ -213,7 +213,7 @@ def test_widths_of_fixed_designs_at_arbitrary_points():
     posterior = ms.Posterior(MODEL, ms.Box([(0, 1)] * 2))
     posterior.observe(X, np.zeros(30))
     norms = np.sqrt((posterior.weights_at(U) ** 2 / posterior.counts).sum(axis=1))
-    width = ms.confidence.nonadaptive(MODEL, posterior.at(U)[1] ** 2, norms, points=7, episodes=5, delta=0.1)
+    width = ms.theory.widths.nonadaptive(MODEL, posterior.at(U)[1] ** 2, norms, points=7, episodes=5, delta=0.1)
     k, ridge = MODEL.kernel(X, U), MODEL.regularization
     zeta = np.linalg.solve(MODEL.kernel(X) + ridge * np.eye(30), k)
     variance, norm2 = 1 - np.einsum("ij,ij->j", k, zeta), np.linalg.norm(zeta, axis=0)
@@ -246,7 +246,7 @@ def test_offers_hold_every_observed_point():
     def slope(U):
         return np.zeros(len(U)), np.zeros(U.shape)
 
-    own = ms.confidence.OwnBands(MODEL.noise, 0.1)
+    own = ms.theory.own_bands.OwnBands(MODEL.noise, 0.1)
     for x in observed:
         own.observe([x.tobytes()], [0.0], [x])
     wanted = Search(policy.posterior, own, lambda U, points: np.zeros(len(U)), slope, turn=5)

@@ -75,23 +75,23 @@ def test_the_two_regrets_differ_by_at_most_two_epsilon_a_round(seed, epsilon, mi
 
 def test_the_story_is_the_policys_own():
     phased = play(MAKE["phased"](), PROBLEM, 63, batch=64)
-    assert [e.length for e in phased.story["history"]] == [1, 2, 4, 8, 16, 32]
+    assert [e.length for e in phased.facts["history"]] == [1, 2, 4, 8, 16, 32]
     np.testing.assert_array_equal(phased.episode, np.repeat(np.arange(1, 7), 2 ** np.arange(6)))
     assert phased.base is None
     assert np.isnan(phased.width).all()
     assert phased.std.min() > 0
     balancing = play(MAKE["balancing"](), PROBLEM, 50)
     assert set(balancing.base.tolist()) <= set(range(10))
-    assert balancing.story["eliminated"] == []
-    assert len(balancing.story["epsilons"]) == len(balancing.story["counts"])
+    assert balancing.facts["eliminated"] == []
+    assert len(balancing.facts["epsilons"]) == len(balancing.facts["counts"])
     np.testing.assert_array_equal(
-        np.bincount(balancing.base, minlength=len(balancing.story["counts"])), balancing.story["counts"]
+        np.bincount(balancing.base, minlength=len(balancing.facts["counts"])), balancing.facts["counts"]
     )
     assert balancing.episode is None
     ec = play(MAKE["ec"](), PROBLEM, 50)
     np.testing.assert_allclose(ec.width, ec.multiplier * ec.std + ec.enlargement)
     assert ec.width.min() > 0
-    assert ec.story["recommendation"].index is not None
+    assert ec.facts["recommendation"].index is not None
 
 
 def test_batches_are_told_together():
@@ -228,7 +228,7 @@ def test_the_adversary_keeps_within_epsilon_and_reports_fresh_worlds():
         lambda p: ms.GPUCB(p.domain, p.model),
         PROBLEM,
         50,
-        budget=12,
+        tries=12,
         worlds=1,
         progress=lambda done, of: seen.append((done, of)),
     )
@@ -237,7 +237,7 @@ def test_the_adversary_keeps_within_epsilon_and_reports_fresh_worlds():
     assert len(attack.path) == 12
     assert (np.diff(attack.path) >= 0).all()
     assert seen[-1] == (12, 12)
-    again = ms.adversary.worst_misfit(lambda p: ms.GPUCB(p.domain, p.model), PROBLEM, 50, budget=12, worlds=1)
+    again = ms.adversary.worst_misfit(lambda p: ms.GPUCB(p.domain, p.model), PROBLEM, 50, tries=12, worlds=1)
     np.testing.assert_array_equal(again.problem.values, attack.problem.values)
     assert again.regret == attack.regret
     assert "→" in repr(attack)
@@ -252,7 +252,7 @@ def test_a_problem_and_its_noise_of_the_same_seed_share_no_chance():
     from numpy.random import default_rng
 
     from misspec.problems.synthetic import CENTRES
-    from misspec.simulate import STREAMS
+    from misspec.simulation import STREAMS
 
     for seed in range(4):
         rng = default_rng([seed, 1])

@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 
 import misspec as ms
 from misspec.errors import InvalidInput, StorageError
-from misspec.policies.field import Search
+from misspec.policies.core.field import Search
 
 SPACE = ms.Space(
     {

@@ -13,8 +13,8 @@ from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
 from files import started
-from misspec import storage
 from misspec.errors import InvalidInput, StorageError
+from misspec.files import storage
 
 POLICY = ms.UniformSampling(ms.Finite([[0.0], [1.0]]), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1))
 ARRAYS = {"points": np.arange(6.0).reshape(2, 3), "counts": np.array([1, 2])}
@@ -168,7 +168,7 @@ def test_every_name_that_the_system_takes_will_do(length, tmp_path):
 
 SAVER = """
 import sys, time
-from misspec import storage
+from misspec.files import storage
 
 def slowly(which):
     for _ in range(100):

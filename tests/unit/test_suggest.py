@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +18,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import misspec as ms
-from misspec import storage
 from misspec.cli import app
-from misspec.errors import InvalidInput, StorageError
-from misspec.integrations import sheets
-from misspec.integrations.menu import settable
-from misspec.integrations.suggest import suggest
+from misspec.errors import FileChanged, InvalidInput, StorageError
+from misspec.files import storage
+from misspec.integrations.suggest import sheets, suggest
+from misspec.integrations.suggest.menu import settable
 
 SOLVENTS = ["DMSO", "toluene", "water, salted"]
 HEADER = ["id", "temperature", "solvent", "loading"]
@@ -201,7 +202,9 @@ def test_minimize_is_maximize_of_the_opposite():
     assert indices(smaller) == indices(larger)
     assert smaller.best == -larger.best
     np.testing.assert_allclose([-row.mean for row in smaller.rows], [row.mean for row in larger.rows])
-    assert [a.reason.split(":")[0] for a in smaller.rows] == [b.reason.split(":")[0] for b in larger.rows]
+    # with the same chances to beat the best result
+    assert [a.reason.split(" best ")[0] for a in smaller.rows] == [b.reason.split(" best ")[0] for b in larger.rows]
+    assert any(" % to beat" in row.reason for row in smaller.rows)
     assert indices(suggested()) != indices(larger)
 
 
@@ -519,6 +522,112 @@ def test_appending_is_whole_or_nothing(monkeypatch):
     assert len(lines_of("results.csv")) == 4 + 5
 
 
+def in_between(monkeypatch, act):
+    """Do something once, when the new content is written and the file is about to be replaced."""
+    flush, rest = os.fsync, [act]
+
+    def flushed(handle):
+        flush(handle)
+        if rest:
+            rest.pop()()
+
+    monkeypatch.setattr(storage.os, "fsync", flushed)
+
+
+def test_a_spreadsheet_that_saves_in_between_loses_nothing(monkeypatch, misspec_command):
+    lab(*told(0, 5, 9))
+    found = suggested()
+    in_between(monkeypatch, lambda: lab(*told(0, 5, 9, 11)))
+    with pytest.raises(FileChanged, match=r"results.csv has changed meanwhile; run the same command again"):
+        found.append()
+    assert [row[-1] for row in lines_of("results.csv")[1:]] == [str(y) for _, y in told(0, 5, 9, 11)]
+    in_between(monkeypatch, lambda: lab(*told(0, 5, 9, 11, 12)))
+    options = ["--results", "results.csv", "--target", "yield", "--names", "id", "--batch", "2", "--append"]
+    said = misspec_command("candidates.csv", *options)
+    assert "5 results of yield" in said  # it started again, from what was saved
+    assert [row[-1] for row in lines_of("results.csv")[1:]] == [*(str(y) for _, y in told(0, 5, 9, 11, 12)), "", ""]
+    in_between(monkeypatch, Path("results.csv").unlink)
+    with pytest.raises(FileChanged, match="has changed meanwhile"):
+        suggested().append()
+    assert sorted(map(str, Path().iterdir())) == ["candidates.csv"]
+
+
+def test_rows_filled_in_between_are_not_overwritten(monkeypatch):
+    found = suggested()
+    found.save("next.csv")
+    filled = [*lines_of("next.csv")[:1], *([*row[:-1], "5.5"] for row in lines_of("next.csv")[1:])]
+    in_between(monkeypatch, lambda: Path("next.csv").write_text(text(filled)))
+    with pytest.raises(FileChanged, match=r"next.csv has changed meanwhile"):
+        found.save("next.csv")
+    assert lines_of("next.csv") == filled
+
+
+def test_a_second_append_waits_for_the_first(monkeypatch):
+    lab(*told(0, 5, 9))
+    before, first, second = Path("results.csv").read_bytes(), suggested(), suggested()
+    said = []
+
+    def late():
+        try:
+            second.append()
+        except FileChanged as error:
+            said.append(str(error))
+
+    other = threading.Thread(target=late)
+
+    def meanwhile():
+        other.start()
+        other.join(0.2)
+        assert Path("results.csv").read_bytes() == before
+
+    in_between(monkeypatch, meanwhile)
+    first.append()
+    other.join()
+    assert said == ["results.csv has changed meanwhile; run the same command again"]
+    assert len(lines_of("results.csv")) == 4 + 5
+    assert sorted(map(str, Path().iterdir())) == ["candidates.csv", "results.csv"]
+
+
+def test_a_lock_that_does_not_end_is_named(monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    lab(*told(0, 5, 9))
+    before, found = Path("results.csv").read_bytes(), suggested()
+    monkeypatch.setattr(storage, "PATIENCE", 0.05)
+    with Path("results.csv").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(StorageError, match="another program has locked it; close it there and try again"):
+            found.append()
+    assert Path("results.csv").read_bytes() == before
+    found.append()
+
+
+APPENDING = """
+import sys, time
+from misspec.integrations.suggest import append
+for start in map(float, sys.argv[1:]):
+    time.sleep(max(0.0, start - time.time()))
+    found = append("candidates.csv", "results.csv", "yield", names="id", batch=1)
+    print(len(found.rows))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("there", [True, False])
+def test_processes_that_append_at_once_lose_no_row(there):
+    """Ten pairs, each pair at the same moment: the first makes the file, if it is not there."""
+    if there:
+        lab()
+    begin = time.time() + 8.0  # both have imported everything by then
+    starts = [str(begin + 1.5 * i) for i in range(10)]
+    pair = [subprocess.Popen([sys.executable, "-c", APPENDING, *starts], stdout=subprocess.PIPE) for _ in range(2)]
+    added = [each.communicate()[0].split() for each in pair]
+    assert [each.returncode for each in pair] == [0, 0]
+    assert sum(len(each) for each in added) == 20
+    rows = lines_of("results.csv")[1:]
+    assert len(rows) == len({tuple(row) for row in rows}) == 20
+    assert sorted(map(str, Path().iterdir())) == ["candidates.csv", "results.csv"]
+
+
 def test_a_new_file_is_not_overwritten_by_surprise():
     found = suggested()
     lab(*told(0, 5, 9))
@@ -692,7 +801,7 @@ def test_where_numbers_vary_by_degrees_something_is_always_left():
 @pytest.mark.parametrize("done", [0, 3, 6])
 def test_where_all_that_can_be_set_is_taken_there_are_finer_numbers(monkeypatch, done):
     """Here 0 and 1 alone; with results, without a model, and before there are any."""
-    monkeypatch.setattr("misspec.integrations.menu.DIGITS", 1)
+    monkeypatch.setattr("misspec.integrations.suggest.menu.DIGITS", 1)
     Path("space.toml").write_text(LINE)
     line_of([0, ""], [1, ""], *([i / 5, i * 0.1] for i in range(done)))
     found = spaces(4, noise=1e-6)

@@ -12,8 +12,8 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
-from misspec import frames
 from misspec.errors import InvalidInput, StorageError
+from misspec.files import frames
 
 MODEL = ms.Model(RBF(0.7), norm_bound=2.0, noise=0.1)
 CSV = """id,temperature,solvent,yield
@@ -358,7 +358,9 @@ def test_rows_of_text_match(tmp_path):
     frame = pl.DataFrame({"heat": [40.5, 20], "acid": ["none", "citric"], "on": [False, True]})
     np.testing.assert_array_equal(domain.match(frame)[1], [1, 0])
     policy = ms.Auto(domain)
-    policy.observe(rows, ["1", "2", "3.5"])
+    with pytest.raises(InvalidInput, match="observations must be numbers, got '1', which is text"):
+        policy.observe(rows, ["1", "2", "3.5"])  # cells of a table are read as written, results are numbers
+    policy.observe(rows, [1.0, 2.0, 3.5])
     assert policy.observations.y.tolist() == [1.0, 2.0, 3.5]
     with pytest.raises(InvalidInput, match=r"column 'heat'.*must be"):
         domain.indices([{**rows[0], "heat": "warm"}])

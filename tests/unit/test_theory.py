@@ -131,6 +131,11 @@ def test_balancing_parts_are_those_of_the_policy():
     assert len(policy.epsilons) == math.ceil(1 + 0.5 * math.log2(1000 / 9))
 
 
+def test_the_grid_of_candidates_is_halved_until_the_root_of_the_horizon():
+    for T, count in ((1, 1), (2, 2), (4, 2), (5, 3), (64, 4), (65, 5), (1000, 6)):
+        assert theory.halving_candidates(T, 0.8) == [*(0.8 / 2**i for i in range(count)), 0.0]
+
+
 def plain_balancing_bound(model, T, gamma, epsilon):
     """The docstring's sum, term by term, without vectors."""
     bases = max(1, math.ceil(1 + 0.5 * math.log2(T / gamma**2)))

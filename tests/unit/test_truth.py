@@ -1,4 +1,5 @@
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -7,7 +8,8 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Matern
 
 import misspec as ms
-from misspec import confidence
+from misspec.theory import own_bands
+from misspec.truth import certificates
 
 DOMAIN = ms.Box([(0, 1)]).grid(100)
 MODEL = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
@@ -110,10 +112,10 @@ def test_radii_are_those_of_the_own_bands():
     np.testing.assert_array_equal(found.points, [[0.3], [0.1], [0.2]])  # in the order of first visits
     np.testing.assert_array_equal(found.counts, [3, 1, 1])
     np.testing.assert_allclose(found.averages, [2.0, 0.0, 0.0])
-    expected = [confidence.own_radius(0.1, n, 3, 0.05) for n in (3, 1, 1)]  # rows in any order: all pay for the last
+    expected = [own_bands.own_radius(0.1, n, 3, 0.05) for n in (3, 1, 1)]  # rows in any order: all pay for the last
     np.testing.assert_allclose(found.radii, expected)
     ordered = ms.diagnose(points, [1.0, 0.0, 2.0, 3.0, 0.0], MODEL, time_order=True)
-    expected = [confidence.own_radius(0.1, n, j, 0.05) for n, j in [(3, 1), (1, 2), (1, 3)]]
+    expected = [own_bands.own_radius(0.1, n, j, 0.05) for n, j in [(3, 1), (1, 2), (1, 3)]]
     np.testing.assert_allclose(ordered.radii, expected)
     fixed = ms.diagnose(points, [1.0, 0.0, 2.0, 3.0, 0.0], MODEL, fixed_design=True)
     np.testing.assert_allclose(fixed.radii, 0.1 * np.sqrt(2 * np.log(2 * 3 / 0.05) / np.array([3, 1, 1])))
@@ -236,3 +238,64 @@ def test_equal_points_of_different_groups_are_no_repeats():
     assert ms.diagnose(X, y, model, groups=np.zeros(400)).counts.tolist() == [400]
     with pytest.raises(ms.InvalidInput, match="groups must be 400 numbers"):
         ms.diagnose(X, y, model, groups=[1, 2])
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.0, 1.0, -1.0, 1e-300]), st.sampled_from([0.0, 2.0])), max_size=30))
+def test_points_are_numbered_in_the_order_of_their_first_visits(rows):
+    numbers = {}
+    expected = [numbers.setdefault(row, len(numbers)) for row in rows]
+    place, first = certificates.places(np.array(rows).reshape(-1, 2))
+    assert place.tolist() == expected
+    assert [rows[i] for i in first] == list(numbers)
+
+
+@pytest.mark.parametrize("options", [{}, {"time_order": True}, {"fixed_design": True}])
+def test_of_many_points_the_sharpest_are_used(monkeypatch, options):
+    """The same radii as with all points, so that less is proved, and nothing that all would not."""
+    rng = np.random.default_rng(5)
+    points, counts = rng.random((60, 2)), rng.permutation(60) // 4 + 1
+    X = np.repeat(points, counts, axis=0)[rng.permutation(counts.sum())]
+    y = 2.0 * (X[:, 0] > 0.5) + 0.1 * rng.normal(size=len(X))
+    model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1)
+    every = ms.diagnose(X, y, model, **options)
+    assert "were used" not in every.sentence
+    monkeypatch.setattr(certificates, "MOST_POINTS", 40)
+    monkeypatch.setattr(certificates, "PART", 20)
+    some = ms.diagnose(X, y, model, **options)
+    assert "at 60 distinct points" in some.sentence
+    assert "; of these points the 20 with the smallest radii were used" in some.sentence
+    assert some.radii.max() <= np.sort(every.radii)[19]
+    used = [every.points.tolist().index(x) for x in some.points.tolist()]
+    assert used == sorted(used)
+    for name in ("averages", "counts", "radii"):
+        np.testing.assert_array_equal(getattr(some, name), getattr(every, name)[used])
+    assert 0.1 < some.epsilon_lower <= every.epsilon_lower
+    assert len(some.fitted) == len(some.residuals) == 20
+
+
+def test_a_part_of_many_points_proves_nothing_of_a_right_model(monkeypatch):
+    """The theorem allows each run to fail with probability δ = 0.01; the seeds are fixed."""
+    monkeypatch.setattr(certificates, "MOST_POINTS", 30)
+    monkeypatch.setattr(certificates, "PART", 15)
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = rng.random((300, 2))
+        model = ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1, delta=0.01)
+        y = model.kernel(X, [[0.3, 0.6]])[:, 0] + 0.1 * rng.normal(size=len(X))
+        for options in ({}, {"time_order": True}, {"fixed_design": True}):
+            assert ms.diagnose(X, y, model, **options).epsilon_lower == 0.0
+
+
+@pytest.mark.parametrize("distinct", [40, 100_000])
+def test_many_rows_take_memory_like_their_own(monkeypatch, distinct):
+    monkeypatch.setattr(certificates, "MOST_POINTS", 100)
+    monkeypatch.setattr(certificates, "PART", 50)
+    rng = np.random.default_rng(6)
+    X = rng.random((distinct, 5))[np.arange(100_000) % distinct]
+    y = np.sin(5 * X[:, 0]) + 0.1 * rng.normal(size=len(X))
+    tracemalloc.start()
+    try:
+        assert ms.diagnose(X, y, ms.Model(RBF(0.5), norm_bound=5.0, noise=0.1)).counts.sum() > 0
+        assert tracemalloc.get_traced_memory()[1] < 7 * X.nbytes
+    finally:
+        tracemalloc.stop()

@@ -12,7 +12,7 @@ import polars as pl
 from misspec.errors import MOST_AT_ONCE, Array, InvalidInput, callback, flag, listed, seeded, shown, whole
 from misspec.policies import Policy
 from misspec.problems import Problem, negated
-from misspec.simulate import simulate
+from misspec.simulation import simulate
 
 
 def late(regret: Array) -> float:

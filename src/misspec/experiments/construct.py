@@ -15,9 +15,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
-from misspec import policies, problems
-from misspec.contexts import Open
-from misspec.domains import Box, Finite
+from misspec import comparators, policies, problems
+from misspec.domains import Box, Finite, Open
 from misspec.encoding import kernel_from_table
 from misspec.errors import InvalidInput, nearest
 from misspec.model import Model
@@ -27,7 +26,11 @@ from misspec.problems import Problem
 KNOWN = "known"  # an ε, or the corruption εT, that the policy is told
 ALLOWED: set[str] = set()  # packages that files may name, in this process
 
-POLICIES = {name: cast("type[Policy]", getattr(policies, name)) for name in policies.PLAYABLE}
+POLICIES = {
+    name: cast("type[Policy]", getattr(module, name))
+    for module, names in ((policies, policies.PLAYABLE), (comparators, comparators.__all__))
+    for name in names
+}
 PROBLEMS: dict[str, Callable[..., Problem]] = {name: getattr(problems, name) for name in problems.PLAYABLE}
 
 

@@ -17,15 +17,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from misspec import storage
 from misspec.domains import Table
 from misspec.errors import Array, MisspecError, StorageError, whole
 from misspec.experiments import store
 from misspec.experiments.runner import Progress, Show, outcomes
 from misspec.experiments.schema import demo
-from misspec.policies import Auto, learnt
+from misspec.files import storage
+from misspec.policies import Auto
+from misspec.policies.auto import learnt
 from misspec.problems import Problem, reaction
-from misspec.simulate import STREAMS
+from misspec.simulation import STREAMS
 from misspec.threads import one_thread
 
 EVALUATIONS, SEEDS = 60, 8
@@ -35,7 +36,7 @@ ABOUT = (
     "{seeds} simulated reactions, drawn at random: 12 ligands, 4 bases, 4 solvents, temperature and concentration, "
     "{size:,} combinations. Some ligands do not bear the heat, some not the base, and in every solvent they behave "
     "differently: no smooth model fits. The yield of a batch varies by ±{noise:g} points, and every batch counts, as "
-    "in a plant that produces while it is tuned. Nobody is told anything but the table and the yields so far."
+    "in a plant that produces while it is tuned. All are told only the table and the yields so far."
 )
 PEER = " Optuna chooses by its default sampler, TPE."
 READING = (

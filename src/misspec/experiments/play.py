@@ -16,7 +16,7 @@ from misspec.errors import Array
 from misspec.experiments import construct
 from misspec.policies import Policy
 from misspec.problems import Problem, negated
-from misspec.simulate import Trace, simulate
+from misspec.simulation import Trace, simulate
 from misspec.threads import one_thread
 
 LOOKS = 24  # rounds at which bands are looked at

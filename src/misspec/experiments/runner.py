@@ -289,7 +289,7 @@ def _work(job: Job, connection: Any, rounds: Any, allowed: list[str]) -> None:
         rounds.value += more
 
     threading.Thread(target=watch, daemon=True).start()
-    with contextlib.suppress(EOFError, ConnectionError):  # whoever reads the answers is gone
+    with contextlib.suppress(EOFError, ConnectionError):  # the reader of the answers is gone
         connection.send(None)
         while True:
             connection.send(job(connection.recv(), tick, allowed))

@@ -41,12 +41,11 @@ import numpy as np
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
-from misspec.contexts import Open
-from misspec.domains import Finite
+from misspec.domains import Finite, Open
 from misspec.encoding import kernel_from_table
 from misspec.errors import InvalidInput, nearest, number, shown, whole
 from misspec.experiments import construct
-from misspec.frames import contents, printable
+from misspec.files.frames import contents, printable
 from misspec.model import Model
 
 FORMAT = 1  # of what a run's settings mean; a new one redoes all runs

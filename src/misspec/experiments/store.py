@@ -25,12 +25,12 @@ import numpy as np
 import polars as pl
 
 import misspec
-from misspec import storage
 from misspec.errors import Array, InvalidInput, StorageError, short
 from misspec.experiments import construct
 from misspec.experiments.play import Look, Played
 from misspec.experiments.schema import Experiment, Run, parse
-from misspec.simulate import Trace
+from misspec.files import storage
+from misspec.simulation import Trace
 
 FORMAT = 1
 EXPERIMENT = "experiment.toml"
@@ -77,8 +77,8 @@ def encode(run: Run, played: Played) -> bytes:
         | {"active": pl.List(pl.Int64)},
     )
     table = rounds(trace).join(looks, on="round", how="left", maintain_order="left")
-    story = trace.story
-    recommended = story["recommendation"]
+    told = trace.facts
+    recommended = told["recommendation"]
     facts: dict[str, Any] = {
         "format": FORMAT,
         "misspec": version(),
@@ -93,12 +93,12 @@ def encode(run: Run, played: Played) -> bytes:
         "recommended_regret": trace.recommended_regret,
         "claims": played.claims,
         "guaranteed": bool(recommended.guaranteed),
-        "proved_epsilon": max((float(c.epsilon) for c in story["conflicts"]), default=0.0),
+        "proved_epsilon": max((float(c.epsilon) for c in told["conflicts"]), default=0.0),
         "seconds": played.seconds,
-        "epsilons": story.get("epsilons"),
-        "counts": story.get("counts"),
-        "eliminated": [[e.base, e.round] for e in story.get("eliminated", [])],
-        "episodes": [[e.length, len(e.active_before), len(e.active_after)] for e in story.get("history", [])],
+        "epsilons": told.get("epsilons"),
+        "counts": told.get("counts"),
+        "eliminated": [[e.base, e.round] for e in told.get("eliminated", [])],
+        "episodes": [[e.length, len(e.active_before), len(e.active_after)] for e in told.get("history", [])],
     }
     if any(look.lower is not None for look in played.looks):
         facts |= {
@@ -139,7 +139,7 @@ def _check_rounds(run: Run, facts: dict[str, Any], table: pl.DataFrame) -> None:
 
 
 def _digest(facts: dict[str, Any], table: pl.DataFrame) -> str:
-    """Of all that a run has found, whoever has written it: what was edited and named anew is seen by it."""
+    """Digest of all results of a run: it shows when a file was edited and renamed."""
     said = {name: each for name, each in facts.items() if name not in ("format", "misspec")}
     found = hashlib.sha256(json.dumps(said, sort_keys=True).encode())
     for name, column in zip(table.columns, table.get_columns(), strict=True):

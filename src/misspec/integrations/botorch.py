@@ -14,16 +14,19 @@ from __future__ import annotations
 
 import copy
 import math
+import os
 import threading
 from typing import Any
 
 import numpy as np
 
-from misspec import confidence, kernels
-from misspec.confidence import Width
+from misspec import kernels
 from misspec.domains import Box, Domain, Finite
 from misspec.errors import Array, InvalidInput, callback, flag, number, one_of, shown, whole
 from misspec.model import Model
+from misspec.theory import widths
+from misspec.theory.widths import Width
+from misspec.threads import lock_after_fork
 
 try:
     import torch
@@ -51,7 +54,17 @@ except ImportError as error:
 
 MOST_NUMBERS = 1 << 21  # coordinates of pairs of points that a kernel is handed at once
 # GPyTorch evaluates kernels lazily, and changes global settings and the kernel itself for as long as that takes
-_EVALUATING = threading.Lock()
+_EVALUATING = threading.RLock()
+
+
+def _forked() -> None:
+    """A process that is forked off does not wait for a thread that it does not have."""
+    global _EVALUATING  # a lock of the process
+    _EVALUATING = lock_after_fork(_EVALUATING)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 class EnlargedUpperConfidenceBound(AnalyticAcquisitionFunction):
@@ -96,7 +109,7 @@ class EnlargedUpperConfidenceBound(AnalyticAcquisitionFunction):
         super().__init__(model=model, posterior_transform=posterior_transform)
         self.multiplier = number("multiplier", multiplier, at_least=0)
         self.epsilon = number("epsilon", epsilon, at_least=0)
-        self.enlargement = one_of("enlargement", enlargement, confidence.ENLARGEMENTS)
+        self.enlargement = one_of("enlargement", enlargement, widths.ENLARGEMENTS)
         self.maximize = flag("maximize", maximize)
         self.regularization = None if regularization is None else number("regularization (λ)", regularization, above=0)
         self.observations = None if observations is None else whole("observations", observations)
@@ -428,7 +441,7 @@ def multiplier_of(
     (σ, None for the model's), and delta as in `Model`. A guarantee needs them, and the kernel, to be known beforehand.
     """
     belief, weights = model_of(model, norm_bound, noise=noise, delta=delta), _Weights(_single_task(model))
-    found = confidence.multiplier(confidence.check_width(width), belief, float(weights.log_det), belief.delta)
+    found = widths.multiplier(widths.check_width(width), belief, float(weights.log_det), belief.delta)
     return found / belief.scale  # there a factor on σ where k(x,x) = 1, here on σ in units of the outcome
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from misspec.errors import InvalidInput, MisspecError
+from misspec.evaluation.loop import Evaluations, Progress, drive
+from misspec.evaluation.workers import TRIES, Job, Outcome, ended_workers
 from misspec.policies import Policy
-from misspec.simulate import Evaluations, Progress, drive
-from misspec.workers import TRIES, Job, Outcome, ended_workers
 
 LOG = logging.getLogger("misspec")
 PATIENCE = "10s"  # to reach a scheduler
@@ -72,7 +72,7 @@ def optimize(
 
 
 class Cluster:
-    """An `Evaluator` of a Dask client: what `simulate.drive` hands points to."""
+    """An `Evaluator` of a Dask client: what `loop.drive` hands points to."""
 
     def __init__(self, function: Callable[[Any], Any], client: Any) -> None:
         self._function, self._client = function, client
@@ -115,7 +115,7 @@ class Cluster:
         where a result was lost with its worker, it waits for it to be computed again."""
         try:
             (result,) = await self._client.gather([future], asynchronous=True)
-        except BaseException as error:  # whatever it is, somebody waits to hear of it
+        except BaseException as error:  # the waiting caller must hear of it
             result = error
         self._back.put((id_, future, result))
 

@@ -17,10 +17,9 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
-from misspec import frames
-from misspec.domains import Space
+from misspec.domains import Choice, Float, Int, Space
 from misspec.errors import SHOWN, InvalidInput, nearest, shown
-from misspec.parameters import Choice, Float, Int
+from misspec.files import frames
 
 LONGEST = 600  # characters of a complaint
 KINDS = {"float": Float, "int": Int, "choice": Choice}

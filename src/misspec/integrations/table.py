@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from misspec import domains, frames
-from misspec.domains import Finite, Space
-from misspec.errors import Array, InvalidInput, shown
-from misspec.integrations.menu import by_options
+from misspec.domains import Finite, Float, Space
+from misspec.domains.parameters import Parameter
+from misspec.errors import LARGEST, Array, InvalidInput, shown
+from misspec.files import frames
+from misspec.integrations.suggest.menu import by_options
 from misspec.model import Model
-from misspec.truth import Diagnosis, diagnose, noise_from_repeats
+from misspec.truth import Diagnosis, diagnoses, noise_from_repeats
+from misspec.truth.certificates import places
+
+LARGE = 2**23  # bytes of a file from which it is read in one go, if it holds plain numbers only: else cell by cell
+MOST_TEXT = 2**25  # bytes of a file that is read cell by cell, which takes about thirty times as many, and a minute
+MOST_COLUMNS = 5000  # of points: each is a parameter, and so many take ten seconds
+ODD_COMMA = re.compile(r"(?<!\d),|,(?!\d)")  # where commas do not separate: one that is not a decimal comma
+CODES = re.compile(r'(?:^|[,;\t"\s])[+-]?0\d', re.MULTILINE)  # 007 is text, as in `frames`
 
 
 class Table(NamedTuple):
     """Observations of a target at rows of a table.
 
-    rows      the columns of the points; those of text are choices
+    points, parameters   of the columns of the points; those of text are choices
     groups    for each row a number: rows of one group agree in the columns left out as well
     left_out  these columns
     skipped   rows that were left out
     notes     what was noticed, one sentence each
     """
 
-    rows: domains.Table
+    points: Array
+    parameters: Mapping[str, Parameter]
     target: str
     observations: Array
     groups: Array
@@ -37,7 +48,7 @@ class Table(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        return list(self.rows.parameters)
+        return list(self.parameters)
 
 
 class Certificates(NamedTuple):
@@ -59,7 +70,7 @@ class _Raw(Space):
         return found
 
     def probes(self) -> Array:
-        """None but the points themselves: nobody says how far these units reach."""
+        """The points themselves: the file does not say how far these units reach."""
         return np.empty((0, self.columns[-1].stop))
 
 
@@ -73,11 +84,13 @@ def certify(
     delta: float = 0.1,
     raw: bool = False,
     fixed_design: bool = False,
+    show: Callable[[str], None] = lambda _: None,
 ) -> Certificates:
     """How wrong a model is at least. Without a norm bound, several are tried, from half the largest deviation up;
     without a noise, it is estimated from repeated points; without an offset, it is the average. Kernels see each column
-    scaled to its range, unless raw, and choices one-hot. Rows that differ in a column left out are no repeats."""
-    X, y = table.rows.points, table.observations
+    scaled to its range, unless raw, and choices one-hot. Rows that differ in a column left out are no repeats.
+    show: is told what is done."""
+    X, y = table.points, table.observations
     trial = Model(kernel, 1.0 if norm_bound is None else norm_bound, 1.0 if noise is None else noise, delta=delta)
     sigma = _noise(table) if noise is None else trial.noise
     centre = float(y.mean()) if offset is None else offset
@@ -87,17 +100,22 @@ def certify(
             raise InvalidInput(
                 f"column {shown(table.names[still[0]])} never changes; leave it out, or take columns raw"
             )
-    space = (_Raw if raw else Space)(table.rows.parameters)
+    space = (_Raw if raw else Space)(table.parameters)
     spread = float(f"{max(float(np.abs(y - centre).max()), 1e-12):.1g}")
     tried = [spread * 2**k for k in range(-1, 5)] if norm_bound is None else [norm_bound]
-    models = {B: Model(kernel, B, sigma, delta=delta, offset=centre) for B in tried}
+    models = [Model(kernel, B, sigma, delta=delta, offset=centre) for B in tried]
     options: dict[str, Any] = {"domain": space, "groups": table.groups, "fixed_design": fixed_design}
-    return Certificates({B: diagnose(X, y, model, **options) for B, model in models.items()}, sigma, centre)
+    made = diagnoses(X, y, models, **options)
+    found = {}
+    for i, B in enumerate(tried, start=1):
+        show(f"certifying {len(y):,} observations: norm bound {B:g}, {i} of {len(tried)}")
+        found[B] = next(made)
+    return Certificates(found, sigma, centre)
 
 
 def _noise(table: Table) -> float:
     try:
-        sigma = noise_from_repeats(np.column_stack([table.rows.points, table.groups]), table.observations)
+        sigma = noise_from_repeats(np.column_stack([table.points, table.groups]), table.observations)
     except InvalidInput as error:
         if not table.left_out:
             raise
@@ -128,53 +146,117 @@ def read(
     target, such as notes. skip: leave out rows with a cell that is empty or, in a column of numbers, none, instead of
     refusing the file.
     """
-    frame = frames.read(path)
+    content, where = frames.contents(path), str(path)
+    plain = _plain(content, where) if len(content) > LARGE else None
+    if plain is None and len(content) > MOST_TEXT:
+        raise InvalidInput(
+            f"{path} has {len(content) >> 20} MB; more than {MOST_TEXT >> 20} MB are read if all cells are plain "
+            "numbers (no text, no empty cells, no codes such as 007): take columns of text out of the file, or split it"
+        )
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always", UserWarning)
+        frame = (
+            frames.of_content(content, where) if plain is None else frames.Frame({name: [] for name in plain}, where)
+        )
+    del content
+    goal, chosen = _roles(frame, target, columns, ignore)
+    left_out = [name for name in frame.names if name not in {goal, *ignore, *chosen}]
+    skipped, notes = 0, [by_options(str(each.message)) for each in said]
+    if plain is not None:
+        points, results = np.column_stack([plain[name] for name in chosen]), plain[goal].copy()
+        parameters: Mapping[str, Parameter] = {
+            name: Float(float(plain[name].min()), float(plain[name].max())) for name in chosen
+        }
+        beside = [plain[name] for name in left_out]
+        groups = places(np.column_stack(beside))[0].astype(np.float64) if beside else np.zeros(len(points))
+    else:
+        cells = {name: frame.columns[name] for name in chosen} | {goal: _numbers(frame.columns[goal])}
+        kept = _kept(frame, cells, goal, skip=skip)
+        skipped = len(frame) - len(kept)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always", UserWarning)
+            whole = {name: [cells[name][i] for i in kept] for name in chosen}
+            rows = Finite.from_table(frames.Frame(whole, where, text=True))
+        points, parameters, notes = rows.points, rows.parameters, [*notes, *(by_options(str(e.message)) for e in said)]
+        codes: dict[Any, int] = {}
+        others = [tuple(frame.columns[name][i] for name in left_out) for i in kept]
+        groups = np.array([codes.setdefault(each, len(codes)) for each in others], dtype=np.float64)
+        results = np.array([float(cells[goal][i]) for i in kept])
+    apart = len(places(np.column_stack([points, groups]))[1]) - len(places(points)[1]) if left_out else 0
+    if apart:
+        notes.append(
+            f"Rows that agree in {', '.join(chosen)} differ in {', '.join(left_out)}: they are taken for {apart} more "
+            f"point{'s' * (apart > 1)}, not for repeats (--ignore for a column that has no influence)."
+        )
+    return Table(points, parameters, goal, results, groups, left_out, skipped, notes)
+
+
+def _roles(
+    frame: frames.Frame, target: str | None, columns: Sequence[str] | None, ignore: Sequence[str]
+) -> tuple[str, list[str]]:
+    """The target and the columns of the points."""
     header = frame.names
     if len(header) < 2:
-        raise InvalidInput(f"{path} must have at least two columns, points and a target, got {shown(header[0])}")
+        raise InvalidInput(f"{frame.where} must have at least two columns, points and a target, got {shown(header[0])}")
     left = [name for name in header if name not in ignore] or header
     goal = left[-1] if target is None else target
     if goal in ignore:
         raise InvalidInput(f"the target {shown(goal)} cannot be ignored; choose another with --target")
     chosen = [name for name in header if name not in (goal, *ignore)] if columns is None else list(columns)
+    if len(chosen) > MOST_COLUMNS:
+        raise InvalidInput(
+            f"{frame.where} has {len(chosen):,} columns of points, and {MOST_COLUMNS:,} are the most that can be "
+            "certified; choose those that matter with --columns"
+        )
     for name in [goal, *ignore, *chosen]:
         frame.column(name)  # says what is wrong
     if goal in chosen or not chosen:
         raise InvalidInput(f"the target {shown(goal)} cannot be one of the columns of points; choose with --columns")
     if len(set(chosen)) < len(chosen) or set(chosen) & set(ignore):
         raise InvalidInput("--columns and --ignore must name different columns, each of them once")
-    cells = {name: frame.columns[name] for name in chosen} | {goal: _numbers(frame.columns[goal])}
-    words = [name for name in chosen if _is_text(cells[name])]
-    wrong = [i for i in range(len(frame)) if _wrong(cells, words, i) is not None]
+    return goal, chosen
+
+
+def _kept(frame: frames.Frame, cells: dict[str, list[Any]], goal: str, *, skip: bool) -> list[int]:
+    """The rows that can be used."""
+    kinds = {name: "text" if name != goal and _is_text(cells[name]) else "number" for name in cells}
+    wrong = {i: name for i in range(len(frame)) if (name := _wrong(cells, kinds, i)) is not None}
     if wrong and not skip:
-        name = str(_wrong(cells, words, wrong[0]))
-        expected = "text" if name in words else "a finite number"
-        cell = frame.columns[name][wrong[0]]
+        row, name = next(iter(wrong.items()))
+        expected = "text" if kinds[name] == "text" else "a finite number"
+        cell = frame.columns[name][row]
         raise InvalidInput(
-            f"{frame.at(name, wrong[0])}: expected {expected}, got {shown('' if cell is None else cell)} ({len(wrong)} "
+            f"{frame.at(name, row)}: expected {expected}, got {shown('' if cell is None else cell)} ({len(wrong)} "
             "such row(s) in all); repair it, leave such rows out with --skip, or choose other columns with --columns "
             "and --target"
         )
-    gone = set(wrong)
-    kept = [i for i in range(len(frame)) if i not in gone]
-    if not kept:
-        raise InvalidInput(f"{path} has no row of numbers in {shown(', '.join([*chosen, goal]))}")
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", UserWarning)
-        whole = {name: [cells[name][i] for i in kept] for name in chosen}
-        rows = Finite.from_table(frames.Frame(whole, str(path), text=True))
-    left_out = [name for name in header if name not in (goal, *ignore, *chosen)]
-    codes: dict[Any, int] = {}
-    groups = [codes.setdefault(tuple(frame.columns[name][i] for name in left_out), len(codes)) for i in kept]
-    notes = [by_options(str(each.message)) for each in said]
-    apart = len(np.unique(np.column_stack([rows.points, groups]), axis=0)) - len(np.unique(rows.points, axis=0))
-    if apart:
-        notes.append(
-            f"Rows that agree in {', '.join(chosen)} differ in {', '.join(left_out)}: they are taken for {apart} more "
-            f"point{'s' * (apart > 1)}, not for repeats (--ignore for a column that has no influence)."
-        )
-    results = np.array([float(cells[goal][i]) for i in kept])
-    return Table(rows, goal, results, np.array(groups, dtype=np.float64), left_out, len(wrong), notes)
+    if len(wrong) == len(frame):
+        raise InvalidInput(f"{frame.where} has no row of numbers in {shown(', '.join(cells))}")
+    return [i for i in range(len(frame)) if i not in wrong]
+
+
+def _plain(content: bytes, where: str) -> dict[str, Array] | None:
+    """The columns of a file that has a line of names and then numbers in every cell; None for any other."""
+    text, encoding, _ = frames.decoded(content, where)
+    first = text.find("\n")
+    try:
+        sheet = frames.parse(text[: text.find("\n", first + 1)], where)
+    except InvalidInput:
+        return None
+    if sheet.lines != [2] or sheet.width != len(sheet.header) or sheet.separator == " " or CODES.search(text):
+        return None
+    if sheet.separator != "," and ODD_COMMA.search(text):
+        return None
+    del text
+    with io.TextIOWrapper(io.BytesIO(content), encoding=encoding) as lines:
+        pointed = lines if sheet.separator == "," else (line.replace(",", ".") for line in lines)
+        try:
+            rows = np.loadtxt(pointed, delimiter=sheet.separator, skiprows=1, comments=None, quotechar='"', ndmin=2)
+        except ValueError:
+            return None
+    if rows.shape[1] != len(sheet.header) or not (np.abs(rows) <= LARGEST).all():
+        return None
+    return dict(zip(sheet.header, rows.T, strict=True))
 
 
 def _numbers(cells: Sequence[Any]) -> list[Any]:
@@ -186,7 +268,6 @@ def _is_text(cells: Sequence[Any]) -> bool:
     return any(isinstance(cell, str) for cell in cells) and not any(isinstance(cell, int | float) for cell in cells)
 
 
-def _wrong(cells: dict[str, list[Any]], words: Sequence[str], row: int) -> str | None:
+def _wrong(cells: dict[str, list[Any]], kinds: Mapping[str, str], row: int) -> str | None:
     """The first column in which a row holds nothing that can be used."""
-    wanted = {name: "text" if name in words else "number" for name in cells}
-    return next((name for name in cells if frames.kind_of(cells[name][row]) != wanted[name]), None)
+    return next((name for name in cells if frames.kind_of(cells[name][row]) != kinds[name]), None)

@@ -14,22 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from misspec import kernels, theory
-from misspec.confidence import Width
+from misspec import kernels, search, theory
 from misspec.domains import Domain
 from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, flag, number, one_of, shown, whole
-from misspec.information import information_gain
 from misspec.model import Model
-from misspec.policies.answers import Choice, Query
-from misspec.policies.base import Asked
 from misspec.policies.bases import OverBases, Rounds
 from misspec.policies.caution import Caution
-from misspec.policies.ec_gp_ucb import Decision, decide, keeps_weights
+from misspec.policies.core.answers import Decision
+from misspec.policies.core.field import RESOLUTION
+from misspec.policies.core.log import Asked
+from misspec.policies.core.points import Actions, Context, Round, position_in
+from misspec.policies.ec_gp_ucb import Maximiser, decide, keeps_weights
 from misspec.policies.enlarged import Enlarged
-from misspec.policies.field import RESOLUTION
-from misspec.policies.points import Actions, Context, Place, Round, position_in
 from misspec.posterior import Posterior
+from misspec.theory import information_gain
+from misspec.theory.widths import Width
 
 VARIES = "varies"  # what is kept of an action set once two different ones were seen
 
@@ -50,7 +50,7 @@ class RegretBalancing(OverBases):
     horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played) or
     "paper". evidence: "shared" (one posterior for all bases of one kernel) or "own". bases: (Model, ε̂) pairs instead
     of the grid. caution: what keeps bases with ε̂ > 0 from playing all the time, "price" (that factor on their bound
-    when choosing who plays), "budget" (together they play √t rounds) or "proof" (1.5√t, and once the model is proved
+    when choosing who plays), "rounds" (together they play √t of them) or "proof" (1.5√t, and once the model is proved
     wrong the price, for as long as caution pays: `caution.py`); None: proof where rounds bring their own actions or
     contexts (and evidence is shared and grounded), else the price. epsilon_max: the largest candidate, B by default;
     the guarantee is for ε up to it.
@@ -147,7 +147,7 @@ class RegretBalancing(OverBases):
 
     # -- Algorithm 3 -----------------------------------------------------------------------------------------
 
-    def _choose(self, actions: Round) -> Choice:
+    def _choose(self, actions: Round) -> Decision:
         # 5   i_t ∈ argmin over active i of R_i(N_i(t−1)), times the price of caution; ties to the lowest
         plays = [n + waiting for n, waiting in zip(self.counts, self._waiting, strict=True)]
         affordable, prices = self.caution.affordable(self.active, plays), self.caution.prices
@@ -159,13 +159,9 @@ class RegretBalancing(OverBases):
         details = {"base": i, "epsilon": self.epsilons[i], "bound": bound, "offer": self._offer(actions)}
         if refuted:
             details["refuted"] = True
-        details |= self.caution.story(i, decided, self._eager(i))
+        details |= self.caution.noted(i, decided, self._eager(i))
         place = self.field.place(decided.offer, decided.row)
-        return Choice(place, position_in(actions, decided.row), {**decided.story, "details": details})
-
-    def _expected(self, place: Place) -> Query:
-        """Somebody has to be charged for it: the base whose turn it is plays what there is."""
-        return self._ask_one(dataclasses.replace(self.field.only(place), given=False))
+        return Decision(place, position_in(actions, decided.row), {**decided.reasons, "details": details})
 
     def _recognise(self, details: Mapping[str, Any]) -> None:
         whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
@@ -175,6 +171,8 @@ class RegretBalancing(OverBases):
             raise InvalidInput(f"offer of a stored query must be text, got {shown(details.get('offer'))}")
 
     def _remember(self, asked: Asked) -> None:
+        if asked.of_others:  # no base chose it: evidence only, which none of N, J, R and the test counts
+            return
         if asked.details["offer"] not in self._offers:  # 4   D_t was received
             self._offers.add(asked.details["offer"])
             self._radii.clear()
@@ -190,7 +188,8 @@ class RegretBalancing(OverBases):
 
     def _learn(self, asked: Asked, y: float) -> None:
         self._evidence.learn(asked.query.id, asked.place, y, self._feeds(asked))  # 6, 7   observe y_t; update the base
-        self._count(self._rounds.tell(asked, y))
+        if not asked.of_others:
+            self._count(self._rounds.tell(asked, y))
 
     def _count(self, rounds: list[tuple[Asked, float]]) -> None:
         """Rounds count in the order asked, up to the first pending one: a set chosen by its values would be biased."""
@@ -222,8 +221,9 @@ class RegretBalancing(OverBases):
 
     def _forget(self, asked: Asked) -> None:
         super()._forget(asked)
-        self._await(asked, -1)
-        self._count(self._rounds.drop(asked))
+        if not asked.of_others:
+            self._await(asked, -1)
+            self._count(self._rounds.drop(asked))
 
     # -- its parts -------------------------------------------------------------------------------------------
 
@@ -238,12 +238,12 @@ class RegretBalancing(OverBases):
         found = (j for j in self.active if self.epsilons[j] == 0)
         return next((self._bases[j] for j in found if self._bases[j].posterior is self._bases[i].posterior), None)
 
-    def _realised(self, i: int, decided: Decision) -> tuple[float, bool]:
+    def _realised(self, i: int, decided: Maximiser) -> tuple[float, bool]:
         """By how much R_i grows when base i plays this point: its band's width before the point is observed.
 
         And whether own bands prove that ε > 0, by not meeting at an action on offer those of a base with ε̂_i = 0.
         """
-        base, c, row, story = self._bases[i], decided.known, decided.row, decided.story
+        base, c, row, reasons = self._bases[i], decided.known, decided.row, decided.reasons
         if base.posterior.pending:  # choices are made by a smaller variance then
             offer = decided.offer
             if not self.caution.looks(i):  # then the point chosen is all that matters
@@ -252,13 +252,13 @@ class RegretBalancing(OverBases):
             c = self.field.look(base.posterior, base.own, offer, pending=False)
             mean, half = float(c.mean[row]), float(base.half(c)[row])
         else:
-            mean, half = story["mean"], story["multiplier"] * story["std"] + story["enlargement"]
+            mean, half = reasons["mean"], reasons["multiplier"] * reasons["std"] + reasons["enlargement"]
         half += self.epsilons[i]
         if self._bounds == "paper":
             return 0.0, False
         if c.own_lower is None or c.own_upper is None:
             return min(self._ranges[i], 2.0 * half), False
-        # grounded, as in `confidence.ground`
+        # grounded, as in `own_bands.ground`
         low, high = float(c.own_lower[row]), float(c.own_upper[row])
         lower, upper = max(mean - half, low), min(mean + half, high)
         bound = min(self._ranges[i], upper - lower if lower <= upper else high - low)
@@ -287,7 +287,9 @@ class RegretBalancing(OverBases):
             return hashlib.sha256(actions.c.tobytes()).hexdigest()[:16]
         if actions is None or self.field.is_whole(actions):
             return "all"
-        distinct = np.unique(actions.points, axis=0) if actions.rows is None else np.unique(np.asarray(actions.rows))
+        distinct = (
+            search.distinct(actions.points).points if actions.rows is None else np.unique(np.asarray(actions.rows))
+        )
         return hashlib.sha256(distinct.tobytes()).hexdigest()[:16]
 
     def _grid(self, T: int, gain: float | None, epsilon_max: float | None) -> list[tuple[Model, float]]:
@@ -336,7 +338,8 @@ class RegretBalancing(OverBases):
         return [bases[i] for i in range(len(pairs))]
 
     def _feeds(self, asked: Asked) -> list[Posterior]:
-        return self._evidence.posteriors if self._shared else [self._bases[asked.details["base"]].posterior]
+        everyone = self._shared or asked.of_others
+        return self._evidence.posteriors if everyone else [self._bases[asked.details["base"]].posterior]
 
     # -- what a user sees ------------------------------------------------------------------------------------
 
@@ -346,7 +349,7 @@ class RegretBalancing(OverBases):
         return self._bases[max(self.active, key=lambda i: (self.epsilons[i], -i))]
 
     @property
-    def story(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         return {"epsilons": list(self.epsilons), "counts": list(self.counts), "eliminated": list(self.eliminated)}
 
 

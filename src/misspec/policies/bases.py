@@ -6,10 +6,11 @@ import abc
 from collections import OrderedDict
 
 from misspec.model import Model
-from misspec.policies.answers import Band
-from misspec.policies.base import Asked, Policy
+from misspec.policies.core.answers import Band
+from misspec.policies.core.log import Asked
+from misspec.policies.core.points import Actions, Context
+from misspec.policies.core.policy import Policy
 from misspec.policies.enlarged import Enlarged
-from misspec.policies.points import Actions, Context
 from misspec.posterior import Posterior
 
 

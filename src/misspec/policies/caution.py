@@ -4,15 +4,15 @@ Bases with ε̂ > 0 are *cautious*. They look where a wrong model would hide som
 right. What keeps them from playing all the time:
 
 price     the bound of a cautious base counts `price` times when the next one to play is chosen
-budget    together they play √t rounds, whatever their bounds; the eager bases (ε̂ = 0) play the others
-proof     a budget of 1.5√t, until the own band of a point and the model's for ε = 0 do not meet: with probability
-          1 − δ that happens only where the model is wrong. From then on a price, for as long as caution pays; a budget
-          of √t while it does not
+rounds    together they play √t rounds, whatever their bounds; the eager bases (ε̂ = 0) play the others
+proof     1.5√t rounds, until the own band of a point and the model's for ε = 0 do not meet: with probability
+          1 − δ that happens only where the model is wrong. From then on a price, for as long as caution pays;
+          √t rounds while it does not
 
-Caution pays if the results of cautious rounds, less what an eager base expected of the action that it would have played
-instead, do not add up to a loss beyond what noise can do, σ√(2t ln(1/δ)). Where later results at a point that was found
-like that are better in all, they count too, whoever plays it. A proof rests on bands: with a width that is a number it
-is a rule of thumb. It is one for all bases, whatever their kernels.
+Caution pays while Σ(y − what the eager base expected of its own choice) over cautious rounds is not below
+−σ√(2t ln(1/δ)), a loss beyond noise. Later results at points found this way count too, whichever base plays them, if
+they improve the sum. A proof rests on bands: with a width that is a number it is a rule of thumb. It is one for all
+bases, whatever their kernels.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from misspec.errors import number, one_of
-from misspec.policies.ec_gp_ucb import Decision
+from misspec.policies.ec_gp_ucb import Maximiser
 from misspec.policies.enlarged import Enlarged
 
-KINDS = ("price", "budget", "proof")
+KINDS = ("price", "rounds", "proof")
 SEEKING = 1.5  # times √t: cautious rounds while a proof is sought
 
 
@@ -35,7 +35,7 @@ class Caution:
     def __init__(self, kind: str, price: float, epsilons: Sequence[float], noise: float, delta: float) -> None:
         self.kind = one_of("caution", kind, KINDS)
         price = number("price", price, above=0)
-        self.prices = [1.0 if e == 0 or self.kind == "budget" else price for e in epsilons]
+        self.prices = [1.0 if e == 0 or self.kind == "rounds" else price for e in epsilons]
         self._luck = noise * math.sqrt(2.0 * math.log(1.0 / delta))  # σ√(2 ln(1/δ))
         self._cautious = [e > 0 for e in epsilons]
         self.refuted = False  # whether the bands of some point have proved that ε > 0
@@ -61,7 +61,7 @@ class Caution:
         """Whether a round of base i may be a proof."""
         return self.kind == "proof" and not self.refuted and not self._cautious[i]
 
-    def story(self, i: int, decided: Decision, eager: Enlarged | None) -> dict[str, Any]:
+    def noted(self, i: int, decided: Maximiser, eager: Enlarged | None) -> dict[str, Any]:
         """What has to be known of a round of a cautious base when its result comes: what an eager one, on the same
         posterior, expected of its own choice among what was looked at."""
         if self.kind != "proof" or not self._cautious[i] or eager is None:

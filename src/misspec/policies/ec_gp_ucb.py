@@ -5,28 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.errors import flag, number
 from misspec.model import Model
-from misspec.policies.answers import Band, Choice
-from misspec.policies.base import Asked, Policy
+from misspec.policies.core.answers import Band, Decision
+from misspec.policies.core.field import RESOLUTION, Field
+from misspec.policies.core.log import Asked
+from misspec.policies.core.points import Actions, Candidates, Context, Round, first_alike, position_in
+from misspec.policies.core.policy import Policy
 from misspec.policies.enlarged import Enlarged, check_enlargement
-from misspec.policies.field import RESOLUTION, Field
-from misspec.policies.points import Actions, Candidates, Context, Round, first_alike, position_in
 from misspec.posterior import Posterior
+from misspec.theory.widths import Width
 
 
-class Decision(NamedTuple):
+class Maximiser(NamedTuple):
     """What was on offer, what is known of it, the row that was chosen, and why (fields of Query)."""
 
     offer: Actions
     known: Candidates
     row: int
-    story: dict[str, float]
+    reasons: dict[str, float]
 
 
-def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Decision:
+def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Maximiser:
     """Line 4, on whatever posterior the ends are of: also what the bases of balancing play."""
     offer = field.offer(lambda: ends.search(turn), offered)
     c = field.look(ends.posterior, ends.own, offer, pending=True)
@@ -36,11 +37,11 @@ def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Decision:
     row, added, upper = ends.maximiser(c, c.mean + (multiplier + slope) * std)
     row = first_alike(offer, row)
     here = float(std[row])
-    story = {
+    reasons = {
         "mean": float(c.mean[row]), "std": here, "multiplier": multiplier, "enlargement": added + slope * here,
         "upper": upper,
     }  # fmt: skip
-    return Decision(offer, c, row, story)
+    return Maximiser(offer, c, row, reasons)
 
 
 def keeps_weights(enlargement: str | None, epsilons: Sequence[float], budget: int | None) -> bool:
@@ -85,9 +86,9 @@ class UpperConfidence(Policy):
         if self.posterior.budget is not None:
             self.theorem = ""  # what a budget misses is in the bands, not in the theorem
 
-    def _choose(self, actions: Round) -> Choice:
-        offer, _, row, story = decide(self._ends, self.field, actions, self._next_id)  # 4
-        return Choice(self.field.place(offer, row), position_in(actions, row), story)
+    def _choose(self, actions: Round) -> Decision:
+        offer, _, row, reasons = decide(self._ends, self.field, actions, self._next_id)  # 4
+        return Decision(self.field.place(offer, row), position_in(actions, row), reasons)
 
     def _learn(self, asked: Asked, y: float) -> None:
         self._evidence.learn(asked.query.id, asked.place, y)  # 5, 6   observe y*_t; update μ*_t, σ_t and the own band

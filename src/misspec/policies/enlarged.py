@@ -1,4 +1,4 @@
-"""Enlarged confidence bounds on a posterior that somebody else feeds: what EC-GP-UCB and the bases of balancing share.
+"""Enlarged confidence bounds on a posterior owned by the caller: what EC-GP-UCB and the bases of balancing share.
 
 ends for f̃:    μ_{t−1}(x) ± (multiplier_t·σ_{t−1}(x) + enlargement_t(x))
 band for f*:   ends ∓ ε, intersected with the own bands where grounded
@@ -14,15 +14,15 @@ import math
 
 import numpy as np
 
-from misspec import confidence
-from misspec.confidence import OwnBands, Width
 from misspec.errors import Array, InvalidInput, flag, number, shown
-from misspec.information import InformationGain
 from misspec.model import Model
-from misspec.policies.answers import Band
-from misspec.policies.field import Field, Search
-from misspec.policies.points import Actions, Candidates, Context
+from misspec.policies.core.answers import Band
+from misspec.policies.core.field import Field, Search
+from misspec.policies.core.points import Actions, Candidates, Context
 from misspec.posterior import Posterior
+from misspec.theory import InformationGain, own_bands, widths
+from misspec.theory.own_bands import OwnBands
+from misspec.theory.widths import Width
 
 ONE_BY_ONE = 4  # points whose exact enlargement is looked at singly before the bounds of many are tightened
 CHUNK = 64  # how many of them at first
@@ -57,7 +57,7 @@ class Enlarged:
         self.posterior = posterior
         self.own = own
         self.epsilon = number("epsilon", epsilon, at_least=0)
-        self.width = confidence.check_width(width)
+        self.width = widths.check_width(width)
         self.enlargement = check_enlargement(enlargement)
         self.corruption = corruption
         self.delta = delta
@@ -88,16 +88,16 @@ class Enlarged:
                 return np.asarray(self.model.norm_bound * np.sqrt(c.residual))
             return c.bias(self.epsilon, self.enlargement == "exact")
         if self.exact(flat=c.flat):
-            return confidence.enlargement_exact(self.epsilon, c.norm1())
+            return widths.enlargement_exact(self.epsilon, c.norm1())
         if self.norm2(flat=c.flat):
-            return confidence.enlargement_norm2(self.epsilon, self.posterior.t + 1, c.norm2())
+            return widths.enlargement_norm2(self.epsilon, self.posterior.t + 1, c.norm2())
         return 0.0
 
     @property
     def multiplier(self) -> float:
         """The multiplier for the told observations, with which bands are made."""
         log_det = self.posterior.log_det if self.gain is None else 2.0 * self.gain.at(self.posterior.t)
-        return confidence.multiplier(self.width, self.model, log_det, self.delta)
+        return widths.multiplier(self.width, self.model, log_det, self.delta)
 
     @property
     def slope(self) -> float:
@@ -107,7 +107,7 @@ class Enlarged:
             return slope
         if self._pays:  # ‖b‖₂ ≤ ε√t + B√ρ₂ in the place of ε√t
             slope += self.model.norm_bound * math.sqrt(self.posterior.missed_squares / self.model.regularization)
-        return slope + confidence.paper_slope(self.epsilon, self.posterior.t + 1, self.model)
+        return slope + widths.paper_slope(self.epsilon, self.posterior.t + 1, self.model)
 
     @property
     def inflation(self) -> float:
@@ -167,7 +167,7 @@ class Enlarged:
         """The upper end of the intersection with the own band; the own band's alone where they do not meet."""
         if c.own_upper is None or c.own_lower is None:
             return upper
-        return confidence.grounded_upper(upper, c.own_lower, c.own_upper, least=least)
+        return own_bands.grounded_upper(upper, c.own_lower, c.own_upper, least=least)
 
     def search(self, turn: int, sign: float = 1.0, *, pending: bool = True) -> Search:
         """The search for the largest upper (sign = 1) or lower end (−1) over a domain without a list of candidates."""
@@ -236,7 +236,7 @@ class Enlarged:
     def band(self, c: Candidates) -> Band:
         """The band for f*: the model's within what its class allows, then grounded."""
         half = self.half(c) + self.epsilon
-        lower, upper, _ = confidence.within_class(c.mean - half, c.mean + half, self.model, c.prior(), self.epsilon)
+        lower, upper, _ = own_bands.within_class(c.mean - half, c.mean + half, self.model, c.prior(), self.epsilon)
         return Band(*self._intersected(c, lower, upper))
 
     def grounded_band(self, c: Candidates) -> tuple[Array, Array]:
@@ -247,12 +247,12 @@ class Enlarged:
     def _intersected(self, c: Candidates, lower: Array, upper: Array) -> tuple[Array, Array]:
         if c.own_lower is None or c.own_upper is None:
             return lower, upper
-        return confidence.ground(lower, upper, c.own_lower, c.own_upper)
+        return own_bands.ground(lower, upper, c.own_lower, c.own_upper)
 
 
 def check_enlargement(enlargement: object) -> str | None:
     """A known name or None, or InvalidInput."""
-    if enlargement is None or (isinstance(enlargement, str) and enlargement in confidence.ENLARGEMENTS):
+    if enlargement is None or (isinstance(enlargement, str) and enlargement in widths.ENLARGEMENTS):
         return enlargement
-    names = ", ".join(confidence.ENLARGEMENTS)
+    names = ", ".join(widths.ENLARGEMENTS)
     raise InvalidInput(f"enlargement must be one of {names}, or None, got {shown(enlargement)}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.model import Model
+from misspec.policies.core.field import RESOLUTION
 from misspec.policies.ec_gp_ucb import UpperConfidence
-from misspec.policies.field import RESOLUTION
+from misspec.theory.widths import Width
 
 
 class GPUCB(UpperConfidence):

@@ -33,17 +33,18 @@ from typing import Any
 
 import numpy as np
 
-from misspec import theory
-from misspec.confidence import Key, Width
 from misspec.domains import Domain
 from misspec.errors import Array, flag, number
 from misspec.model import Model
-from misspec.policies.answers import Choice
-from misspec.policies.base import Asked
+from misspec.policies.core.answers import Decision
+from misspec.policies.core.field import RESOLUTION, Search
+from misspec.policies.core.log import Asked
+from misspec.policies.core.points import Actions, Place, Round, first_alike, position_in
 from misspec.policies.ec_gp_ucb import UpperConfidence
-from misspec.policies.field import RESOLUTION, Search
-from misspec.policies.points import Actions, Place, Round, first_alike, position_in
 from misspec.posterior.layered import Known, Layered
+from misspec.theory.bounds import ALLOWANCE, tests_allowed
+from misspec.theory.own_bands import Key
+from misspec.theory.widths import Width
 
 EAGER = 2.0  # standard deviations
 SEEN = 0.5  # of the misfit that shows, times √t: what tests may lose beside a share of the range
@@ -89,7 +90,7 @@ class InsuredUCB(UpperConfidence):
         self._failed: dict[Key, int] = {}  # tests that were dropped, by their points; the first is forgiven
         self._hoped: set[int] = set()  # queries that pend and are counted in the variance for choosing
 
-    def _choose(self, actions: Round) -> Choice:
+    def _choose(self, actions: Round) -> Decision:
         offer = self.field.offer(self._search, actions)
         known = self._look(offer)
         lower, upper = self._own_ends(offer)
@@ -97,7 +98,7 @@ class InsuredUCB(UpperConfidence):
         score = np.clip(known.mean + EAGER * std, lower, upper)
         row, details = int(score.argmax()), {}
         listed = bool(self.field.size) or isinstance(actions, Actions)
-        budget = theory.tests_allowed(self.t + 1)
+        budget = tests_allowed(self.t + 1)
         if self.premium and listed and self.tests + 1 <= budget:
             best = float(known.mean.max())
             extent = max(best - float(known.mean.min()), 0.25 * self.model.norm_bound)
@@ -107,15 +108,15 @@ class InsuredUCB(UpperConfidence):
                 row, details = test, {"test": loss, "again": again}
         row = first_alike(offer, row)
         here = float(std[row])
-        story = {
+        reasons = {
             "mean": float(known.mean[row]), "std": here, "multiplier": EAGER, "upper": float(score[row]),
             "details": details,
         }  # fmt: skip
-        return Choice(self.field.place(offer, row), position_in(actions, row), story)
+        return Decision(self.field.place(offer, row), position_in(actions, row), reasons)
 
     def _allowance(self, budget: float, extent: float) -> float:
         """What tests may lose so far, in units of the range of means on offer."""
-        return self.premium * budget * (theory.ALLOWANCE + SEEN * self.misfit_size / extent)
+        return self.premium * budget * (ALLOWANCE + SEEN * self.misfit_size / extent)
 
     def _test(self, known: Known, eager: int, lower: Array, upper: Array, offer: Actions) -> tuple[int, bool]:
         """The row to test, and whether for its own results. It may be the eager choice, and then costs nothing."""
@@ -227,6 +228,6 @@ class InsuredUCB(UpperConfidence):
         return self.layered.noise
 
     @property
-    def story(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         learnt = {"misfit_size": self.misfit_size, "learnt_noise": self.learnt_noise}
         return {**learnt, "tests": self.tests, "paid": self.paid}

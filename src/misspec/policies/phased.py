@@ -11,16 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec import theory
-from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, whole
 from misspec.model import Model
-from misspec.policies.active import Active, Spending
-from misspec.policies.answers import Band, Choice
-from misspec.policies.base import Asked, Policy
-from misspec.policies.field import RESOLUTION
-from misspec.policies.points import Actions, Context
+from misspec.policies.core.active import Active, Spending
+from misspec.policies.core.answers import Band, Decision
+from misspec.policies.core.field import RESOLUTION
+from misspec.policies.core.log import Asked
+from misspec.policies.core.points import Actions, Context
+from misspec.policies.core.policy import Policy
 from misspec.posterior import Posterior
+from misspec.theory.widths import Width
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -123,13 +124,15 @@ class PhasedUncertaintySampling(Policy):
         self._again: list[int] = []  # slots whose evaluation failed and that are to be asked again
         self._results: dict[int, float] = {}
 
-    def _choose(self, actions: Actions | None) -> Choice:  # noqa: ARG002  # refused by `ask`
+    def _choose(self, actions: Actions | None) -> Decision:  # noqa: ARG002  # refused by `ask`
         slot = self._again[0] if self._again else len(self._slots)
         # 5   x_t ∈ argmax over D_e of σ²_{t−1}(x); ties go to the lowest index
         place = self._slots[slot].place if self._again else self.active_set.most_uncertain(self._design, slot)
         mean = float(self.field.look(self.posterior, None, self.field.only(place), pending=False).mean[0])
         details = {"episode": self.episode, "slot": slot}
-        return Choice(place, None, {"mean": mean, "std": self.active_set.std(self._design, place), "details": details})
+        return Decision(
+            place, None, {"mean": mean, "std": self.active_set.std(self._design, place), "details": details}
+        )
 
     def _recognise(self, details: Mapping[str, Any]) -> None:
         slot = whole("slot of a stored query", details.get("slot"))
@@ -159,8 +162,10 @@ class PhasedUncertaintySampling(Policy):
         D, own = self.active_set, self._own
         active, before = D.members, D.extent
         if self._complete:
-            earlier = self._bands if self.intersect and self.history else None
-            self._bands = D.conclude(self._design, places, y, self._spending(), own, earlier)  # 8   compute μ*
+            intersect = self.intersect and bool(self.history)
+            self._bands = D.conclude(  # 8   compute μ*
+                self._design, places, y, self._spending(), own, self._bands, intersect=intersect
+            )
             D.eliminate(self._bands)  # 9   D_{e+1} = {x ∈ D_e : upper ≥ max over D_e of lower}
         points = D.points(places)
         self.history.append(Episode(self._length, points, before, D.extent, self._bands.widths(active, points)))
@@ -218,14 +223,15 @@ class PhasedUncertaintySampling(Policy):
         return self._bands.posterior
 
     def _band(self, actions: Actions) -> Band:
-        """μ ± w of the last complete episode, clipped to the own bands; as if the model were right."""
+        """μ ± w of the last complete episode (of candidates that were eliminated: of their last one, if the width holds
+        on active points only), clipped to the own bands; as if the model were right."""
         return self._bands.band(actions, reported=True)
 
     def _contenders(self, within: Context | None = None) -> Actions:  # noqa: ARG002  # it takes none
         return self.active_set.contenders(self._bands)
 
     @property
-    def story(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         return {"history": list(self.history)}
 
     @property

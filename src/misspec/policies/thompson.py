@@ -7,15 +7,15 @@ import math
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
 
-from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.errors import Array, InvalidInput
 from misspec.model import Model
-from misspec.policies.answers import Choice
-from misspec.policies.basis import Sample
+from misspec.policies.core.answers import Decision
+from misspec.policies.core.basis import Sample
+from misspec.policies.core.field import Search
+from misspec.policies.core.points import Actions, Round, first_alike, position_in
 from misspec.policies.ec_gp_ucb import UpperConfidence
-from misspec.policies.field import Search
-from misspec.policies.points import Actions, Round, first_alike, position_in
+from misspec.theory.widths import Width
 
 
 class ThompsonSampling(UpperConfidence):
@@ -56,7 +56,7 @@ class ThompsonSampling(UpperConfidence):
             raise InvalidInput("ThompsonSampling samples on its candidates: it takes those, no other points")
         return Actions(actions.points, actions.encoded, np.array(rows, dtype=np.intp))
 
-    def _choose(self, actions: Round) -> Choice:
+    def _choose(self, actions: Round) -> Decision:
         p, multiplier = self.posterior, self._ends.multiplier
         if self.basis is None:
             offer = self.field.offer(_nothing_to_search, actions)
@@ -77,14 +77,14 @@ class ThompsonSampling(UpperConfidence):
         offer = self.field.offer(wanted, actions)
         return self._best(offer, actions, sample.at(offer))
 
-    def _best(self, offer: Actions, actions: Round, deviations: Array) -> Choice:
+    def _best(self, offer: Actions, actions: Round, deviations: Array) -> Decision:
         multiplier = self._ends.multiplier
         c = self.field.look(self.posterior, None, offer, pending=True)
         values = c.mean + multiplier * deviations
         row = first_alike(offer, int(values.argmax()))
         numbers = (float(c.mean[row]), math.sqrt(c.variance[row]), multiplier, float(values[row]))
-        story = dict(zip(("mean", "std", "multiplier", "upper"), numbers, strict=True))
-        return Choice(self.field.place(offer, row), position_in(actions, row), story)
+        reasons = dict(zip(("mean", "std", "multiplier", "upper"), numbers, strict=True))
+        return Decision(self.field.place(offer, row), position_in(actions, row), reasons)
 
     def draw(self, rng: np.random.Generator | None = None) -> Sample:
         """A sample of g − μ: ψ·(L⁻ᵀz), with LLᵀ = I + Σψψᵀ/λ over told and pending points; by default its next one."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from misspec.confidence import Width
 from misspec.domains import Domain
 from misspec.model import Model
-from misspec.policies.answers import Choice
+from misspec.policies.core.answers import Decision
+from misspec.policies.core.points import Round, position_in
 from misspec.policies.ec_gp_ucb import UpperConfidence
-from misspec.policies.points import Round, position_in
+from misspec.theory.widths import Width
 
 
 class UniformSampling(UpperConfidence):
@@ -22,10 +22,10 @@ class UniformSampling(UpperConfidence):
     ) -> None:
         super().__init__(domain, model, width=width, budget=budget, seed=seed)
 
-    def _choose(self, actions: Round) -> Choice:
+    def _choose(self, actions: Round) -> Decision:
         offer = self.field.draw(self._rng, actions)
         c = self.field.look(self.posterior, None, offer, pending=True)
         row = int(self._rng.integers(len(c.mean)))
         mean, std, multiplier = float(c.mean[row]), math.sqrt(c.variance[row]), self._ends.multiplier
-        story = {"mean": mean, "std": std, "multiplier": multiplier, "upper": mean + multiplier * std}
-        return Choice(self.field.place(offer, row), position_in(actions, row), story)
+        reasons = {"mean": mean, "std": std, "multiplier": multiplier, "upper": mean + multiplier * std}
+        return Decision(self.field.place(offer, row), position_in(actions, row), reasons)

@@ -8,7 +8,7 @@
 A pivot of 1e-10 that was computed with an error of 1e-16 spoils the feature that is divided by it, and what is spoiled
 spoils later pivots: err(z) = 1e-16 + Σ_k φ_k(z)² err(z_k)/pivot_k². In the order of arrival that can grow without bound
 (a cluster first, then points far from it). When it reaches the residual that it is an error of, the dictionary is
-chosen anew among its points, the shadows and the newcomer, largest residual first, which keeps it small.
+rebuilt from its points, the shadows and the newcomer, largest residual first, which keeps it small.
 """
 
 from __future__ import annotations
@@ -70,8 +70,20 @@ class Dictionary:
         """φ(x) for each row, shape (n, r)."""
         if self.rank == 0 or len(encoded) == 0:
             return np.zeros((len(encoded), self.rank))
-        K = kernels.cross(self.kernel, self._Z, encoded)
-        return cast(Array, blas.dtrsm(1.0, self._L, K, lower=1).T)
+        return self.forward(kernels.cross(self.kernel, self._Z, encoded).T)
+
+    @property
+    def members_at(self) -> Array:
+        """Z."""
+        return self._Z
+
+    def forward(self, rows: Array) -> Array:
+        """L_Z⁻¹ of each row, shape (n, r)."""
+        return cast(Array, blas.dtrsm(1.0, self._L, rows.T, lower=1).T) if rows.size else rows
+
+    def backward(self, rows: Array) -> Array:
+        """L_Z⁻ᵀ of each row, shape (n, r)."""
+        return cast(Array, blas.dtrsm(1.0, self._L, rows.T, lower=1, trans_a=1).T) if rows.size else rows
 
     def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
         """φ(x) for each row and its gradient, shapes (n, r) and (r, n, d)."""
@@ -113,17 +125,22 @@ class Dictionary:
         self.members.append(place)
         return np.append(e, 0.0)  # the new point itself is not observed yet
 
-    def choose_anew(self, points: Array, among: list[int]) -> list[int]:
-        """Choose among distinct points by a Cholesky factorisation with complete pivoting; returns those left out."""
+    def choose_anew(self, points: Array, among: list[int], K: Array | None = None) -> list[int]:
+        """Choose among distinct points by a Cholesky factorisation with complete pivoting; returns those left out.
+
+        K: the kernel among them, if it is known.
+        """
         chosen = np.array(among)
-        K = kernels.cross(self.kernel, points[chosen], points[chosen])
+        if K is None:
+            K = kernels.cross(self.kernel, points[chosen], points[chosen])
         factor, pivots, r, _ = lapack.dpstrf(K, lower=1, tol=TOLERANCE)
         order = chosen[pivots - 1]
         self.members = order[:r].tolist()
         self._Z, self._L = points[self.members], np.asfortranarray(np.tril(factor[:r, :r]))
         self._reserve(self._size, r)
         self._F[:] = 0.0
-        self._F[: self._size, :r] = self.features(points)
+        others = np.setdiff1d(np.arange(self._size), self.members)
+        self._F[others, :r] = self.features(points[others])
         self._F[self.members, :r] = self._L
         self._pivot_error = np.zeros(0)
         for k in range(r):

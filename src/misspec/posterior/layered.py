@@ -34,7 +34,7 @@ from misspec.posterior.regression import symmetric_times
 from misspec.posterior.tracked import Tracked
 
 HALVINGS = 7  # of B, the sizes of misfit that are considered beside none
-GROWTH = 1.15  # of the observations, until τ and σ are learnt anew
+GROWTH = 1.15  # growth of the observations after which τ and σ are learnt again
 BELIEVED = 10.0  # repeated results that the model's noise counts for
 OPTIMISM = 1.0  # of misfits whose log-likelihood is so little below the largest, the largest is taken
 LEAST = 1e-6  # of s²: noise is never taken for less, as the ridge of a model

@@ -42,7 +42,7 @@ REFRESH = 1024  # steps between recomputations, or four times the rank where tha
 MANY, BLOCK = 32, 1024  # new points in one call from which on they enter together, and how many at a time
 BULK = 256  # observations in one call from which on they are counted together, rather than step by step
 DENSE = 2000  # distinct points up to which weights are recomputed by a dense solve
-REMOVED = 256  # hallucinations taken back one by one before they are made anew
+REMOVED = 256  # hallucinations removed one by one before all are recomputed, against rounding
 GROWN = 2000  # features from which on a budget is advised
 LOG = logging.getLogger("misspec")
 TINY = 1e-150  # a norm: 0/0 is 0
@@ -88,8 +88,8 @@ class Posterior:
         self._since_refresh = 0
         self._reach: dict[int, float] = {}  # the largest covariance that a shadow has with one, itself among them
         self._drift = 0.0  # what shadows were told since they were corrected, times that
-        self._largest = 0.0  # of what was told, in size
-        self.generation = 0  # how often the dictionary was chosen anew: features from before are void then
+        self._largest = 0.0  # max |y − offset| so far
+        self.generation = 0  # number of times the dictionary was rebuilt: earlier features are void then
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -248,6 +248,8 @@ class Posterior:
         kernel, ridge, S = self.model.kernel, self.model.regularization, self._shadows.places
         (n, d), r = encoded.shape, self.rank
         hoped = self._hoped if pending else None
+        if not (norm or S or isinstance(self._dictionary, Linear)):
+            return self._local_by_adjoints(encoded, hoped or self._told)
         phi, dphi = self._dictionary.features_with_slopes(encoded)  # (n, r), (r, n, d)
         v, dv, told_dv = phi, dphi, dphi
         mean = phi @ self._told.w + self.model.offset
@@ -296,6 +298,22 @@ class Posterior:
             dnorms = np.einsum("nr,rnd->nd", back, told_dv) + np.einsum("ns,nsd->nd", signs[:, S], de)
             norms = (np.abs(weights) * each).sum(axis=1)
         return Local(mean, variance, norms, dmean, dvariance, dnorms, nonnegative(residual), dresidual)
+
+    def _local_by_adjoints(self, encoded: Array, regression: Regression) -> Local:
+        """The same without norms and shadows: a·dφ = (L⁻ᵀa)·dk for a = w, φ and Cφ, and no slopes of features."""
+        kernel, n = self.model.kernel, len(encoded)
+        values, slopes = kernels.cross_with_gradient(kernel, encoded, self._dictionary.members_at)
+        phi = self._dictionary.forward(values)
+        b = regression.times(phi)
+        adjoints = self._dictionary.backward(np.concatenate([phi, b, self._told.w[None, :]]))
+        residual = kernels.diagonal(kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
+        dresidual, dseen = (np.einsum("nr,nrd->nd", rows, slopes) for rows in (adjoints[:n], adjoints[n : 2 * n]))
+        dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * dresidual
+        variance = nonnegative(residual + np.einsum("nr,nr->n", phi, b))
+        mean, dmean = phi @ self._told.w + self.model.offset, np.einsum("r,nrd->nd", adjoints[2 * n], slopes)
+        nothing = np.zeros(n), np.zeros(encoded.shape)
+        dvariance = dresidual + 2.0 * dseen
+        return Local(mean, variance, nothing[0], dmean, dvariance, nothing[1], nonnegative(residual), dresidual)
 
     def sample_at(self, encoded: Array, rng: np.random.Generator, *, pending: bool = False) -> Array:
         """A sample of f − μ at points as the kernel sees them, jointly."""
@@ -493,7 +511,7 @@ class Posterior:
         return nonnegative(seen + view.residual)
 
     def _observe(self, encoded: Array, y: Array) -> None:
-        if len(y) >= BULK:
+        if len(y) >= (BULK if self.t else MANY):
             self._observe_all(encoded, y - self.model.offset)
             return
         places = self._enter(encoded)
@@ -644,7 +662,7 @@ class Posterior:
         return view.covariance(h, unseen)
 
     def _rebuild_pending(self) -> None:
-        """Hallucinate from the told observations anew."""
+        """Recompute all hallucinations from the told observations."""
         pending, self._pending, self._hoped = self._pending, {}, None
         self._hallucinated = self._removed = 0
         if self._view is not None:
@@ -653,7 +671,7 @@ class Posterior:
             for _ in range(count):
                 self._expect(place)
 
-    # -- points that are new: the dictionary grows, is chosen anew, or gets a shadow ---------------------------------
+    # -- points that are new: the dictionary grows, is rebuilt, or gets a shadow -------------------------------------
 
     def _enter(self, encoded: Array) -> list[int]:
         """Places of the rows in the table of distinct points; new ones are entered.
@@ -669,12 +687,13 @@ class Posterior:
             if isinstance(self._dictionary, Frozen):
                 self._enter_frozen(list(fresh), new)
                 return [table.place(key) for key in keys]
+            K = None
             if len(fresh) > 1:
-                kernels.cross(self.model.kernel, np.concatenate([self.points, new]), new)
+                K = kernels.cross(self.model.kernel, np.concatenate([self.points, new]), new)
                 if self._view is not None:
                     self._view.try_columns(new)
             if len(fresh) >= max(MANY, self.rank):
-                self._enter_many(list(fresh), new)
+                self._enter_many(list(fresh), new, K if K is not None and len(K) == len(new) <= BLOCK else None)
             else:
                 for key, x in fresh.items():
                     self._enter_one(key, x)
@@ -726,8 +745,11 @@ class Posterior:
                 residual[i + 1 :] -= e * e
                 Phi = np.column_stack([Phi, np.append(np.zeros(i + 1), e)])
 
-    def _enter_many(self, keys: list[bytes], new: Array) -> None:
-        """Some at a time: the dictionary is chosen anew among all that there are, rather than grown point by point."""
+    def _enter_many(self, keys: list[bytes], new: Array, K: Array | None) -> None:
+        """Some at a time: the dictionary is chosen among all points that there are, rather than grown point by point.
+
+        K: the kernel among the new points, where there are no others and they enter at once.
+        """
         kept = self._view is not None and self._view.weights is not None
         for start in range(0, len(new), BLOCK):
             places: list[int] = []
@@ -737,7 +759,7 @@ class Posterior:
                 self._dictionary.enter(places[-1], np.zeros(self.rank))
                 if self._view is not None:
                     self._view.enter(places[-1], x, column)
-            self._rebuild(places)
+            self._rebuild(places, K)
 
     def _enter_one(self, key: bytes, x: Array) -> None:
         z, dictionary = x[None, :], self._dictionary
@@ -786,11 +808,11 @@ class Posterior:
         if self._table.corrections.any():  # the new feature explains a part of what they were for
             self._correct()
 
-    def _rebuild(self, newcomers: list[int]) -> None:
-        """Choose the dictionary anew."""
+    def _rebuild(self, newcomers: list[int], K: Array | None = None) -> None:
+        """Rebuild the dictionary from all points."""
         self.generation += 1
         dictionary, view = self._dictionary, self._view
-        rest = dictionary.choose_anew(self.points, [*dictionary.members, *self._shadows.places, *newcomers])
+        rest = dictionary.choose_anew(self.points, [*dictionary.members, *self._shadows.places, *newcomers], K)
         self._shadows = Shadows()
         if view is not None:
             view.rebuild(dictionary.features(view.X))

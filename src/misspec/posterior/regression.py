@@ -100,7 +100,7 @@ class Regression:
 
     def remove(self, phi: Array) -> tuple[Array, float] | None:
         """Take back an observation at φ, as far as C goes. Returns h = Cφ before, and 1/(λ − φᵀCφ); None where that
-        difference cancels, and all is computed anew instead."""
+        difference cancels, and all is recomputed instead."""
         if not len(phi):
             return phi, 1.0 / self.regularization
         h = blas.dsymv(1.0, self._C, phi)

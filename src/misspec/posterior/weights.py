@@ -8,7 +8,7 @@ When point i is observed, W ← W + (e_i − W[:, i]) ⊗ c/(λ + σ²(x_i)). Th
 W = base + Dᵀ·G with D (k, u) and G (k, N), and applied together in one matrix product: an ordinary step only reads.
 
 ‖ζ‖₁ at every candidate would cost a pass over W. A bound on it costs one over N: an update adds at most
-|c|/(λ + σ²)·‖e_i − W[:, i]‖₁. Whoever looks for a maximum evaluates ‖ζ‖₁ only where the bound lets a point win.
+|c|/(λ + σ²)·‖e_i − W[:, i]‖₁. A search for a maximum evaluates ‖ζ‖₁ only where the bound lets a point win.
 """
 
 from __future__ import annotations

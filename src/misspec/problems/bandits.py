@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec import kernels
-from misspec.domains import MOST_NUMBERS, Finite
+from misspec.domains import Finite
+from misspec.domains.base import MOST_NUMBERS
 from misspec.errors import Array, InvalidInput, array, flag, matrix, number, one_of, seeded, shown, whole
 from misspec.model import Model, a_model
 from misspec.problems.base import Fresh, Gaussian, Groups, Problem, from_values
@@ -107,7 +108,7 @@ def contextual_needle(
     """In every context one action is worth `height` and the others nothing, whatever their vectors.
 
     Vectors are of unit length and i.i.d., and which one is the needle is drawn at random: a linear learner has nothing
-    to learn and loses linearly, and whoever remembers what was seen finds each needle by trying.
+    to learn and loses linearly, and a learner that remembers what was seen finds each needle by trying.
     """
     from sklearn.gaussian_process.kernels import DotProduct
 

@@ -9,8 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from misspec.contexts import Open
-from misspec.domains import Finite
+from misspec.domains import Finite, Open
 from misspec.errors import MOST, Array, InvalidInput, array, flag, instance, matrix, number, shown, vector, whole
 from misspec.model import Model
 from misspec.truth import best_in_class, check_known

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from misspec import storage
 from misspec.errors import InvalidInput, StorageError
 from misspec.experiments.contest import kept
 from misspec.experiments.runner import results as read_results
 from misspec.experiments.store import Results
+from misspec.files import storage
 
 if TYPE_CHECKING:
     from misspec.reports.trace import trace_figure

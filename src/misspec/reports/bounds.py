@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec import kernels, theory
-from misspec.contexts import Open
-from misspec.domains import Finite
+from misspec.domains import Finite, Open
 from misspec.errors import Array
 from misspec.experiments import construct
 from misspec.experiments.store import Finished, Results
-from misspec.information import InformationGain, information_gain
 from misspec.model import Model
 from misspec.policies import Policy
+from misspec.theory import InformationGain, information_gain
 
 MOST_WORK = 1e10  # of the information gain of vectors that rounds bring: some seconds
 

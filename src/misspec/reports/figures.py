@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from misspec.errors import Array
 from misspec.experiments.store import Finished, Results
-from misspec.frames import printable
+from misspec.files.frames import printable
 from misspec.reports import tables
 from misspec.reports.bounds import Allowed
 from misspec.reports.style import (

@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec import storage
-from misspec.domains import Finite
+from misspec.domains import Choice, Finite, Float, Int
+from misspec.domains.parameters import Parameter
 from misspec.errors import Array, InvalidInput, StorageError, flag, instance, listed, short, shown
-from misspec.parameters import Choice, Float, Int, Parameter
-from misspec.policies import Conflict, Policy, Recommendation, learnt
-from misspec.product import distances
-from misspec.simulate import check_turned, negated
+from misspec.evaluation.loop import check_turned, negated
+from misspec.files import storage
+from misspec.policies import Conflict, Policy, Recommendation
+from misspec.policies.auto import learnt
+from misspec.product import distance
+from misspec.search import distinct
 
 MOST_SLICES = 8  # parameters through which slices are drawn, the most important ones
 MOST_BARS = 20  # parameters whose importance is drawn
@@ -367,7 +369,7 @@ def _slice(policy: Any, at: Array, axis: Axis, j: int) -> Slice:
 def _on_the_line(points: Array, at: Array, j: int) -> Array:
     """The candidates that differ from a point in one coordinate only, in its order."""
     others = np.delete(points, j, axis=1) == np.delete(at, j)
-    return np.unique(points[others.all(axis=1)], axis=0)
+    return distinct(points[others.all(axis=1)]).points
 
 
 def _legal(domain: Any, j: int, x: Array) -> Array:
@@ -383,7 +385,7 @@ def _nearness(domain: Any, X: Array, at: Array, j: int) -> Array:
     pairs = [(each.start, each.stop) for each in getattr(domain, "columns", ())]
     if len(pairs) != domain.dimension or len(pairs) == 1:
         return np.ones(len(X))
-    squares = distances(domain.encode(X), domain.encode(at[None, :]), pairs)[:, :, 0]
+    squares = np.stack([distance(domain.encode(X), domain.encode(at[None, :]), each)[:, 0] for each in pairs]) ** 2
     probes = domain.probes()
     reach = np.array([float(np.ptp(probes[:, a:b], axis=0).max()) if b - a == 1 else 1.0 for a, b in pairs])
     squares /= (np.where(reach > 0, reach, 1.0) ** 2)[:, None]
@@ -393,10 +395,10 @@ def _nearness(domain: Any, X: Array, at: Array, j: int) -> Array:
 
 def _points(policy: Any, axes: Sequence[Axis], conflicts: Sequence[Conflict], *, modelled: bool) -> Points:
     told, domain = policy.observations, policy.domain
-    unique, first, place = np.unique(told.x, axis=0, return_index=True, return_inverse=True)
+    unique, first, place = distinct(told.x)
     order = np.argsort(first, kind="stable")
-    counts = np.bincount(place.ravel())[order]
-    averages = np.bincount(place.ravel(), told.y)[order] / counts
+    counts = np.bincount(place)[order]
+    averages = np.bincount(place, told.y)[order] / counts
     x = unique[order]
     expected = policy.posterior.at(x)[0] if modelled else np.full(len(x), np.nan)
     against = {each.x.tobytes() for each in conflicts}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from misspec.experiments.store import version
-from misspec.policies import learnt
+from misspec.policies.auto import learnt
 from misspec.reports.optimisation import BEST, MOST_BARS, MOST_SLICES, Optimisation, Slice, ends_of, scaled, shortened
 from misspec.reports.page import asset, script
 from misspec.reports.plots import Json, figure_of, hover, packed, plain, tinted

@@ -13,7 +13,7 @@ from misspec.errors import Array, InvalidInput
 from misspec.reports.figures import drawing, finished, panels, unformatted
 from misspec.reports.style import COLOURS, TRUTH
 from misspec.reports.tables import some_of_each, thinned
-from misspec.simulate import Trace
+from misspec.simulation import Trace
 
 INCHES = {"regret": 2.4, "share": 2.0}  # heights of panels; that of the bases grows with their number
 ROW, ROWS = 0.24, 0.8  # of a base, and of the rest of their panel
@@ -61,7 +61,7 @@ def _names(trace: Trace, bases: Sequence[str] | None) -> list[str]:
         if bases is not None:
             raise InvalidInput(f"bases are those of a balancing policy, and {trace.policy} has none; leave them out")
         return []
-    hats = trace.story["epsilons"]
+    hats = trace.facts["epsilons"]
     if bases is None:
         return [f"{i}: ε̂ = {hat:.2g}" for i, hat in enumerate(hats)]
     if len(bases) != len(hats):
@@ -95,5 +95,5 @@ def _bases(ax: Any, trace: Trace, names: list[str]) -> None:
 
 def _gone(trace: Trace) -> list[tuple[int, int]]:
     """Rounds of this trace after which bases were eliminated, and which."""
-    found = [(gone.round - trace.story["before"], gone.base) for gone in trace.story["eliminated"]]
+    found = [(gone.round - trace.facts["before"], gone.base) for gone in trace.facts["eliminated"]]
     return [(when, base) for when, base in found if when >= 1]  # earlier ones were before this trace

@@ -1,0 +1,5 @@
+"""`python -m misspec.cli`."""
+
+from misspec.cli import main
+
+main()

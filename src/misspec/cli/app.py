@@ -1,0 +1,122 @@
+"""The typer application, its options, and how errors are shown."""
+
+from __future__ import annotations
+
+import functools
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.segment import Segment
+from rich.text import Text
+
+import misspec
+from misspec.errors import MisspecError
+from misspec.files.frames import printable
+
+app = typer.Typer(
+    name="misspec",
+    help="Gaussian-process bandits that keep working when the model is wrong.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+EXTRAS = {"polars": "experiments", "pydantic": "experiments", "matplotlib": "experiments", "plotly": "experiments"}
+INTERRUPTED = 130
+LONGEST = 1500  # characters of an error
+
+Cores = Annotated[int | None, typer.Option(help="Processes to use; all cores by default.", min=1)]
+Into = Annotated[Path | None, typer.Option(help="Folder for the results; by default FILE-results beside the file.")]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(help="A package whose policies and problems (module:Class) the file may import; can be repeated."),
+]
+Kernel = Annotated[str | None, typer.Option(help="RBF (the default), Matern, DotProduct, … of scikit-learn.")]
+Scale = Annotated[float | None, typer.Option(help="The kernel's length scale, 0.2 by default.")]
+Nu = Annotated[float | None, typer.Option(help="The smoothness of a Matern kernel, 2.5 by default.")]
+
+
+class _Console(Console):
+    """Prints names as they are, without what would steer the terminal."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, emoji=False, **options)
+
+    def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
+        for text, style, control in super().render(renderable, options):
+            yield Segment(text if control else printable(text), style, control)
+
+
+def main() -> None:
+    """The entry point."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may not know all of Unicode
+    app(prog_name="misspec")
+
+
+def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Errors are one line and a non-zero exit code; MISSPEC_DEBUG=1 shows where they come from."""
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except (typer.Exit, typer.Abort):
+            raise
+        except MisspecError as error:
+            fail(str(error))
+        except ImportError as error:
+            extra = EXTRAS.get((error.name or "").split(".")[0])
+            if extra is None:
+                raise
+            fail(f"this command needs {error.name}: pip install 'misspec[{extra}]'")
+        except KeyboardInterrupt:
+            fail("stopped", INTERRUPTED)
+        except MemoryError:
+            fail("not enough memory; take a shorter horizon or fewer candidates")
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of the output is gone
+            raise typer.Exit(1) from None
+        except OSError as error:  # a disk that is full, a name that is too long
+            what = "" if error.filename is None else f"{error.filename}: "
+            fail(f"{what}{error.strerror or error}")
+        except Exception as error:
+            kind = type(error).__name__
+            fail(f"unexpected {kind}: {error}; this is a defect in misspec; MISSPEC_DEBUG=1 shows where")
+
+    return run
+
+
+def fail(message: str, code: int = 1) -> NoReturn:
+    if os.environ.get("MISSPEC_DEBUG"):
+        traceback.print_exc()
+    line = " ".join(message.split())
+    line = line if len(line) <= LONGEST else f"{line[:LONGEST]}…"
+    console = _Console(stderr=True, soft_wrap=True)
+    console.print(Text.assemble(("misspec: ", "bold red"), line))
+    raise typer.Exit(code)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"misspec {misspec.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Gaussian-process bandits that keep working when the model is wrong."""
+
+
+def terminal() -> Console:
+    return _Console()

@@ -1,0 +1,153 @@
+"""gain and diagnose: what a model implies, and what data say of it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from misspec.cli.app import Kernel, Nu, Scale, app, one_line_errors, terminal
+
+# -- models ------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+@one_line_errors
+def gain(
+    file: Annotated[Path | None, typer.Argument(help="An experiment whose domain, model and horizon to take.")] = None,
+    kernel: Kernel = None,
+    length_scale: Scale = None,
+    nu: Nu = None,
+    noise: Annotated[float | None, typer.Option(help="Noise level σ, 0.1 by default.")] = None,
+    regularization: Annotated[float | None, typer.Option(help="The ridge λ, σ² by default.")] = None,
+    dimension: Annotated[int | None, typer.Option(help="Of the unit cube, 1 by default.", min=1, max=1000)] = None,
+    grid: Annotated[int | None, typer.Option(help="Points per dimension; without, the whole cube.", min=2)] = None,
+    horizon: Annotated[int | None, typer.Option(help="Number of rounds T, 1000 by default.", min=1)] = None,
+) -> None:
+    """The maximum information gain γ_T of a kernel on a domain, from below and from above."""
+    from misspec import Box, InvalidInput, Model, information_gain
+
+    console = terminal()
+    domain: Any
+    if file is not None:
+        from misspec import experiments
+
+        if any(each is not None for each in (kernel, length_scale, nu, noise, regularization, dimension, grid)):
+            raise InvalidInput(f"{file} says what the model and the domain are; leave those options out, or the file")
+        experiment = experiments.read(file)
+        domain, model = experiment.world()
+        T = experiment.horizon if horizon is None else horizon
+    else:
+        sigma = 0.1 if noise is None else noise
+        model = Model(_kernel(kernel, length_scale, nu), 1.0, sigma, regularization)  # type: ignore[arg-type]
+        cube = Box([(0, 1)] * (dimension or 1))
+        domain, T = cube if grid is None else cube.grid(grid), horizon or 1000
+    with console.status("computing"):
+        found = information_gain(domain, model, T)
+    console.print(f"{model.kernel} on {domain!r}, λ = {model.regularization:.4g}")
+    table = Table()
+    for name in ("rounds T", "γ_T at least", "at most"):
+        table.add_column(name, justify="right")
+    for t in [*(10**k for k in range(1, 12) if 10**k < T), T]:
+        table.add_row(f"{t:,}", f"{found.values[t]:.4f}", f"{found.up_to(t):.4f}")
+    console.print(table)
+    best = min(found.bounds, key=lambda name: found.bounds[name])
+    console.print(f"grows as {found.rate}; the upper end at T is the {best} bound")
+    if found.approximate:
+        console.print(found.approximate.replace("`upper`", "the upper end"))
+
+
+@app.command()
+@one_line_errors
+def diagnose(
+    file: Annotated[Path, typer.Argument(help="A CSV file with a line of column names.")],
+    target: Annotated[str | None, typer.Option(help="The column of observations; the last by default.")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(help="Columns of the points, as in a,b; all others by default.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="Columns that have no influence, such as a note or a date, as in a,b.")
+    ] = None,
+    norm_bound: Annotated[
+        float | None, typer.Option(help="B: how large a function you believe in, at least its largest deviation.")
+    ] = None,
+    noise: Annotated[
+        float | None, typer.Option(help="Standard deviation of the noise; without, estimated from repeated points.")
+    ] = None,
+    offset: Annotated[
+        float | None, typer.Option(help="What you expect far from all data; the target's average by default.")
+    ] = None,
+    kernel: Kernel = None,
+    length_scale: Scale = None,
+    nu: Nu = None,
+    delta: Annotated[float, typer.Option(help="The probability of error that you accept.")] = 0.1,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Length scale in the columns' units, not in their ranges.")
+    ] = False,
+    fixed_design: Annotated[
+        bool, typer.Option("--fixed-design", help="The points were fixed before any result was seen.")
+    ] = False,
+    skip: Annotated[bool, typer.Option("--skip", help="Leave out rows with missing or unreadable cells.")] = False,
+) -> None:
+    """How wrong a model is at least, from a table of observations: the certificate and a sentence."""
+    from misspec import InvalidInput
+    from misspec.integrations import table as tables
+
+    console = terminal()
+    shape = _kernel(kernel, length_scale, nu)
+    chosen, left_out = (
+        [name.strip() for each in some for name in each.split(",")] for some in (columns or [], ignore or [])
+    )
+    with console.status(f"reading {file}"):
+        data = tables.read(file, target, chosen if columns else None, ignore=left_out, skip=skip)
+    options: dict[str, Any] = {"noise": noise, "offset": offset, "delta": delta, "raw": raw}
+    try:
+        with console.status("certifying") as status:
+            options["show"] = status.update
+            made = tables.certify(data, shape, norm_bound=norm_bound, fixed_design=fixed_design, **options)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error} (--noise)" if "the noise" in str(error) and noise is None else error) from None
+    n = len(data.observations)
+    skipped = f" ({data.skipped} rows left out)" if data.skipped else ""
+    console.print(f"{n} observation{'s' * (n > 1)} of {data.target} at {', '.join(data.names)}{skipped}")
+    for note in data.notes:
+        console.print(Text(note, style="yellow"), soft_wrap=True)
+    if noise is None:
+        console.print(f"noise σ = {made.noise:.4g}, estimated from repeated points (--noise sets it)")
+    if offset is None:
+        console.print(f"offset {made.offset:.4g}, the average of {data.target} (--offset sets it)")
+    if norm_bound is not None:
+        certificate = made.found[norm_bound]
+        console.print(f"ε ≥ {certificate.epsilon_lower:.6g}", style="bold")
+        console.print(str(certificate), soft_wrap=True)
+        return
+    table = Table()
+    table.add_column("norm bound B", justify="right")
+    table.add_column("wrong by at least ε", justify="right")
+    for B, each in made.found.items():
+        table.add_row(f"{B:g}", f"{each.epsilon_lower:.4g}")
+    console.print(table)
+    told = int(each.counts.sum())
+    if told < n:
+        console.print(f"from {told:,} observations, at the {len(each.points)} points with the smallest radii")
+    console.print(f"each line holds with probability {1 - delta:g} if the noise is at most {made.noise:.4g}")
+    console.print("choose the norm bound that you believe in with --norm-bound")
+
+
+def _kernel(name: str | None, length_scale: float | None, nu: float | None) -> Any:
+    from misspec.encoding import KERNELS, make_kernel
+    from misspec.errors import InvalidInput, nearest, number
+
+    simple = [each for each in KERNELS if each not in ("Sum", "Product", "Exponentiation", "ConstantKernel")]
+    chosen, scale, smooth = name or "RBF", 0.2 if length_scale is None else length_scale, 2.5 if nu is None else nu
+    if chosen not in simple:
+        raise InvalidInput(f"unknown kernel {chosen!r}{nearest(chosen, simple)}")
+    number("--length-scale", scale, above=0)
+    if smooth != math.inf:  # the smoothest of all
+        number("--nu", smooth, above=0)
+    options = {"Matern": {"length_scale": scale, "nu": smooth}, "DotProduct": {"sigma_0": 0.0}}
+    return make_kernel(chosen, options.get(chosen, {"length_scale": scale}))

@@ -1,0 +1,229 @@
+"""optimize and suggest: the next evaluations of a user's own."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import misspec
+from misspec.cli.app import EXTRAS, INTERRUPTED, app, fail, one_line_errors, terminal
+from misspec.cli.progress import evaluations_shown, learning_shown
+from misspec.errors import MisspecError
+
+EXTRAS |= {"optuna": "optuna"}
+
+
+# -- optimisation ------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+@one_line_errors
+def optimize(
+    space: Annotated[Path, typer.Argument(metavar="SPACE.TOML", help="The parameters: names, ranges, options.")],
+    words: Annotated[
+        list[str], typer.Argument(metavar="-- COMMAND…", help="The command, with {name} where a value goes.")
+    ],
+    evaluations: Annotated[
+        int, typer.Option("--evaluations", "--trials", "--n-trials", "-n", help="Results wanted, all together.", min=1)
+    ] = 50,
+    jobs: Annotated[int, typer.Option(help="Evaluations at once.", min=1)] = 1,
+    minimize: Annotated[bool, typer.Option("--minimize/--maximize", help="Which way is better.")] = False,
+    json: Annotated[
+        str | None, typer.Option(help="Read this key, as in metrics.loss, of the last JSON object that is printed.")
+    ] = None,
+    storage: Annotated[
+        str, typer.Option(help="Any Optuna storage URL; journal:///FILE, or the path of a file.")
+    ] = "sqlite:///misspec.db",
+    name: Annotated[str | None, typer.Option(help="Of the study; the space file's name by default.")] = None,
+    timeout: Annotated[float | None, typer.Option(help="Seconds that an evaluation may take.")] = None,
+    retries: Annotated[int, typer.Option(help="How often a failed evaluation is tried again.", min=0)] = 0,
+    shell: Annotated[bool, typer.Option("--shell", help="The command is a line for the shell.")] = False,
+    policy: Annotated[str, typer.Option(help="auto, balancing, ec, phased or gp_ucb.")] = "auto",
+    seed: Annotated[int | None, typer.Option(help="Of random choices.")] = None,
+    into: Annotated[
+        Path | None, typer.Option(help="Folder for the page; by default NAME-results beside the file.")
+    ] = None,
+) -> None:
+    """Find the parameters with which a command prints the best number. The same line goes on after any interruption,
+    and helps from another machine that reaches the storage.
+
+    misspec optimize space.toml -- python train.py --lr {lr} --depth {depth}
+    """
+    from misspec.integrations import command, space_file
+    from misspec.integrations.command.storages import shown
+
+    study = space.stem if name is None else name
+    options: dict[str, Any] = {"-n": evaluations, "--jobs": jobs if jobs > 1 else None, "--json": json}
+    options |= {"--storage": shown(storage) if storage != command.STORAGE else None, "--name": name}
+    options |= {"--timeout": timeout, "--retries": retries or None, "--seed": seed, "--into": into}
+    options |= {"--policy": policy if policy != "auto" else None}
+    given = [part for option, value in options.items() if value is not None for part in (option, str(value))]
+    flags = ["--minimize"] * minimize + ["--shell"] * shell
+    line = shlex.join(["misspec", "optimize", str(space), *given, *flags, "--", *words])
+    console = terminal()
+    domain = space_file.read(space)
+    with evaluations_shown(console) as show:
+        try:
+            found = command.go(
+                domain,
+                words,
+                evaluations=evaluations,
+                jobs=jobs,
+                minimize=minimize,
+                key=json,
+                storage=storage,
+                name=study,
+                timeout=timeout,
+                retries=retries,
+                shell=shell,
+                policy=policy,
+                seed=seed,
+                show=show,
+            )
+        except KeyboardInterrupt:
+            done = f"; {show.latest.done} of {evaluations} results are kept" if show.latest else ""
+            fail(f"stopped{done} in {shown(storage)}; go on with: {line}", INTERRUPTED)
+    console.print(f"{found.t} results in {shown(storage)}, study {study}", soft_wrap=True)
+    console.print(found.summary(), soft_wrap=True)
+    called = "".join(each if each.isalnum() or each in "._- " else "_" for each in study)  # a name of a folder
+    folder = into if into is not None else space.with_name(f"{called}-results")
+    try:
+        with console.status("drawing"):
+            page = misspec.report(found, folder, title=study)
+        console.print(f"page: {page.resolve()}", soft_wrap=True)
+    except ImportError as error:
+        console.print(f"for figures and a page of this: pip install 'misspec[experiments]' ({error.name} is missing)")
+    except MisspecError as error:
+        console.print(f"there is no page: {error}", soft_wrap=True)
+
+
+# -- by hand -----------------------------------------------------------------------------------------------------------
+
+
+@app.command(
+    help="The next experiments, for someone who runs them by hand: what to try, why, and whether going on is worth it."
+    "\n\nFill in the results and run the same command again; nothing else is kept. In the column of results"
+    "\n\n- a number is a result, and several lines of the same experiment are repeats;"
+    "\n\n- an empty cell is an experiment that is being run: it is not suggested again, and others go around it;"
+    "\n\n- the word failed is an experiment that gave no result: it may be suggested once more, and if that fails too, "
+    "it is avoided, and so is what is like it. (A yield of zero is a result: write 0.)"
+)
+@one_line_errors
+def suggest(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="A CSV file of candidates, one per line; or a TOML file that describes a space.", metavar="FILE"
+        ),
+    ],
+    results: Annotated[
+        Path | None, typer.Option(help="A CSV file of results, as you fill it in; it need not exist yet.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="The column of results; by default the only one that FILE does not have.")
+    ] = None,
+    batch: Annotated[int, typer.Option(help="How many experiments to suggest.", min=1)] = 5,
+    names: Annotated[
+        str | None, typer.Option(help="The column of candidates that names them; results can then go by name.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None, typer.Option(help="A column of candidates that does not describe them; can be repeated.")
+    ] = None,
+    append: Annotated[
+        bool, typer.Option("--append", help="Add the suggested rows to the results file, for you to fill in.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the suggested rows to a CSV file of their own, for you to fill in.")
+    ] = None,
+    minimize: Annotated[bool, typer.Option("--minimize", help="Smaller results are better.")] = False,
+    noise: Annotated[
+        float | None,
+        typer.Option(help="By how much the same experiment varies (standard deviation), if you know it."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Another number makes other choices where chance decides.", min=0)] = 0,
+) -> None:
+    """The next experiments: what to try, why, and whether going on is worth it."""
+    import warnings
+
+    from misspec import InvalidInput
+    from misspec.integrations import suggest as by_hand
+    from misspec.integrations.suggest.menu import by_options
+
+    if append and out is not None:
+        raise InvalidInput("--append and --out are two ways to fill in the same results; take one")
+    if append and results is None:
+        raise InvalidInput("--append needs the file to append to: --results results.csv")
+    console = terminal()
+    with (
+        warnings.catch_warnings(record=True) as said,
+        console.status("thinking") as status,
+        learning_shown(status.update),
+    ):
+        warnings.simplefilter("always", UserWarning)
+        found = (by_hand.append if append else by_hand.suggest)(
+            source, results, target, batch=batch, names=names, ignore=ignore or (), minimize=minimize, noise=noise,
+            seed=seed,
+        )  # fmt: skip
+    if out is not None:
+        found.save(out)
+    counted = [f"{found.told} result{'s' * (found.told != 1)} of {found.target}"]
+    counted += [f"{n} {what}" for n, what in ((found.running, "being run"), (found.failed, "failed")) if n]
+    among = [] if found.menu.size is None else [f"{found.menu.size:,} candidates"]
+    better = "smaller is better" if minimize else "larger is better"
+    console.print("; ".join([", ".join(counted), *among, better]), style="bold")
+    for note in [*(by_options(str(each.message)) for each in said), *found.notes]:
+        console.print(Text(note, style="yellow"))
+    if found.rows:
+        _show_rows(console, found)
+    console.print("\n".join(found.summary))
+    added = f"{len(found.rows)} row{'s' * (len(found.rows) != 1)}"
+    if append and found.rows:
+        console.print(f"{added} added to {results}: fill in {found.target} and run the same command again")
+    elif out is not None:
+        console.print(f"{added} written to {out}: fill in {found.target} and add the lines to the file of results")
+
+
+def _show_rows(console: Console, found: Any) -> None:
+    """What to try and why: a table where it fits, else one row below the other."""
+    from misspec.policies.auto.learnt import plain, rounded
+
+    called = ["candidate"] if found.rows[0].called else []
+    heads = ["", *called, *found.menu.parameters, f"expected {found.target}"]
+    lines = []
+    for number, row in enumerate(found.rows, start=1):
+        expected = "–" if math.isnan(row.std) else f"{rounded(row.mean, row.std)} ± {rounded(row.std, row.std)}"
+        values = [plain(row.values[name]) for name in found.menu.parameters]
+        lines.append([f"{number}.", *([row.called] if called else []), *values, expected])
+    widths = [max(len(line[i]) for line in [heads, *lines]) for i in range(len(heads))]
+    fits = sum(widths) + 3 * len(widths) <= console.width
+    console.print()
+    grid = Table.grid(padding=(0, 1))
+    if fits:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for name in heads:
+            table.add_column(Text(name), no_wrap=True, justify="right" if name == heads[-1] else "left")
+        for line in lines:
+            table.add_row(*map(Text, line))
+        console.print(table)
+        alike: dict[str, list[str]] = {}
+        for line, row in zip(lines, found.rows, strict=True):
+            alike.setdefault(row.reason, []).append(line[0])
+        for reason, numbers in alike.items():
+            grid.add_row(Text(" ".join(numbers), style="bold"), Text(reason))
+    else:
+        left = max(map(len, heads))
+        for line, row in zip(lines, found.rows, strict=True):
+            parts = [f"{name.ljust(left)}  {cell}" for name, cell in zip(heads[1:], line[1:], strict=True)]
+            for i, part in enumerate([*parts, row.reason]):
+                # a long name of a molecule is folded, not cut off
+                grid.add_row(Text(line[0] if i == 0 else "", style="bold"), Text(part, overflow="fold"))
+    console.print(grid)
+    console.print()

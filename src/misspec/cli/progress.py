@@ -1,0 +1,140 @@
+"""Progress of long work on a terminal."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn
+from rich.text import Text
+
+from misspec.cli.app import INTERRUPTED, fail, terminal
+
+MOST_BARS = 12  # policies that get a bar of their own
+
+
+def watched(do: Callable[[Callable[[Any], None]], Any], said: Callable[[Any], str]) -> Any:
+    """do(show), with progress bars. said: what to say of the progress after a Ctrl-C."""
+    from misspec import experiments
+
+    console = terminal()
+    latest: Any = None
+    try:
+        with _bars(console) as bars:
+            tasks: dict[str, Any] = {}
+
+            def show(progress: experiments.Progress) -> None:
+                nonlocal latest
+                if latest is None:
+                    for line in progress.news:
+                        console.print(Text(line, style="yellow"), soft_wrap=True)
+                    if progress.before:
+                        said = f"{progress.before} of {progress.before + progress.of} runs were done before"
+                        console.print(said)
+                    if progress.of and len(progress.todo) <= MOST_BARS:
+                        for policy, runs in progress.todo.items():
+                            tasks[policy] = bars.add_task(policy, total=runs, note="")
+                    if progress.of:
+                        tasks[""] = bars.add_task("all rounds", total=progress.rounds_of, note="starting")
+                latest = progress
+                for policy, task in tasks.items():
+                    if policy:
+                        done, failed = progress.done.get(policy, 0), sum(r.policy == policy for r in progress.failed)
+                        note = f"{done}/{progress.todo[policy]} runs" + (f", {failed} failed" if failed else "")
+                        bars.update(task, completed=done, note=note)
+                    else:
+                        bars.update(task, completed=progress.rounds, total=progress.rounds_of)
+                        bars.update(task, note=_pace(bars.tasks[task]))
+
+            return do(show)
+    except KeyboardInterrupt:
+        fail("stopped before anything ran" if latest is None else said(latest), INTERRUPTED)
+
+
+def _pace(task: Task) -> str:
+    """How fast, and how much longer."""
+    if task.finished:
+        return "done"
+    if not task.speed or task.time_remaining is None:
+        return "starting"
+    minutes, seconds = divmod(round(task.time_remaining), 60)
+    return f"{task.speed:,.0f} per second, {minutes}:{seconds:02d} left"
+
+
+@contextmanager
+def _bars(console: Console) -> Iterator[Progress]:
+    texts = [TextColumn(each, markup=False) for each in ("{task.description}", "{task.fields[note]}")]
+    columns = (texts[0], BarColumn(bar_width=20), texts[1])
+    with Progress(*columns, console=console) as bars:
+        yield bars
+
+
+class _Evaluations:
+    """Shows evaluations as they come in: a bar on a terminal, a line per result elsewhere."""
+
+    def __init__(self, console: Console, bars: Progress) -> None:
+        self.latest: Any = None
+        self._console, self._bars = console, bars
+        self._bar: TaskID | None = None
+
+    def learning(self, message: str) -> None:
+        """In the bar, until the next result."""
+        if self._bar is not None:
+            self._bars.update(self._bar, note=message)
+
+    def __call__(self, progress: Any) -> None:
+        console, result = self._console, progress.result
+        if self.latest is None:
+            if progress.before:
+                console.print(f"{progress.before} of {progress.of} results were there before")
+            if console.is_terminal:
+                self._bar = self._bars.add_task("results", total=progress.of, note="")
+        self.latest = progress
+        best = "" if progress.best is None else f"best {progress.best:.6g} at {_params(progress.params)}"
+        if result is not None and result.value is None:
+            at = _params(result.params)
+            console.print(Text(f"trial {result.trial} failed at {at}: {result.reason}", style="yellow"), soft_wrap=True)
+        elif result is not None and self._bar is None:
+            here = f"{result.value:.6g} at {_params(result.params)}"
+            console.print(f"{progress.done}/{progress.of}: {here}; {best}", soft_wrap=True)
+        if self._bar is not None:
+            left = "" if progress.left is None or progress.done >= progress.of else f"{_clock(progress.left)} left"
+            parts = [f"{progress.done}/{progress.of}", f"{progress.running} running", left, best]
+            self._bars.update(self._bar, completed=progress.done, note=", ".join(part for part in parts if part))
+
+
+@contextmanager
+def evaluations_shown(console: Console) -> Iterator[_Evaluations]:
+    if console.is_terminal:
+        with _bars(console) as bars, learning_shown((show := _Evaluations(console, bars)).learning):
+            yield show
+    else:
+        yield _Evaluations(console, Progress(console=console))
+
+
+@contextmanager
+def learning_shown(show: Callable[[str], None]) -> Iterator[None]:
+    """Show how far a model is that takes seconds to learn."""
+    log, handler = logging.getLogger("misspec.hyperparameters"), logging.Handler(logging.INFO)
+    handler.emit = lambda record: show(record.getMessage())  # type: ignore[method-assign]
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+
+
+def _params(params: dict[str, Any]) -> str:
+    return ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in params.items())
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

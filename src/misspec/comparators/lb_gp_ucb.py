@@ -1,0 +1,200 @@
+"""LB-GP-UCB: length scale balancing (Ziomek, Adachi & Osborne 2024), a comparator, not from the paper.
+
+Read as follows, from the paper and its authors' program: candidates are spaced so that γ grows by e from one to the
+next; the test has 2βσ, as its proof needs (the program has βσ), and its ξ covers both sides at half of δ; where the
+length scale is not the model's own, the norm may be larger by what a candidate above the true one can cost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from misspec import kernels, theory
+from misspec.comparators.igp_ucb import with_ridge
+from misspec.domains import Domain
+from misspec.errors import InvalidInput, flag, number, whole
+from misspec.model import Model
+from misspec.policies.balancing import Elimination
+from misspec.policies.bases import OverBases, Rounds
+from misspec.policies.core.answers import Decision
+from misspec.policies.core.log import Asked
+from misspec.policies.core.points import Actions, Place, Round, position_in
+from misspec.policies.ec_gp_ucb import Maximiser, decide
+from misspec.policies.enlarged import Enlarged
+from misspec.theory.widths import Width
+
+MOST_LENGTH_SCALES = 1000
+
+
+class LBGPUCB(OverBases):
+    """GP-UCB with ever shorter length scales on the same data; plays the one whose regret bound would be the smallest,
+    and rejects those whose bound the rewards refute.
+
+    θ_i = θ_0·e^{−i/q}, θ_0 the model's length scale, an upper bound on the true θ*; q = d, for Matérn kernels d + 2ν.
+    Candidate i may play once θ_i > θ_0/g(t), g(t) = max(e^{initial/q}, t^growth). It needs ‖f‖_θ* ≤ B for some
+    θ* ≤ θ_0: the longest θ_i ≤ θ* then has ‖f‖_{θ_i} ≤ B·e^{d/2q}, the norm bound of all i > 0.
+
+    horizon: T, for the number of candidates; more rounds can be asked for. width, delays: as for GPUCB.
+
+    To read: `length_scales` (θ_i/θ_0), `active`, `counts`, `rewards`, `candidate_bounds` (N, J and Σ2βσ of each, over
+    the rounds told before any pending one), `eliminated`. Bands and `recommend()` are those of the longest candidate
+    that is left: the model's own, until results refute it.
+    """
+
+    draws = False
+
+    def __init__(
+        self,
+        domain: Domain,
+        model: Model,
+        *,
+        horizon: int,
+        growth: float = 0.5,
+        initial: int = 5,
+        width: Width = "mixture",
+        delays: str = "any",
+        seed: int = 0,
+    ) -> None:
+        super().__init__(domain, model, seed=seed, parts=2, delays=delays)  # of δ: the widths, the test
+        self.horizon = whole("horizon", horizon, at_least=1)
+        self._growth = number("growth", growth, above=0)
+        self._initial = whole("initial", initial, at_least=1)
+        self._d, self._nu = domain.dimension, kernels.smoothness(model.kernel)
+        self._q = self._d + (2.0 * self._nu if math.isfinite(self._nu) else 0.0)
+        M = self._added(self.horizon)
+        if M > MOST_LENGTH_SCALES:
+            raise InvalidInput(
+                f"growth and initial would make {M:,} length scales within the horizon, {MOST_LENGTH_SCALES:,} at most "
+                "can be played; take smaller ones"
+            )
+        self.length_scales = [math.exp(-i / self._q) for i in range(M)]
+        self._scale = kernels.length_scale(model.kernel)
+        reach = model.norm_bound * math.exp(0.5 * self._d / self._q)
+        shorter = [kernels.shortened(model.kernel, factor) for factor in self.length_scales[1:]]
+        models = [model, *(dataclasses.replace(model, kernel=k, norm_bound=reach) for k in shorter)]
+        self._promise(width, model)
+        self._bases = [
+            Enlarged(
+                m, self._evidence.posterior(m), None, epsilon=0.0, width=width, enlargement=None, delta=self._delta
+            )
+            for m in models
+        ]
+        self.counts = [0] * M  # |S_i|
+        self.rewards = [0.0] * M
+        self.candidate_bounds = [0.0] * M
+        self.eliminated: list[Elimination] = []
+        self._rounds = Rounds()
+        self._varies = False  # whether rounds have brought actions or contexts of their own
+
+    @classmethod
+    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, seed: int = 0) -> LBGPUCB:
+        """With the widths of Chowdhury & Gopalan and their ridge, 1 + 2/T; g as in the authors' experiments."""
+        return cls(domain, with_ridge(model, horizon), horizon=horizon, width="improved", seed=seed)
+
+    # -- the algorithm ---------------------------------------------------------------------------------------
+
+    def _choose(self, actions: Round) -> Decision:
+        plays = list(self.counts)
+        for asked in self._rounds.waiting():
+            plays[asked.details["base"]] += 1
+        # θ_t ∈ argmin of R_θ(|S_θ| + 1) over the candidates so far, ties to the longest; then x_t maximises its μ + βσ
+        i = min(self.active, key=lambda i: self.suspected_bound(i, plays[i] + 1))
+        decided = decide(self._bases[i], self.field, actions, self._next_id)
+        place = self.field.place(decided.offer, decided.row)
+        details = {"base": i, "bound": self._width(i, decided, place), "varies": actions is not None}
+        return Decision(place, position_in(actions, decided.row), {**decided.reasons, "details": details})
+
+    def suspected_bound(self, i: int, n: int) -> float:
+        """R_θ(n) = √(n·γ)(√γ + B) up to a factor that all share, γ = θ^{−q}·ln^{d+1}n, the rate of information gain;
+        for Matérn kernels θ^{−q}·n^{d/q}·ln^{2ν/q}n."""
+        d, q, log = self._d, self._q, math.log(n)
+        rate = log ** (d + 1) if math.isinf(self._nu) else n ** (d / q) * log ** (2.0 * self._nu / q)
+        gamma = (self._scale * self.length_scales[i]) ** -q * rate
+        return math.sqrt(n * gamma) * (math.sqrt(gamma) + self.model.norm_bound)
+
+    def _count(self, counted: list[tuple[Asked, float]]) -> None:
+        for asked, y in counted:
+            i = asked.details["base"]
+            self.counts[i] += 1
+            self.rewards[i] += y
+            self.candidate_bounds[i] += asked.details["bound"]
+            self._reject()
+
+    def _reject(self) -> None:
+        """Reject θ if J/N + (Σ2βσ)/N + √(ξ/N) < max over θ′ of J′/N′ − √(ξ/N′), ξ = 2s²ln(Mπ²t²/(3δ))."""
+        N, J, R, t = self.counts, self.rewards, self.candidate_bounds, sum(self.counts)
+        ranges = [2.0 * base.model.norm_bound for base in self._bases]
+        s = theory.elimination_spread(self.model.noise, ranges, varying=self._varies)
+        xi = 2.0 * s**2 * math.log(self._added(t) * math.pi**2 * t**2 / (3.0 * self._delta))
+        played = [i for i in self.active if N[i]]
+        right = max(J[i] / N[i] - math.sqrt(xi / N[i]) for i in played)
+        for i in played:
+            left = (J[i] + R[i]) / N[i] + math.sqrt(xi / N[i])
+            if left < right:
+                self.eliminated.append(Elimination(i, t, left, right))
+
+    # -- its parts -------------------------------------------------------------------------------------------
+
+    def _added(self, t: int) -> int:
+        """Candidates up to round t: those with θ_i > θ_0/g(t)."""
+        return max(self._initial, math.ceil(self._q * self._growth * math.log(min(max(t, 1), self.horizon))))
+
+    @property
+    def active(self) -> list[int]:
+        """The candidates so far that are not rejected."""
+        rejected = {each.base for each in self.eliminated}
+        t = sum(self.counts) + len(self._rounds.waiting()) + 1
+        return [i for i in range(self._added(t)) if i not in rejected]
+
+    def _width(self, i: int, decided: Maximiser, place: Place) -> float:
+        """2βσ at the point chosen, with told data only; the whole range where what is told may be biased."""
+        base = self._bases[i]
+        if self._partial:
+            return 2.0 * base.model.norm_bound
+        if not base.posterior.pending:
+            return 2.0 * decided.reasons["multiplier"] * decided.reasons["std"]
+        only = self.field.only(place)
+        only = only.offered() if decided.known.flat else only
+        return 2.0 * float(base.half(self.field.look(base.posterior, None, only, pending=False))[0])
+
+    def _admit(self, actions: Actions) -> Actions:
+        for base in self._bases[1:]:
+            kernels.check_bounded(
+                base.model.kernel, actions.encoded, "the points handed in, for a shorter length scale"
+            )
+        return actions
+
+    def _recognise(self, details: Mapping[str, Any]) -> None:
+        whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
+        number("bound of a stored query", details.get("bound"))
+        flag("varies of a stored query", details.get("varies"))
+
+    def _remember(self, asked: Asked) -> None:
+        if asked.of_others:  # evidence only: no candidate chose it
+            return
+        self._varies = self._varies or asked.details["varies"]
+        self._rounds.ask(asked)
+
+    def _learn(self, asked: Asked, y: float) -> None:
+        super()._learn(asked, y)
+        if not asked.of_others:
+            self._count(self._rounds.tell(asked, y))
+
+    def _forget(self, asked: Asked) -> None:
+        super()._forget(asked)
+        if not asked.of_others:
+            self._count(self._rounds.drop(asked))
+
+    # -- what a user sees ------------------------------------------------------------------------------------
+
+    @property
+    def _reported(self) -> Enlarged:
+        """The longest length scale that is left."""
+        return self._bases[self.active[0]]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"counts": list(self.counts), "eliminated": list(self.eliminated)}

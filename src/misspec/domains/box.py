@@ -1,0 +1,143 @@
+"""A product of intervals, searched by policies."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from misspec import search
+from misspec.domains.base import MOST_CORNERS, MOST_NUMBERS, PROBES, coordinates, without_names
+from misspec.domains.finite import Finite
+from misspec.domains.parameters import Columns
+from misspec.errors import Array, InvalidInput, array, listed, matrix, seeded, shown, whole
+
+
+class Box:
+    """A product of intervals, one (low, high) pair per dimension. Policies search it (`policies/field.py`)."""
+
+    kind = "Box"  # as it is stored
+
+    def __init__(self, bounds: ArrayLike) -> None:
+        wanted = "bounds of a Box must be (low, high) pairs, as in Box([(0, 1), (-5, 5)])"
+        pairs = array(wanted, bounds)
+        if pairs.ndim != 2 or pairs.shape[1] != 2:
+            raise InvalidInput(f"{wanted}; got {shown(bounds)}")
+        remedy = "choose the range in which to search, in other units if need be"
+        pairs = matrix("bounds of a Box", pairs, columns=2, rows_at_least=1, remedy=remedy)
+        if not (pairs[:, 0] < pairs[:, 1]).all():
+            bad = int(np.argmin(pairs[:, 0] < pairs[:, 1]))
+            raise InvalidInput(
+                f"bounds of a Box must have low < high, got {tuple(pairs[bad].tolist())} in dimension {bad}; "
+                "swap an inverted pair and drop a dimension that does not vary"
+            )
+        self.low: Array = pairs[:, 0].copy()
+        self.high: Array = pairs[:, 1].copy()
+        self.low.flags.writeable = self.high.flags.writeable = False
+
+    def __repr__(self) -> str:
+        return f"Box({[(float(a), float(b)) for a, b in zip(self.low, self.high, strict=True)]})"
+
+    @property
+    def dimension(self) -> int:
+        return len(self.low)
+
+    @property
+    def bounds(self) -> list[tuple[float, float]]:
+        return [(float(a), float(b)) for a, b in zip(self.low, self.high, strict=True)]
+
+    def settings(self) -> list[tuple[float, float]]:
+        """As JSON."""
+        return self.bounds
+
+    @property
+    def columns(self) -> tuple[Columns, ...]:
+        """Which columns of the encoding belong to which coordinate."""
+        return coordinates(self.dimension)
+
+    def validate(self, points: ArrayLike) -> Array:
+        """Points as floats of the right dimension; a Box is open to points around it (contextual actions)."""
+        return matrix("points", without_names(points, self), columns=self.dimension)
+
+    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
+        """For each point, whether it lies in the box, its faces included."""
+        points = self.validate(points)
+        return np.asarray(((points >= self.low) & (points <= self.high)).all(axis=1))
+
+    def encode(self, points: ArrayLike) -> Array:
+        """User units to the unit cube."""
+        return np.asarray((self.validate(points) - self.low) / (self.high - self.low))
+
+    def decode(self, unit: ArrayLike) -> Array:
+        """The unit cube to user units, inside the box to the bit."""
+        inside = self.low + self.validate(unit) * (self.high - self.low)
+        return np.asarray(np.clip(inside, self.low, self.high))
+
+    def grid(self, n: int | Sequence[int]) -> Finite:
+        """A Finite of n points per dimension (or n[i] in dimension i), ends included, last dimension fastest."""
+        given = listed("n", n) if isinstance(n, Sequence) else [n] * self.dimension
+        if len(given) != self.dimension:
+            raise InvalidInput(f"grid takes one number or {self.dimension}, one per dimension, got {shown(n)}")
+        sizes = [whole("points per dimension", m, at_least=2) for m in given]
+        if math.prod(sizes) * self.dimension > MOST_NUMBERS:
+            raise InvalidInput(
+                f"a grid of {shown(n)} points per dimension in {self.dimension} dimensions is too large; take fewer"
+            )
+        axes = [np.linspace(a, b, m) for (a, b), m in zip(self.bounds, sizes, strict=True)]
+        mesh: Any = np.meshgrid(*axes, indexing="ij")
+        return Finite(np.stack([axis.ravel() for axis in mesh], axis=1), box=self)
+
+    def cover(self, n: int, seed: int = 0) -> Finite:
+        """A Finite of about n Sobol' points (the next power of two), scrambled by the seed: for many dimensions."""
+        n = whole("n", n, at_least=1, at_most=MOST_NUMBERS // self.dimension)
+        return Finite(self.decode(search.sobol(self.dimension, n, seeded(seed))), box=self)
+
+    def probes(self) -> Array:
+        """Encoded points on which a kernel is checked: spread inside, and the corners in few dimensions."""
+        from scipy.stats import qmc
+
+        inside = qmc.Sobol(self.dimension, scramble=False).random(PROBES)
+        if self.dimension > MOST_CORNERS:
+            return np.concatenate([inside, np.ones((1, self.dimension))])
+        corners = np.array(list(itertools.product((0.0, 1.0), repeat=self.dimension)))
+        return np.concatenate([inside, corners])
+
+    # -- what a search needs: points as the kernel sees them ---------------------------------------------------
+
+    @property
+    def free(self) -> NDArray[np.bool_]:
+        """The columns that can be climbed: all."""
+        return np.ones(self.dimension, dtype=bool)
+
+    def spread(self, count: int, seed: Any) -> Array:
+        """About `count` points all over the box, its faces and, in few dimensions, its corners."""
+        return search.cover_with_faces(self.dimension, count, seed)
+
+    def uniform(self, count: int, seed: Any) -> Array:
+        """Uniform points: Sobol', the next power of two."""
+        return search.sobol(self.dimension, count, seed)
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        """A uniform point, in user units, shape (1, d)."""
+        return self.decode(rng.random((1, self.dimension)))
+
+    def around(self, U: Array, rng: np.random.Generator, count: int, *, finest: float = search.FINEST) -> Array:
+        """For each row `count` points around it."""
+        return search.around(U, rng, count, finest=finest)
+
+    def moved(self, U: Array, steps: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:  # noqa: ARG002
+        """The rows after these steps, and which of them are still inside."""
+        V = U + steps
+        return V, np.asarray(((V >= 0.0) & (V <= 1.0)).all(axis=1))
+
+    def neighbours(self, U: Array) -> tuple[Array, NDArray[np.intp]]:
+        """Points with one parameter changed that cannot be climbed, and the row of each: none in a box."""
+        return U[:0], np.zeros(0, dtype=np.intp)
+
+    def apart(self, U: Array, known: Array) -> NDArray[np.bool_] | None:  # noqa: ARG002
+        """Which pairs are different whatever their distance: None, as in a box all differ by degrees."""
+        return None

@@ -1,0 +1,445 @@
+"""Parameters of a space: small frozen values that check, encode and decode themselves.
+
+    value     what a user hands in and gets back: a float, an int, one of the options of a choice
+    number    the same as a coordinate of x, in user units; a choice's is its position among the options
+    code      what the kernel sees: [0, 1] for numbers, on a logarithmic scale if log; one column per option for a
+              choice, 1/√2 at the one that is taken, so that two options lie at distance 1
+
+All arrays hold one entry per point: numbers (n,), codes (n, width).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.errors import (
+    LARGEST,
+    NO_NUMBERS,
+    Array,
+    InvalidInput,
+    flag,
+    listed,
+    nearest,
+    number,
+    real,
+    short,
+    shown,
+    too_large,
+)
+
+HOT = 1.0 / math.sqrt(2.0)
+EXACT = 2**53  # integers beyond are not floats
+DIGITS = 12  # after the point, up to which numbers on a grid are rounded to what people write
+COARSEST = 0.1  # of a step: rounding beyond which floats cannot hold a grid
+ROUNDING = 1e-6  # of a step: numbers this near to the grid are on it
+
+
+class Columns(NamedTuple):
+    """Which columns of the encoding belong to a parameter, start … stop − 1, and whether it is a choice."""
+
+    name: str
+    start: int
+    stop: int
+    choice: bool
+
+
+class Parameter(Protocol):
+    """What a space asks of its parameters."""
+
+    kind: ClassVar[str]  # as it is stored
+
+    @property
+    def width(self) -> int:
+        """Columns of its code."""
+
+    @property
+    def count(self) -> int | None:
+        """Values that it can have; None: a continuum."""
+
+    def number(self, value: Any, where: str) -> float:
+        """A value as a coordinate; InvalidInput if it cannot be one."""
+
+    def value(self, number: float) -> Any:
+        """A coordinate as a native value."""
+
+    def wrong(self, numbers: Array) -> NDArray[np.bool_]:
+        """Which coordinates can be none of its values, whatever the bounds."""
+
+    def inside(self, numbers: Array) -> NDArray[np.bool_]:
+        """Which coordinates are among its values."""
+
+    def encode(self, numbers: Array) -> Array: ...
+
+    def decode(self, codes: Array) -> Array:
+        """The nearest legal numbers, ties to the first."""
+
+    def from_unit(self, unit: Array) -> Array:
+        """Uniform numbers in [0, 1] to legal ones, uniform on its scale."""
+
+    def every(self) -> Array:
+        """All its values as numbers, in order, where they are finitely many."""
+
+    def settled(self, numbers: Array) -> Array:
+        """The same numbers without the rounding that steps allow for: equal values are equal to the bit."""
+
+    def steps(self, at: float) -> Array:
+        """Other legal numbers to try from here; none for a continuum, which is climbed."""
+
+    def jump(self, numbers: Array, rng: np.random.Generator) -> Array:
+        """Random other numbers, by a symmetric law; some may lie outside. Not for a continuum."""
+
+    @property
+    def expects(self) -> str:
+        """What a value must be, in words."""
+
+
+class _Interval:
+    """What Float and Int share: a scale on which low … high is 0 … 1, and a grid on it where there are steps."""
+
+    low: float
+    high: float
+    log: bool
+    step: float | None
+    width = 1
+
+    def _bounds(self, kind: str) -> None:
+        if self.low > self.high:
+            raise InvalidInput(f"{kind} needs low ≤ high, got {shown(self.low)} and {shown(self.high)}; swap them")
+        if flag("log", self.log) and self.low <= 0:
+            raise InvalidInput(
+                f"{kind} on a logarithmic scale needs low > 0, got {shown(self.low)}; raise it, or log=False"
+            )
+
+    def _last(self, kind: str) -> float:
+        """The largest value of a grid."""
+        assert self.step is not None
+        if self.log:
+            raise InvalidInput(f"{kind} has steps or a logarithmic scale, not both; leave step= or log= out")
+        most = (self.high - self.low) / self.step
+        if most >= EXACT or self._rounding(0.0) > COARSEST:
+            raise InvalidInput(
+                f"{kind} has steps of {shown(self.step)}, too small for its size; take larger ones, or leave step= out"
+            )
+        return float(self._at(np.floor(np.array([most]) + ROUNDING))[0])
+
+    def _at(self, places: Array) -> Array:
+        """The values at places 0, 1, 2, … of a grid, written as people write them: 0.3, not 0.1 + 0.1 + 0.1."""
+        assert self.step is not None
+        numbers = self.low + places * self.step
+        digits = max(decimals(self.low), decimals(self.step))
+        if digits > DIGITS:
+            return np.asarray(numbers)
+        exact = np.abs(numbers) * 10.0**digits < EXACT  # beyond, rounding by decimals is itself rounding
+        return np.where(exact, np.round(numbers, digits), numbers)
+
+    def _places(self, numbers: Array) -> Array:
+        return np.asarray((numbers - self.low) / (self.step or 1.0))
+
+    def _scaled(self, numbers: Array | float) -> Array:
+        return np.log(numbers) if self.log else np.asarray(numbers, dtype=np.float64)
+
+    def encode(self, numbers: Array) -> Array:
+        if self.low == self.high:  # one value: the same for all, whatever is handed in from elsewhere
+            return np.zeros((len(numbers), 1))
+        low, high = self._scaled(self.low), self._scaled(self.high)
+        return np.asarray((self._scaled(numbers) - low) / (high - low))[:, None]
+
+    def _unscaled(self, unit: Array) -> Array:
+        """Inside the bounds and at the ends to the bit."""
+        low, high = self._scaled(self.low), self._scaled(self.high)
+        numbers = low + unit * (high - low)
+        numbers = np.clip(np.exp(numbers) if self.log else numbers, self.low, self.high)
+        return np.where(unit <= 0.0, float(self.low), np.where(unit >= 1.0, float(self.high), numbers))
+
+    def inside(self, numbers: Array) -> NDArray[np.bool_]:
+        settled = self.settled(numbers)
+        return np.asarray((settled >= self.low) & (settled <= self.high)) & ~self.wrong(numbers)
+
+    def wrong(self, numbers: Array) -> NDArray[np.bool_]:
+        if self.step is None:
+            return np.asarray(numbers <= 0.0) if self.log else np.zeros(len(numbers), dtype=bool)
+        places = self._places(numbers)
+        return np.asarray((numbers <= 0.0) & self.log | (np.abs(places - np.rint(places)) > self._rounding(numbers)))
+
+    def _rounding(self, numbers: Array | float) -> Array:
+        """Of a step: what floats of this size cannot tell apart is the same."""
+        size = np.maximum(np.abs(numbers), max(abs(self.low), abs(self.high)))
+        return np.maximum(ROUNDING, 8.0 * np.finfo(np.float64).eps * size / (self.step or 1.0))
+
+    def settled(self, numbers: Array) -> Array:
+        return numbers if self.step is None else self._at(np.rint(self._places(numbers)))
+
+    @property
+    def count(self) -> int | None:
+        if self.low == self.high:
+            return 1
+        return None if self.step is None else round((self.high - self.low) / self.step) + 1
+
+    def every(self) -> Array:
+        return self._at(np.arange(float(self.count or 1))) if self.step is not None else np.array([float(self.low)])
+
+    def decode(self, codes: Array) -> Array:
+        near = self._unscaled(codes[:, 0])
+        if self.step is None:
+            return near
+        place = self._places(near)
+        below, above = (np.clip(self._at(end), self.low, self.high) for end in (np.floor(place), np.ceil(place)))
+        # nearest as the kernel sees it, which on a logarithmic scale is not the nearest number
+        further = np.abs(self.encode(above) - codes)[:, 0] < np.abs(self.encode(below) - codes)[:, 0]
+        return np.where(further, above, below)
+
+    def from_unit(self, unit: Array) -> Array:
+        if self.step is None:
+            return self._unscaled(unit)
+        low, high = (float(self._scaled(end)) for end in (self.low - 0.5 * self.step, self.high + 0.5 * self.step))
+        spread = low + unit * (high - low)
+        places = np.floor(self._places(np.exp(spread) if self.log else spread) + 0.5)
+        return np.clip(self._at(places), self.low, self.high)
+
+    def steps(self, at: float) -> Array:
+        """±1, ±2, ±4, … steps and the ends."""
+        if self.step is None:
+            return np.zeros(0)
+        last = (self.count or 1) - 1
+        sizes = 2.0 ** np.arange(max(1, last.bit_length()))
+        here = float(np.rint(self._places(np.array([at])))[0])
+        found = np.concatenate([here - sizes, here + sizes, [0.0, float(last)]])
+        found = np.unique(found[(found >= 0) & (found <= last) & (found != here)])
+        return self._at(found)
+
+    def jump(self, numbers: Array, rng: np.random.Generator) -> Array:
+        """By one step up to the whole range, all orders of magnitude alike."""
+        if self.step is None:
+            return numbers
+        sizes = np.floor((self.count or 1.0) ** rng.random(len(numbers)))
+        places = np.rint(self._places(numbers))
+        return self._at(places + np.where(rng.random(len(numbers)) < 0.5, -sizes, sizes))
+
+    def number(self, value: Any, where: str) -> float:
+        """A finite number, above 0 on a logarithmic scale, and on the grid if there is one."""
+        found = real(value)
+        if not abs(found) <= LARGEST or self.wrong(np.array([found])).any():
+            raise InvalidInput(f"{where} must be {self.expects}{too_large(found)}, got {shown(value)}")
+        return float(self.settled(np.array([found]))[0])
+
+    @property
+    def expects(self) -> str:
+        kind = "a whole number" if isinstance(self.low, int) else "a number"
+        if self.step is not None and self.step != 1:
+            return f"{kind}, {self.low!r} plus a multiple of {self.step!r}"
+        return f"{kind} above 0 (its scale is logarithmic)" if self.log else kind
+
+
+@dataclasses.dataclass(frozen=True)
+class Float(_Interval):
+    """A number in [low, high]; log: searched on a logarithmic scale; step: low, low + step, … only. low == high is one
+    value."""
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+    kind: ClassVar[str] = "Float"
+
+    def __post_init__(self) -> None:
+        for end in ("low", "high"):
+            object.__setattr__(self, end, number(f"{end} of a Float", getattr(self, end)) + 0.0)  # -0.0 is 0.0
+        if self.step is not None:
+            object.__setattr__(self, "step", number("step of a Float", self.step, above=0))
+        self._bounds("a Float")
+        if self.step is not None:
+            object.__setattr__(self, "high", self._last("a Float"))
+
+    def value(self, number: float) -> float:
+        return float(number)
+
+
+@dataclasses.dataclass(frozen=True)
+class Int(_Interval):
+    """A whole number, low … high, both included; log: searched on a logarithmic scale; step: low, low + step, … only.
+    low == high is one value."""
+
+    low: int
+    high: int
+    log: bool = False
+    step: int = 1
+    kind: ClassVar[str] = "Int"
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "step"):
+            given = getattr(self, name)
+            integer = isinstance(given, int | np.integer) and not isinstance(given, NO_NUMBERS)
+            if not integer or abs(int(given)) > EXACT:
+                raise InvalidInput(f"{name} of an Int must be a whole number, at most 2^53 in size, got {shown(given)}")
+            object.__setattr__(self, name, int(given))
+        if self.step < 1:
+            raise InvalidInput(f"step of an Int must be a whole number ≥ 1, got {self.step}")
+        self._bounds("an Int")
+        if self.step > 1:
+            object.__setattr__(self, "high", int(self._last("an Int")))
+
+    @property
+    def count(self) -> int:
+        return (self.high - self.low) // self.step + 1
+
+    def _at(self, places: Array) -> Array:
+        return np.asarray(self.low + places * self.step)
+
+    def value(self, number: float) -> int:
+        return int(number)
+
+    def wrong(self, numbers: Array) -> NDArray[np.bool_]:
+        off = np.mod(numbers - self.low, self.step) != 0
+        return np.asarray((numbers <= 0.0) & self.log | off | (numbers != np.floor(numbers)))
+
+    def settled(self, numbers: Array) -> Array:
+        return numbers
+
+
+def decimals(value: float) -> int:
+    """Digits after the point that a number is written with."""
+    return max(0, -int(Decimal(repr(float(value))).as_tuple().exponent))  # a finite number's is a number
+
+
+Option = str | int | float | bool | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One of a list of options: text, numbers, True, False or None, which come back as they are. True is not 1."""
+
+    options: tuple[Option, ...]
+    kind: ClassVar[str] = "Choice"
+    _places: Mapping[Any, int] = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        given: Any = self.options
+        options = tuple(native(option) for option in listed("options of a Choice, as in Choice(['a', 'b']),", given))
+        if not options:
+            raise InvalidInput("a Choice needs at least one option, got none")
+        for option in options:
+            known = isinstance(option, str | int) or option is None
+            if not known and not (isinstance(option, float) and math.isfinite(option)):
+                raise InvalidInput(
+                    f"options of a Choice must be text, finite numbers, True, False or None, got {shown(option)}; "
+                    "name it, and look it up by its name"
+                )
+        places: dict[Any, int] = {}
+        for position, option in enumerate(options):
+            first = places.setdefault(_key(option), position)
+            if first != position:
+                raise InvalidInput(
+                    f"options of a Choice must differ, got {shown(option)} at positions {first} and {position}; "
+                    "drop one"
+                )
+        object.__setattr__(self, "options", options)
+        object.__setattr__(self, "_places", places)
+
+    @property
+    def width(self) -> int:
+        return len(self.options)
+
+    @property
+    def count(self) -> int | None:
+        return len(self.options)
+
+    def number(self, value: Any, where: str) -> float:
+        found = native(value)
+        if not self.has(found):
+            raise InvalidInput(f"{where} must be {self.expects}, got {shown(value)}{self._hint(found)}")
+        return float(self._places[_key(found)])
+
+    def has(self, value: Any) -> bool:
+        """Whether it is one of the options."""
+        try:
+            return _key(native(value)) in self._places
+        except TypeError:  # a list, say
+            return False
+
+    def written(self, text: str) -> Option:
+        """The option that is written like this, where it is read from a file of text; else the text itself."""
+        alike = [option for option in self.options if str(option) == text]
+        return alike[0] if len(alike) == 1 else text
+
+    def value(self, number: float) -> Option:
+        return self.options[int(number)]
+
+    def wrong(self, numbers: Array) -> NDArray[np.bool_]:
+        return np.asarray((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= len(self.options)))
+
+    def inside(self, numbers: Array) -> NDArray[np.bool_]:
+        return ~self.wrong(numbers)
+
+    def encode(self, numbers: Array) -> Array:
+        codes = np.zeros((len(numbers), len(self.options)))
+        codes[np.arange(len(numbers)), numbers.astype(np.intp)] = HOT
+        return codes
+
+    def decode(self, codes: Array) -> Array:
+        return np.asarray(codes.argmax(axis=1), dtype=np.float64)
+
+    def from_unit(self, unit: Array) -> Array:
+        return np.asarray(np.minimum(np.floor(unit * len(self.options)), len(self.options) - 1.0))
+
+    def every(self) -> Array:
+        return np.arange(float(len(self.options)))
+
+    def settled(self, numbers: Array) -> Array:
+        return numbers
+
+    def steps(self, at: float) -> Array:
+        every = self.every()
+        return np.asarray(every[every != at])
+
+    def jump(self, numbers: Array, rng: np.random.Generator) -> Array:
+        return self.from_unit(rng.random(len(numbers)))
+
+    @property
+    def expects(self) -> str:
+        some = ", ".join(shown(option) for option in self.options[:8])
+        return f"one of {short(some)}{', …' if len(self.options) > 8 else ''}"
+
+    def _hint(self, value: Any) -> str:
+        words = [option for option in self.options if isinstance(option, str)]
+        if not isinstance(value, str) or not words:
+            return ""
+        return nearest(value, words).partition(" (known")[0]
+
+
+KINDS: dict[str, Any] = {cls.kind: cls for cls in (Float, Int, Choice)}
+
+
+def encode_parameter(parameter: Any) -> dict[str, Any]:
+    """As JSON."""
+    fields = {f.name: getattr(parameter, f.name) for f in dataclasses.fields(parameter) if f.init}
+    if fields.get("step") is None or (parameter.kind == Int.kind and parameter.step == 1):
+        fields.pop("step", None)  # as it was stored before there were steps
+    return {"kind": parameter.kind, **{name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}}
+
+
+def decode_parameter(stored: Mapping[str, Any]) -> Any:
+    return KINDS[stored["kind"]](**{name: value for name, value in stored.items() if name != "kind"})
+
+
+def columns_of(parameters: Mapping[str, Any]) -> tuple[Columns, ...]:
+    """Where each parameter's code stands in the encoding."""
+    ends = np.cumsum([0, *(parameter.width for parameter in parameters.values())]).tolist()
+    pairs: Sequence[tuple[str, Any]] = list(parameters.items())
+    return tuple(Columns(name, ends[i], ends[i + 1], p.kind == Choice.kind) for i, (name, p) in enumerate(pairs))
+
+
+def native(value: Any) -> Any:
+    """A scalar of NumPy as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _key(option: Any) -> tuple[bool, Any]:
+    """True and 1 are equal to Python, and two options here; 1 and 1.0 are one."""
+    return isinstance(option, bool), option

@@ -1,0 +1,195 @@
+"""A table of candidates: a CSV file, a data frame or a dict of columns."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.domains.base import numbers_of
+from misspec.domains.finite import Finite
+from misspec.domains.parameters import Choice, Float, Parameter
+from misspec.domains.space import Space
+from misspec.errors import Array, InvalidInput, listed, nearest, real, shown, too_large
+from misspec.files import frames
+
+SAME = 1e-9  # rounding within which numbers of a table are the same, in units of their column's range
+MANY = 20  # rows that all differ in a column of text: it is no choice
+
+
+class Results(NamedTuple):
+    """Rows of a table that have a result: what `policy.observe(*domain.observations)` learns."""
+
+    indices: NDArray[np.intp]
+    y: Array
+
+
+class Table(Finite):
+    """The rows of a table as candidates, in their order; `Finite.from_table` makes one.
+
+    source    a CSV file by its path, a pandas or polars frame, a dict of columns, a list of dicts
+    target    the column of results; rows that have one are `observations`, the others wait for theirs
+    ignore    columns to leave out (notes, identifiers); they stay in `rows`
+    names     one per row, or the column that holds them, which is then left out
+
+    Columns of numbers are scaled to [0, 1] for the kernel, columns of text (or of True and False) are choices, in the
+    order in which they appear. `rows` are dicts as read; rows that are handed in match theirs if text is equal and
+    numbers are within rounding, and the lowest of equal rows, unless columns left out tell them apart.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        target: str | None = None,
+        ignore: str | Sequence[str] = (),
+        names: str | Sequence[str] | None = None,
+    ) -> None:
+        frame = frames.read(source)
+        left_out = [ignore] if isinstance(ignore, str) else listed("ignore", ignore)
+        if isinstance(names, str):
+            left_out.append(names)
+            names = ["" if cell is None else str(cell) for cell in frame.column(names)]
+        for name in [*left_out, *([] if target is None else [target])]:
+            frame.column(name)  # says what is wrong
+        used = [name for name in frame.names if name != target and name not in left_out]
+        if not used:
+            raise InvalidInput(f"{frame.where} has no column left that describes its rows; leave out fewer")
+        if "" in used:
+            raise InvalidInput(
+                f"{frame.where}: column {frame.names.index('') + 1} has no name; give it one, or leave it out if it is "
+                'an index that was written along: ignore=""'
+            )
+        self.target, self.ignored = target, left_out
+        self.parameters: dict[str, Parameter] = {name: _parameter(frame, name) for name in used}
+        self.rows: list[dict[str, Any]] = frames.plain(frame, keep=used).rows()
+        super().__init__(numbers_of(self.parameters, frame), names, box=Space(self.parameters))
+        scale = np.ptp(self.points, axis=0)
+        self._rounding: Array = SAME * np.where(scale > 0, scale, np.abs(self.points).max(axis=0))
+        self.observations = Results(*_results(frame, target))
+
+    def __repr__(self) -> str:
+        told = f", {len(self.observations.y)} with a result" if self.target is not None else ""
+        return f"Finite.from_table({len(self)} rows of {', '.join(self.parameters)}{told})"
+
+    def settings(self) -> dict[str, Any]:
+        columns = [[name, [row[name] for row in self.rows]] for name in self.rows[0]]  # pairs, since the order counts
+        return {"table": {"columns": columns, "target": self.target, "ignore": self.ignored}}
+
+    def describe(self, index: int | None) -> dict[str, Any]:
+        return {} if index is None else {"row": self.rows[index]}
+
+    def validate(self, points: Any) -> Array:
+        """Points as floats, or rows by name; choices that the table does not have are refused."""
+        return self.points_of(points) if frames.is_named(points) else super().validate(points)
+
+    def points_of(self, given: Any) -> Array:
+        """Points from rows by name; columns that are left out and the target may be there or not."""
+        return np.concatenate([numbers_of(self.parameters, frame) for frame in self._frames(given)])
+
+    def _frames(self, given: Any) -> list[frames.Frame]:
+        """What was handed in; dicts one by one, since each may have other columns beside the parameters."""
+        several = isinstance(given, list | tuple)
+        parts = [(f"item {i}", each) for i, each in enumerate(given)] if several else [("the rows", given)]
+        found = [
+            dataclasses.replace(frames.plain(frames.read(each, where), keep=tuple(self.parameters)), text=True)
+            for where, each in parts
+        ]  # rows of a table may have gone through a file of text
+        for name in (name for frame in found for name in frame.names):
+            if name not in self.rows[0]:
+                raise InvalidInput(f"this table has no column {shown(name)}{nearest(name, self.rows[0])}")
+        return found
+
+    def indices(self, points: Any) -> NDArray[np.intp]:
+        """For each point the lowest index of the row that it is, choices equal and numbers within rounding, or -1."""
+        X = self.validate(points)
+        found = super().indices(X)
+        for row in np.flatnonzero(found < 0):
+            near = self._near(X[row])
+            if len(near):
+                found[row] = near[np.abs(self.points[near] - X[row]).max(axis=1).argmin()]
+        return found
+
+    def _near(self, x: Array) -> NDArray[np.intp]:
+        return np.flatnonzero((np.abs(self.points - x) <= self._rounding).all(axis=1))
+
+    def matches(self, given: Any) -> list[NDArray[np.intp]]:
+        """For each row by name all candidates that it can be: those that agree in the columns left out too, if any."""
+        pairs = [
+            (x, row)
+            for frame in self._frames(given)
+            for x, row in zip(numbers_of(self.parameters, frame), frame.rows(), strict=True)
+        ]
+        found = []
+        for x, row in pairs:
+            near = self._near(x)
+            others = [name for name in row if name not in self.parameters and name != self.target]
+            alike = [i for i in near.tolist() if all(self.rows[i][name] == row[name] for name in others)]
+            found.append(np.array(alike, dtype=np.intp) if alike else near)
+        return found
+
+    def match(self, given: Any) -> tuple[Array, NDArray[np.intp] | None]:
+        points = self.validate(given)
+        if frames.is_named(given):
+            found = np.array([int(each[0]) if len(each) else -1 for each in self.matches(given)], dtype=np.intp)
+        else:
+            found = self.indices(points)
+        points[found >= 0] = self.points[found[found >= 0]]  # to the bit
+        return points, found
+
+
+def _parameter(frame: frames.Frame, name: str) -> Parameter:
+    """A column of numbers is a Float over its range, one of text or of True and False a Choice."""
+    cells = frame.columns[name]
+    kinds = [frames.kind_of(cell) for cell in cells]
+    if "nothing" in kinds:
+        row = kinds.index("nothing")
+        raise InvalidInput(
+            f"{frame.at(name, row)}: expected a value, the cell is empty; fill it, leave the row out, or leave the "
+            f"column out: ignore=[{shown(name)}]; if it holds results: target={shown(name)}"
+        )
+    usual = max(("number", "text", "truth"), key=kinds.count)
+    odd = [row for row, kind in enumerate(kinds) if kind != usual]
+    if odd:
+        wanted = {"number": "a finite number", "text": "text", "truth": "True or False"}[usual]
+        wanted = f"{wanted}, as elsewhere in this column" if usual in kinds else "a finite number or text"
+        wanted += too_large(real(cells[odd[0]]))
+        raise InvalidInput(
+            f"{frame.at(name, odd[0])}: expected {wanted}, got {shown(cells[odd[0]])}; repair it, or leave the column "
+            f"out: ignore=[{shown(name)}]"
+        )
+    if usual == "number":
+        return Float(min(cells), max(cells))
+    if usual == "text" and not frame.text and all(frames.is_number(cell) for cell in cells):
+        warnings.warn(
+            f"column {shown(name)} of {frame.where} holds numbers as text and is treated as categorical; "
+            "convert it to numbers if it is ordered",
+            stacklevel=4,
+        )
+    options = tuple(dict.fromkeys(cells))
+    if len(options) == len(cells) >= MANY and len(frame.names) > 1:
+        warnings.warn(
+            f"column {shown(name)} of {frame.where} differs in every row, so that nothing can be learnt from it; "
+            f"leave it out if it is a note or an identifier: ignore=[{shown(name)}]",
+            stacklevel=4,
+        )
+    return Choice(options)
+
+
+def _results(frame: frames.Frame, target: str | None) -> tuple[NDArray[np.intp], Array]:
+    """The rows with a result, and the results."""
+    cells = [] if target is None else frame.columns[target]
+    for row, cell in enumerate(cells):
+        if frames.kind_of(cell) not in ("number", "nothing"):
+            raise InvalidInput(
+                f"{frame.at(str(target), row)}: a result must be a finite number{too_large(real(cell))}, or empty "
+                f"where there is none yet, got {shown(cell)}"
+            )
+    told = [row for row, cell in enumerate(cells) if cell is not None]
+    return np.array(told, dtype=np.intp), np.array([float(cells[row]) for row in told], dtype=np.float64)
+
+
+Finite.from_table = Table

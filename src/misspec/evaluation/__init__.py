@@ -1,0 +1,1 @@
+"""Evaluating a user's function: who evaluates, and the loop around it."""

@@ -1,0 +1,370 @@
+"""The loop for a user's function: `optimize`, and `drive` for any `Evaluator`."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.errors import (
+    MOST_AT_ONCE,
+    Array,
+    AwaitingResults,
+    HorizonReached,
+    InvalidInput,
+    callback,
+    flag,
+    one_of,
+    whole,
+)
+from misspec.evaluation.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, as_number
+from misspec.policies import Policy, Query, Recommendation, signature_of
+
+Progress = Callable[[int, int], None]
+MOST_WORKERS = 10_000  # threads or processes
+FAILURES = 10  # of a user's function in a row, after which on_error="drop" gives up
+SAVED, SAVING = 3.0, 0.05  # seconds between saves at least, and the share of the time that they may take
+
+
+def negated(found: Recommendation) -> Recommendation:
+    """The same of −y."""
+    return dataclasses.replace(found, mean=-found.mean, lower=-found.upper, upper=-found.lower)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Evaluations:
+    """What `optimize` did: points, results, and the recommendation at the end."""
+
+    index: NDArray[np.intp] | None
+    x: Array
+    y: Array
+    best: Recommendation
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __repr__(self) -> str:
+        named = self.best.row if self.best.params is None else self.best.params
+        best = self.best.x if named is None else dict(named)
+        return f"Evaluations({len(self)} results; recommends {best}, {self.best.lower:.4g} to {self.best.upper:.4g})"
+
+
+def optimize(
+    policy: Policy,
+    function: Callable[[Any], float],
+    horizon: int,
+    *,
+    batch: int = 1,
+    workers: int | None = None,
+    processes: bool = False,
+    on_error: str = "raise",
+    progress: Progress | None = None,
+    save: str | os.PathLike[str] | None = None,
+    minimize: bool = False,
+) -> Evaluations:
+    """Maximise a user's function with `horizon` evaluations (or minimise it, if that is what the policy does).
+
+    function    of a dict of parameters on a Space, of a row as a dict on a table, else of a point (1-d array)
+    batch       queries asked at a time, where they are evaluated one after another
+    workers     keep so many evaluations in flight, on threads of this process: results are told as they come, and the
+                next query is asked as a place becomes free. None: one after another, in this thread
+    processes   on worker processes instead, started by spawn: the function is pickled, so it lives in a module, and a
+                script calls optimize below `if __name__ == "__main__":`. An evaluation that ends its process (kill -9,
+                out of memory) is tried again, three times in all; then it has failed
+    on_error    "raise": an exception in the function reaches the caller, and so does a result that is not a finite
+                number; the policy keeps everything learnt so far, and optimize(policy, function, horizon - policy.t)
+                continues. "drop": a failed evaluation is forgotten, and the policy is asked again; ten failures in a
+                row raise all the same
+    progress    called as progress(evaluations done, horizon) after every batch; with workers, as results are told
+    save        a file for the policy: written atomically as results are told, every few seconds, and at the end,
+                whatever ends it. optimize(ms.load(file), function, horizon - policy.t, …) continues
+    minimize    smaller is better, for policies that maximise: they are told −y, and keep it, so say it
+                again when you continue. What comes back is in the function's sign; ms.report(…, minimize=True) is too
+
+    Without workers and save nothing is left pending, whatever happens, and what pended before is not touched. With
+    either a stop can be continued, also from a policy that was saved in the middle and whose process was killed:
+    queries that pend at the start are evaluated first, and count; after a stop, by an exception or Ctrl-C, a query that
+    was merely cut short stays pending, and only one that failed is dropped. Worker threads cannot be stopped: what
+    they evaluate then goes on, unheard.
+
+    BLAS runs on one thread while the policy asks and learns, and as it likes in the function. With worker threads the
+    function meets that limit too, while the policy is at work: it belongs to the process.
+    """
+    batch = whole("batch", batch, at_least=1, at_most=MOST_AT_ONCE)
+    n = None if workers is None else whole("workers", workers, at_least=1, at_most=MOST_WORKERS)
+    if n is not None and batch > 1:
+        raise InvalidInput("workers ask as places become free, not in batches: leave batch at 1")
+    if flag("processes", processes) and n is None:
+        raise InvalidInput("processes=True needs workers=n, the number of processes")
+    if not callable(function):
+        raise InvalidInput(f"optimize takes a policy and a function, got {_kinds(policy, function)}")
+
+    def start() -> Evaluator:
+        if n is None:
+            return Here(function, batch)
+        return Processes(function, n) if processes else Threads(function, n)
+
+    return drive(
+        policy,
+        start,
+        horizon,
+        on_error=on_error,
+        progress=progress,
+        save=save,
+        in_turn=n is None,
+        resumable=n is not None or save is not None,
+        minimize=minimize,
+    )
+
+
+def drive(
+    policy: Policy,
+    start: Callable[[], Evaluator],
+    horizon: int,
+    *,
+    in_flight: int | None = None,
+    on_error: str = "raise",
+    progress: Progress | None = None,
+    save: str | os.PathLike[str] | None = None,
+    in_turn: bool = False,
+    resumable: bool = True,
+    minimize: bool = False,
+) -> Evaluations:
+    """The loop of `optimize`, for whatever evaluates points: start() makes it, once all arguments are checked.
+
+    in_flight   queries at once; None for as many as the evaluator has places, and for a policy that hands out whole
+                episodes, everything that it hands out
+    in_turn     ask again only when all that was asked is back
+    resumable   evaluate first what pends at the start; leave pending what a stop cuts short. See `optimize`
+
+    The policy is asked and told from this thread alone.
+    """
+    T = whole("horizon", horizon, at_least=1)
+    most = None if in_flight is None else whole("in_flight", in_flight, at_least=1)
+    one_of("on_error", on_error, ("raise", "drop"))
+    callback("progress", progress)
+    if not isinstance(policy, Policy):
+        raise InvalidInput(f"optimize takes a policy and a function, got {_kinds(policy, start)}")
+    if flag("minimize", minimize):
+        check_turned(policy)
+    before = policy.pending[:T] if resumable else []
+    if any(query.context is not None for query in before):
+        raise InvalidInput("queries with a context pend, and optimize knows no contexts; tell or drop them first")
+    check_horizon(policy, T - len(before))
+    saver = None if save is None else _Saver(policy, save)
+    return _Drive(policy, start(), T, before, most, on_error, progress, saver, in_turn, resumable, minimize).run()
+
+
+class _Drive:
+    """One run of `drive`: what is in flight, and what was told."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        evaluator: Evaluator,
+        horizon: int,
+        before: list[Query],
+        most: int | None,
+        on_error: str,
+        progress: Progress | None,
+        saver: _Saver | None,
+        in_turn: bool,
+        resumable: bool,
+        minimize: bool,
+    ) -> None:
+        self.policy, self.evaluator, self.T = policy, evaluator, horizon
+        self.before, self.most, self.in_turn, self.resumable = before, most, in_turn, resumable
+        self.on_error, self.progress, self.saver, self.minimize = on_error, progress, saver, minimize
+        self.running: dict[int, Query] = {}
+        self.back: collections.deque[Outcome] = collections.deque()  # and not yet told
+        self.told: list[Query] = []
+        self.y: list[float] = []
+        self.failures = 0  # in a row
+
+    def run(self) -> Evaluations:
+        try:
+            while len(self.y) < self.T:
+                more = self._fill()
+                self._hear(self.evaluator.collect(wait=not more))
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._end(None)
+        listed = [q.index for q in self.told if q.index is not None]
+        index = np.array(listed, dtype=np.intp) if len(listed) == len(self.told) else None
+        x = np.array([q.x for q in self.told])
+        best = self.policy.recommend()
+        return Evaluations(index, x, np.array(self.y), negated(best) if self.minimize else best)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Whatever becomes of one of the last steps, the others are taken, and the error that ended the run stays the
+        one to be raised. A run that is through is not spoilt by workers that cannot be closed."""
+        steps: list[tuple[str, Callable[[], None]]] = [("closing the workers", self.evaluator.close)]
+        if self.saver is not None:
+            steps.insert(0, ("saving the policy", self.saver.save))
+        if error is not None:
+            steps.insert(0, ("hearing what had come back", self._stop))
+        first = error
+        for what, step in steps:
+            try:
+                step()
+            except BaseException as another:  # a second Ctrl-C among them
+                LOG.warning("%s failed at the end of a run: %s: %s", what, type(another).__name__, another)
+                if first is not None:
+                    first.add_note(f"{what} failed too: {type(another).__name__}: {another}")
+                elif step != self.evaluator.close or not isinstance(another, Exception):
+                    first = another
+        if error is None and first is not None:
+            raise first
+
+    def _fill(self) -> bool:
+        """Hand out what there is room for; whether there is room for more."""
+        if self.in_turn and self.running:
+            return False
+        left, busy = self.T - len(self.y) - len(self.running), len(self.running)
+        places = self.most or max(1, self.evaluator.places())
+        whole_episode = self.most is None and self.policy.remaining is not None and not self.in_turn
+        room = left if whole_episode else min(left, places - busy)
+        if room <= 0:
+            return False
+        # of an episode as many again as are in flight: they are evaluated while others are chosen
+        n = min(room, max(places, busy))
+        queries, self.before = self.before[:n], self.before[n:]
+        if not queries:
+            queries = self._ask(n)
+        if not queries:
+            return False
+        self.running.update((query.id, query) for query in queries)
+        self.evaluator.submit([(query.id, _argument(query)) for query in queries])
+        return len(queries) < room
+
+    def _ask(self, n: int) -> list[Query]:
+        if not self.running:
+            return ask(self.policy, n, None)
+        try:
+            return self.policy.ask(n)
+        except (AwaitingResults, HorizonReached):  # there is more when what runs is back, if that is needed
+            return []
+
+    def _hear(self, outcomes: list[Outcome]) -> None:
+        """Tell what came back; a failure is raised when all the rest was told."""
+        error: BaseException | None = None
+        self.back.extend(outcomes)
+        while self.back:
+            id_, outcome = self.back[0]
+            query = self.running.get(id_)
+            if query is None:  # told before
+                self.back.popleft()
+                continue
+            failure = self._tell(query, outcome)
+            if failure is None:
+                self.failures = 0
+            elif isinstance(failure, Exception):
+                self.failures += 1
+                self.policy.drop(query)
+                if self.on_error == "raise" or self.failures >= FAILURES:
+                    error = error or failure
+            else:  # KeyboardInterrupt, SystemExit: no failure of the function but a stop
+                error = failure
+            del self.running[id_]
+            self.back.popleft()
+        if error is not None:
+            raise error
+        if outcomes and self.saver is not None:
+            self.saver.save_sometimes()
+        if outcomes and self.progress is not None and not (self.in_turn and self.running):
+            self.progress(len(self.y), self.T)
+
+    def _tell(self, query: Query, outcome: Any) -> BaseException | None:
+        """Why there is no result, if there is none."""
+        if isinstance(outcome, BaseException):
+            return outcome
+        try:
+            value = as_number(outcome, _argument(query))
+        except InvalidInput as error:
+            return error
+        self.policy.tell(query, -value if self.minimize else value)
+        self.told.append(query)
+        self.y.append(value)
+        return None
+
+    def _stop(self) -> None:
+        """What has come back meanwhile is told, or dropped if it has failed, as in `_hear`; what was cut short stays
+        pending, for another run to go on with."""
+        if not self.resumable:
+            self.policy.drop([query for query in self.policy.pending if query.id in self.running])
+            return
+        pending = {query.id for query in self.policy.pending}
+        sources: list[Callable[[], list[Outcome]]] = [
+            lambda: list(self.back),
+            lambda: self.evaluator.collect(wait=False),
+        ]
+        for arrived in sources:
+            with contextlib.suppress(Exception):  # the error that stopped the run is the one to be raised
+                for id_, outcome in arrived():
+                    if id_ in pending and id_ in self.running:
+                        query = self.running.pop(id_)
+                        if isinstance(self._tell(query, outcome), Exception):
+                            self.policy.drop(query)
+
+
+class _Saver:
+    """Saves a policy as it goes, and spends little of the time on it: a file has all events."""
+
+    def __init__(self, policy: Policy, path: str | os.PathLike[str]) -> None:
+        self.policy, self.path = policy, path
+        self.next = 0.0
+
+    def save_sometimes(self) -> None:
+        if time.monotonic() >= self.next:
+            self.save()
+
+    def save(self) -> None:
+        start = time.monotonic()
+        self.policy.save(self.path)
+        end = time.monotonic()
+        self.next = end + max(SAVED, (end - start) / SAVING)
+
+
+def _argument(query: Query) -> Any:
+    """What the function is called with."""
+    named = query.row if query.params is None else query.params
+    return query.x if named is None else dict(named)
+
+
+def check_turned(policy: Policy) -> None:
+    """InvalidInput for a policy with a direction of its own: it need not be told −y."""
+    if "minimize" in signature_of(type(policy)).parameters:
+        name = type(policy).__name__
+        raise InvalidInput(
+            f"{name} has a direction of its own: make it with {name}(…, minimize=True), and leave it out"
+        )
+
+
+def _kinds(policy: Any, function: Any) -> str:
+    return f"{type(policy).__name__} and {type(function).__name__}"
+
+
+def check_horizon(policy: Policy, rounds: int) -> None:
+    """Some policies end: better said before the first evaluation than after the last."""
+    if policy.limit is not None:
+        asked = policy.asked
+        if asked + rounds > policy.limit:
+            raise InvalidInput(
+                f"the policy was made for {policy.limit} evaluations and {asked} were asked already: {rounds} "
+                "more are too many; make it with a longer horizon, or with horizon=None"
+            )
+
+
+def ask(policy: Policy, n: int, actions: NDArray[np.intp] | None) -> list[Query]:
+    try:
+        return [policy.ask()] if n == 1 and actions is None else policy.ask(n, actions=actions)
+    except AwaitingResults as error:
+        raise InvalidInput(f"the policy has queries pending from before; tell or drop them first: {error}") from None

@@ -1,0 +1,1 @@
+"""Files: versioned archives, records that grow, tables of cells."""

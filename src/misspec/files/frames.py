@@ -1,0 +1,355 @@
+"""Tables as people have them, read into named columns of native cells: CSV files, pandas and polars frames, dicts.
+
+Frames are known by what they can do (`columns`, `frame[name]`): neither library is imported. Rows are counted from 1,
+the first line of data; errors name row and column.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import io
+import math
+import os
+import re
+import stat
+import unicodedata
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from misspec.errors import LARGEST, InvalidInput, nearest, shown
+
+LONGEST = 500  # characters of a column's name
+DIGITS = 400  # of a whole number at most
+CODE = re.compile(r"[+-]?0\d")  # a number that people would not write so
+COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")  # a number with a decimal comma
+HINT = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line by which spreadsheets say what separates
+DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # of text that follows
+MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+WINDOWS = "cp1252"  # what spreadsheets write where UTF-8 is not asked for
+NOT_UTF8 = "{} is not in UTF-8, and is read as Windows-1252."
+EMPTY = ("NAType", "NaTType")  # of pandas, whose comparisons are neither true nor false
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """Columns of equal length by name; a cell is text, a number, True, False or whatever it was, None where empty.
+
+    where   what errors call it
+    text    whether it was read from text, in which numbers and words look alike
+    """
+
+    columns: dict[str, list[Any]]
+    where: str
+    text: bool = False
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values()), []))
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.columns)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict per row."""
+        return [dict(zip(self.columns, cells, strict=True)) for cells in zip(*self.columns.values(), strict=True)]
+
+    def column(self, name: str) -> list[Any]:
+        if not isinstance(name, str) or name not in self.columns:
+            raise InvalidInput(f"{self.where} has no column {shown(name)}{nearest(name, self.columns)}")
+        return self.columns[name]
+
+    def at(self, name: str, row: int) -> str:
+        """How errors name a cell; row counts from 0."""
+        return f"{self.where}, column {shown(name)}, data row {row + 1}"
+
+
+def is_frame(source: Any) -> bool:
+    """Whether it is a data frame of any library."""
+    if isinstance(source, Frame) or not hasattr(source, "__getitem__"):
+        return False
+    return hasattr(source, "collect") or hasattr(source, "columns")  # a lazy one would have to work to say its columns
+
+
+def is_named(source: Any) -> bool:
+    """Whether its values have names: a dict, a list of dicts, or a frame."""
+    if isinstance(source, Mapping | Frame) or is_frame(source):
+        return True
+    return isinstance(source, list | tuple) and len(source) > 0 and isinstance(source[0], Mapping)
+
+
+def read(source: Any, where: str = "the table") -> Frame:
+    """A CSV file by its path, a frame, a list of dicts, or a dict of columns or of one row."""
+    if isinstance(source, Frame):
+        return source
+    if isinstance(source, str | os.PathLike):
+        return of_content(contents(source), str(source))
+    if is_frame(source):
+        return _of_frame(source, where)
+    if isinstance(source, Mapping):
+        columns = dict(source)
+        if not any(isinstance(value, list | tuple | np.ndarray) for value in columns.values()):
+            columns = {name: [value] for name, value in columns.items()}  # one row
+        return _frame([(name, _list(where, name, values)) for name, values in columns.items()], where)
+    if isinstance(source, list | tuple) and all(isinstance(row, Mapping) for row in source):
+        names = list(source[0]) if source else []
+        for number, row in enumerate(source, start=1):
+            odd = [name for name in {**dict.fromkeys(names), **row} if name not in row or name not in names]
+            if odd:
+                does = "lacks" if odd[0] not in row else "has, unlike the first row,"
+                raise InvalidInput(
+                    f"{where}, data row {number} {does} {shown(odd[0])}; rows must have the same columns"
+                )
+        return _frame([(name, _list(where, name, [row[name] for row in source])) for name in names], where)
+    raise InvalidInput(
+        f"expected a CSV file, a data frame, a dict of columns or a list of dicts, got {type(source).__name__}"
+    )
+
+
+class Sheet(NamedTuple):
+    """A CSV file as text.
+
+    header, rows   the names of its columns and, line by line, its cells; a line can have fewer or more than there are
+                   columns
+    lines          where each row stands in the file; the names of the columns are usually in line 1
+    separator      what stands between cells
+    places, width  where each column stands in a line, and how many cells a whole line has: a separator at the end makes
+                   a cell that belongs to no column
+    """
+
+    header: list[str]
+    rows: list[list[str]]
+    lines: list[int]
+    separator: str
+    places: list[int]
+    width: int
+
+    def cells(self, name: str) -> list[str]:
+        """A column, without blanks around its cells."""
+        return _cells(self.rows, self.header.index(name))
+
+
+def _cells(rows: Sequence[Sequence[str]], i: int) -> list[str]:
+    return [row[i].strip() if i < len(row) else "" for row in rows]
+
+
+def of_content(content: bytes, where: str) -> Frame:
+    """The columns of a CSV file by its content."""
+    text, encoding, _ = decoded(content, where)
+    if encoding == WINDOWS:
+        warnings.warn(NOT_UTF8.format(where), stacklevel=3)
+    sheet = parse(text, where)
+    if not sheet.rows:
+        lines = 1 if sheet.header else 0
+        raise InvalidInput(f"{where} must hold a line of column names and lines of numbers, got {lines} line(s)")
+    return of_sheet(sheet, where)
+
+
+def decoded(content: bytes, where: str) -> tuple[str, str, bytes]:
+    """The text of a CSV file, its encoding, and the mark that it starts with."""
+    mark = next((each for each in MARKS if content.startswith(each)), b"")
+    for encoding in [MARKS[mark]] if mark else ["utf-8", WINDOWS]:
+        try:
+            text = content[len(mark) :].decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        if "\0" not in text:
+            return text, encoding, mark
+    raise InvalidInput(f"{where} is not a CSV file; save the table as CSV (in UTF-8, where you can choose)")
+
+
+def contents(path: str | os.PathLike[str], missing: str = "") -> bytes:
+    """What a file holds, or a pipe that the shell made (/dev/stdin, <(…)). missing: what to do where there is none."""
+    try:
+        kind = stat.S_IFMT(Path(path).stat().st_mode)
+        device = kind in (stat.S_IFCHR, stat.S_IFBLK)  # some never end
+        waits = kind == stat.S_IFIFO and Path(path).parts[:2] not in (("/", "dev"), ("/", "proc"))
+        content = b"" if device or waits else Path(path).read_bytes()
+    except FileNotFoundError:
+        raise InvalidInput(f"{path} does not exist{missing}") from None
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, TypeError):  # a null character, or no path at all
+        raise InvalidInput(f"{shown(path)} cannot be the name of a file") from None
+    if device:
+        raise InvalidInput(f"{path} is a device; name a file")
+    if waits:  # perhaps for ever
+        raise InvalidInput(f"{path} is a pipe; name a file, or hand it in as /dev/stdin")
+    return content
+
+
+def printable(text: str) -> str:
+    """The same without what would steer a terminal or break a line: control characters, and those of direction."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if _steers(each) else each for each in text)
+
+
+def _steers(character: str) -> bool:
+    if character in "\n\t" or character.isprintable():
+        return False
+    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in DIRECTIONS
+
+
+def parse(text: str, where: str) -> Sheet:
+    """The text of a CSV file; without a single line, a sheet without columns."""
+    if "\0" in text:
+        raise InvalidInput(f"{where} is not a CSV file: it has null characters; save the table as CSV in UTF-8")
+    first = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
+    hint = HINT.fullmatch(first)
+    try:
+        separator = hint.group(1) if hint else _separator(first)
+        found = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True))
+    except (csv.Error, ValueError) as error:  # ValueError: what cannot separate
+        raise InvalidInput(f"{where} is not a CSV file in UTF-8: {error}; does a quote end nowhere?") from None
+    numbered = [(number, row) for number, row in enumerate(found, start=1) if any(cell.strip() for cell in row)]
+    lines, rows = [number for number, _ in numbered][bool(hint) :], [row for _, row in numbered][bool(hint) :]
+    if not rows:
+        return Sheet([], [], [], separator, [], 0)
+    header, width = [cell.strip() for cell in rows[0]], len(rows[0])
+    places = list(range(width))
+    if "" in header:  # a separator at the end of each line, say
+        filled = {i for row in rows[1:] for i, cell in enumerate(row) if cell.strip()}
+        places = [i for i, name in enumerate(header) if name or i in filled]
+        header = [header[i] for i in places]
+        rows = [[row[i] for i in places if i < len(row)] + row[width:] for row in rows]
+    if all(is_number(cell) for cell in header):
+        raise InvalidInput(f"{where} must start with a line of column names, got {shown(','.join(rows[0]))}")
+    long = next((name for name in header if len(name) > LONGEST), None)
+    if long is not None:
+        raise InvalidInput(f"{where} has a column with a name of {len(long):,} characters, {shown(long)}; shorten it")
+    _differ(header, where)
+    return Sheet(header, rows[1:], lines[1:], separator, places, width)
+
+
+def of_sheet(sheet: Sheet, where: str) -> Frame:
+    """Columns of native cells; where commas do not separate, numbers may have decimal commas."""
+    for row, line in enumerate(sheet.rows):
+        if any(cell.strip() for cell in line[len(sheet.header) :]):
+            raise InvalidInput(
+                f"{where}, data row {row + 1}: {len(line)} cells for {len(sheet.header)} columns; is there a separator "
+                "in a cell? Put such cells in quotes"
+            )
+    columns = {name: _cells(sheet.rows, i) for i, name in enumerate(sheet.header)}
+    if sheet.separator != ",":
+        columns = {name: _pointed(cells) for name, cells in columns.items()}
+    return Frame({name: _column(cells) for name, cells in columns.items()}, where, text=True)
+
+
+def _pointed(cells: Sequence[str]) -> list[str]:
+    """A column with decimal points for decimal commas, if most of it are numbers then: one cell that is none is what
+    is wrong with it, and not the others."""
+    points = [pointed(cell) for cell in cells]
+    numbers, given = sum(map(is_number, points)), sum(1 for cell in points if cell)
+    return points if 2 * numbers > given else list(cells)
+
+
+def pointed(cell: str) -> str:
+    """A number with a decimal comma with a decimal point; anything else as it is."""
+    return cell.replace(",", ".") if COMMA.fullmatch(cell) else cell
+
+
+def is_number(cell: str) -> bool:
+    """Whether a text is a finite number."""
+    try:
+        return math.isfinite(float(cell)) and "_" not in cell  # Python reads 1_000 as a number, other programs do not
+    except ValueError:
+        return False
+
+
+def is_empty(cell: Any) -> bool:
+    """None, NaN, or what a frame has where there is nothing."""
+    return cell is None or type(cell).__name__ in EMPTY or (isinstance(cell, float) and math.isnan(cell))
+
+
+def kind_of(cell: Any) -> str:
+    """ "number", "text", "truth" (True and False), "nothing", or "other", which can be no coordinate."""
+    if cell is None:
+        return "nothing"
+    if isinstance(cell, bool):
+        return "truth"
+    if isinstance(cell, int | float):
+        return "number" if abs(cell) <= LARGEST else "other"
+    return "text" if isinstance(cell, str) else "other"
+
+
+def plain(frame: Frame, keep: Sequence[str]) -> Frame:
+    """The same with whatever JSON does not know, outside the columns to keep, as text."""
+    columns = {
+        name: cells if name in keep else [str(cell) if kind_of(cell) == "other" else cell for cell in cells]
+        for name, cells in frame.columns.items()
+    }
+    return dataclasses.replace(frame, columns=columns)
+
+
+def _separator(header: str) -> str:
+    """What gives the most columns; a blank only if nothing else separates, since names may contain some."""
+    counts = {",": 1}
+    for each in ",;\t" if header else "":
+        with contextlib.suppress(csv.Error):  # what does not separate a long line makes one long cell of it
+            counts[each] = len(next(csv.reader([header], delimiter=each)))
+    best = max(counts, key=lambda each: counts[each])
+    return best if counts[best] > 1 or " " not in header.strip() else " "
+
+
+def _column(cells: list[str]) -> list[Any]:
+    """A column of a CSV file: numbers, unless most are none, or some are codes (007); None where it is empty."""
+    texts = [None if cell.strip().lower() in ("", "nan") else cell.strip() for cell in cells]
+    given = [text for text in texts if text is not None]
+    numbers = sum(map(is_number, given))
+    if 2 * numbers < len(given) or any(is_number(text) and CODE.match(text) for text in given):
+        return list(texts)
+    return [text if text is None or not is_number(text) else number_of(text) for text in texts]
+
+
+def number_of(text: str) -> int | float:
+    """The number that a text is."""
+    return int(text) if text.lstrip("+-").isdecimal() and len(text) < DIGITS else float(text)
+
+
+def _of_frame(source: Any, where: str) -> Frame:
+    if hasattr(source, "collect"):
+        raise InvalidInput("expected a data frame, got a lazy one; collect() makes it")
+    names = list(source.columns)
+    _differ([str(name) for name in names], where)  # before columns are looked up by name
+    return _frame([(name, _list(where, name, source[name])) for name in names], where)
+
+
+def _frame(columns: Sequence[tuple[Any, list[Any]]], where: str) -> Frame:
+    names = [str(name) for name, _ in columns]
+    _differ(names, where)
+    lengths = {len(cells) for _, cells in columns}
+    if len(lengths) > 1:
+        raise InvalidInput(f"columns of {where} must have equal lengths, got {sorted(lengths)}")
+    if not columns or lengths == {0}:
+        raise InvalidInput(f"{where} holds no row; it needs at least one, with names of columns")
+    cells = [[None if is_empty(cell) else cell for cell in column] for _, column in columns]
+    return Frame(dict(zip(names, cells, strict=True)), where)
+
+
+def _differ(names: Sequence[str], where: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name, often in Counter(names).items() if often > 1)
+        raise InvalidInput(f"{where} has two columns of the same name, {shown(twice)}; rename one")
+
+
+def _list(where: str, name: Any, values: Any) -> list[Any]:
+    """A column as a list of native cells."""
+    for method in ("to_list", "tolist"):
+        if hasattr(values, method):
+            values = getattr(values, method)()
+            break
+    if not isinstance(values, list | tuple):
+        raise InvalidInput(f"column {shown(name)} of {where} must be a list, got {type(values).__name__}")
+    return [_native(cell) for cell in values]
+
+
+def _native(cell: Any) -> Any:
+    if isinstance(cell, np.generic):
+        return cell.item()
+    return float(cell) if isinstance(cell, Decimal) else cell

@@ -1,0 +1,258 @@
+"""Files that grow: records that are appended one by one and survive the death of the process that writes them.
+
+The first line names the format and its version. Every record is a line
+
+    checksum length payload
+
+with the length of the payload in bytes, and as checksum the CRC-32 of all payloads up to this one, in eight hexadecimal
+digits: no record can be changed, left out or moved unseen. A payload has no line feed in it (JSON has none).
+
+A write that is cut short leaves the beginning of one line at the end, and perhaps zeros after it, which readers leave
+out and say so. Any other damage is refused, to the last line too. One writer at a time holds a lock that the system
+releases with its process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from misspec.errors import StorageError
+from misspec.files import storage
+from misspec.threads import tell_of_forks
+
+NAME = b"misspec journal "
+VERSION = 1
+FIRST = NAME + b"%d\n" % VERSION
+HEAD = rb"[0-9a-f]{8} "
+BEGUN = re.compile(
+    rb"[0-9a-f]{0,8}|" + HEAD + rb"\d{0,16}|" + HEAD + rb"(?P<length>\d{1,16}) (?P<payload>[^\n]*)"
+)  # of a record: its beginning, however short
+
+
+Mark = tuple[int, int]  # up to where a file is whole: its bytes, and the checksum of its last record
+BEGIN: Mark = (len(FIRST), 0)
+
+
+def frame(payload: bytes, before: int) -> tuple[bytes, int]:
+    """The line of a record after one with the checksum `before`, and its own checksum."""
+    checksum = zlib.crc32(payload, before)
+    return b"%08x %d %s\n" % (checksum, len(payload), payload), checksum
+
+
+def recognised(path: str | os.PathLike[str]) -> bool:
+    """Whether this is a file of records, of whatever version."""
+    try:
+        with storage.regular(path).open("rb") as stream:
+            return stream.read(len(NAME)) == NAME
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}") from None
+
+
+def create(path: str | os.PathLike[str], payloads: Iterable[bytes]) -> Mark:
+    """Write a new file with these records, whole or not at all; StorageError where there is one already."""
+    end, checksum = BEGIN
+
+    def lines() -> Iterator[bytes]:
+        nonlocal end, checksum
+        yield FIRST
+        for payload in payloads:
+            line, checksum = frame(payload, checksum)
+            end += len(line)
+            yield line
+
+    storage.replace(path, lines(), new=True)
+    return end, checksum
+
+
+class Reader:
+    """The payloads of a file, in order, none of them kept.
+
+    mark, records   up to where it was read, and how many there were
+    torn            bytes after the last whole record, known at the end: of one that was cut short
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = storage.regular(path)
+        self.mark = BEGIN
+        self.records = 0
+        self.torn = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        end, checksum = BEGIN
+        try:
+            with self.path.open("rb") as stream:
+                self._check_first(stream.readline())
+                for line in stream:
+                    payload = line[line.find(b" ", 9) + 1 : -1]
+                    expected, after = frame(payload, checksum)
+                    if line != expected:
+                        self._check_torn(line, checksum, more=bool(stream.read(1)))
+                        self.torn = len(line)
+                        return
+                    end, checksum = end + len(line), after
+                    self.mark = end, checksum
+                    self.records += 1
+                    yield payload
+        except OSError as error:
+            raise StorageError(f"cannot read {self.path}: {error.strerror}") from error
+
+    def _check_first(self, line: bytes) -> None:
+        if line == FIRST:
+            return
+        version = line.removeprefix(NAME).strip().decode(errors="replace")
+        if line.startswith(NAME) and version.isdecimal() and version != str(VERSION):
+            raise StorageError(f"{self.path} is a journal of version {version}, newer than {VERSION}; update misspec")
+        raise StorageError(f"{self.path} is not a misspec journal or is damaged; restore it from a copy")
+
+    def _check_torn(self, line: bytes, before: int, *, more: bool) -> None:
+        """StorageError unless what does not match is the beginning of a record, with nothing after it but zeros, of
+        which a power cut leaves many; before: the checksum of the record before it."""
+        part = BEGUN.fullmatch(line.rstrip(b"\0"))
+        if more or part is None or not _cut_short(part, before):
+            raise StorageError(
+                f"{self.path} is damaged: record {self.records}, at byte {self.mark[0]}, does not match its "
+                "checksum, and was not cut short; restore the file from a copy, or keep its first "
+                f"{self.mark[0]} bytes, which are whole, to go on from there"
+            )
+
+
+def _cut_short(part: re.Match[bytes], before: int) -> bool:
+    """Whether a record ends before its line feed, and is right where only that is missing."""
+    payload = part["payload"]
+    return payload is None or len(payload) < int(part["length"]) or frame(payload, before)[0] == part[0] + b"\n"
+
+
+class Appender:
+    """A file of records that this process alone appends to. All it writes is at once with the system, which keeps it
+    whatever happens to the process; with sync also on the disk, which keeps it when the power fails.
+
+    mark     up to where it is whole
+    handle   of the open file; None once it is closed
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, sync: bool, held: Appender | None = None) -> None:
+        """held: one that may have this file open already, and then shares its lock."""
+        self.path = Path(path)
+        self.sync = sync
+        self.mark = BEGIN
+        self._loose = False  # whether bytes after the mark are ours to cut off
+        self._foreign = False  # whether others have written to it
+        self.handle: int | None = self._opened(held)
+        found = os.fstat(self.handle)
+        self._identity = found.st_dev, found.st_ino
+        tell_of_forks(self)
+
+    def _opened(self, held: Appender | None) -> int:
+        try:
+            self._name = str(self.path.absolute())  # to look under, whatever folder the process changes to
+            if held is not None and held.handle is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(held.handle), self.path.stat()):
+                        return os.dup(held.handle)
+            handle = os.open(self.path, os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0))
+            try:
+                self._lock(handle)
+                if not os.path.samestat(os.fstat(handle), self.path.stat()):
+                    raise StorageError(f"{self.path} was replaced while it was opened; try again")
+            except BaseException:
+                os.close(handle)
+                raise
+        except OSError as error:
+            raise StorageError(f"cannot write to {self.path}: {error.strerror}") from error
+        return handle
+
+    def _lock(self, handle: int) -> None:
+        try:
+            import fcntl
+        except ImportError:  # no such locks on this system
+            return
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StorageError(
+                f"another policy, here or in another process, writes to {self.path}: end it or detach it there "
+                "(policy.journal(None)), or choose another name"
+            ) from None
+        except OSError as error:
+            raise StorageError(
+                f"{self.path} cannot be locked ({error.strerror}), and two writers would spoil it; choose a folder "
+                "whose file system has locks"
+            ) from error
+
+    def size(self) -> int:
+        """Bytes in the file."""
+        assert self.handle is not None
+        return os.fstat(self.handle).st_size
+
+    def append(self, payload: bytes) -> None:
+        """One more record. OSError or StorageError where that fails; what is left of it is cut off by `rewind`."""
+        handle, (end, checksum) = self.handle, self.mark
+        assert handle is not None
+        self._settle(handle)
+        checksum = zlib.crc32(payload, checksum)
+        line = b"%08x %d %s\n" % (checksum, len(payload), payload)  # as in `frame`
+        self._loose = True
+        written = os.write(handle, line)
+        while written < len(line):
+            written += os.write(handle, line[written:])
+        if self.sync:
+            os.fsync(handle)
+        self.mark = end + written, checksum
+        self._loose = False
+
+    def rewind(self, mark: Mark) -> None:
+        """Cut off what was appended after a mark; where that fails, the next `append` does it."""
+        # first: whatever interrupts what follows, the next call goes on from here
+        self._loose = self._loose or mark != self.mark
+        self.mark = mark
+        if self.handle is not None:
+            self._settle(self.handle)
+
+    def _settle(self, handle: int) -> None:
+        """The file ends at the mark, under its name; StorageError where it does not, or others have changed it. What
+        others do is seen in the next call: looking costs no more than writing."""
+        found, end = self._look(handle), self.mark[0]
+        if found is None:
+            raise StorageError(
+                f"{self.path} was renamed, deleted or replaced: put it back, or go on where it is now: "
+                "policy.journal(its new name)"
+            )
+        if found.st_size < end or (found.st_size > end and not self._loose):
+            self._foreign = True
+        if self._foreign:
+            raise StorageError(f"{self.path} was changed by others")
+        if found.st_size > end:
+            os.ftruncate(handle, end)
+            if self.sync:
+                os.fsync(handle)
+        self._loose = False
+
+    def _look(self, handle: int) -> os.stat_result | None:
+        """What the system says of the file under its name; None where that is no longer the one that is open."""
+        try:
+            found = os.stat(self._name)  # noqa: PTH116  # faster than a Path's, in every call
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except PermissionError:  # a process that has given up its rights may still write to what it has open
+            found = os.fstat(handle)
+            return found if found.st_nlink else None
+        return found if (found.st_dev, found.st_ino) == self._identity else None
+
+    def close(self) -> None:
+        handle, self.handle = self.handle, None
+        if handle is not None:
+            os.close(handle)
+
+    def forked(self) -> None:
+        """A process that is forked off appends to nothing, and holds no lock."""
+        self.close()
+
+    def __del__(self) -> None:
+        handle = getattr(self, "handle", None)
+        if handle is not None:
+            os.close(handle)

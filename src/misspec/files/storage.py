@@ -1,0 +1,362 @@
+"""Files that survive: a zip of one JSON document and .npy arrays, versioned, with checksums, written atomically.
+
+Nothing read from disk is ever unpickled or evaluated, and nothing is inflated beyond what an honest file holds. A file
+is complete or absent: it is written under a temporary name in the same folder, flushed to the disk and renamed. What a
+process that was killed meanwhile has left there, the next write of the same file removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import io
+import json
+import math
+import os
+import re
+import secrets
+import stat
+import time
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.errors import SHOWN, FileChanged, InvalidInput, StorageError, shown
+
+FORMAT = 1  # of the container; what is inside carries a version of its own
+MANIFEST = "manifest.json"
+DOCUMENT = "document.json"
+EPOCH = (1980, 1, 1, 0, 0, 0)  # equal contents give equal files
+INFLATED, RATIO = 2**25, 50  # what a file may hold: so many bytes, and beyond them so many times its own
+LONGEST = 200  # bytes of a file's name that its temporary name repeats
+PATIENCE = 10.0  # seconds to wait for a lock: a replacement takes milliseconds, so longer means another program
+
+CHANGED = "{} has changed meanwhile; run the same command again"
+
+
+def place(path: Any) -> Path:
+    """A path that can name a file; InvalidInput for what cannot."""
+    try:
+        text = os.fspath(path)
+        right = isinstance(text, str) and text != "" and b"\0" not in os.fsencode(text)
+    except Exception:  # a foreign object may raise anything
+        right = False
+    if not right:
+        raise InvalidInput(f"the path of a file must be text or a Path, not empty and without NUL; got {shown(path)}")
+    return Path(text)
+
+
+def regular(path: str | os.PathLike[str]) -> Path:
+    """A path under which there is a file to read; StorageError where there is none, or a folder, a pipe or a device."""
+    found = place(path)
+    try:
+        mode = found.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise StorageError(f"{found} does not exist") from None
+    except OSError as error:
+        raise StorageError(f"cannot read {found}: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        raise StorageError(f"{found} is {'a folder' if stat.S_ISDIR(mode) else 'no file'}; name the file to read")
+    return found
+
+
+def parsed(content: bytes | str) -> Any:
+    """JSON as this project writes it, without NaN and infinities; ValueError for anything else."""
+    try:
+        return DECODER.decode(content if isinstance(content, str) else content.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")
+
+
+DECODER = json.JSONDecoder(parse_constant=_no_number)
+
+
+# -- writing -----------------------------------------------------------------------------------------------------------
+
+
+def replace(
+    path: str | os.PathLike[str],
+    content: bytes | Iterable[bytes],
+    *,
+    new: bool = False,
+    tidy: bool = True,
+    instead_of: bytes | None = None,
+) -> None:
+    """Write a whole file or nothing. A link is written through, and a file that is there gives its mode to the new one;
+    new: StorageError where there is one of that name. tidy: look for what writes that were killed have left, which
+    takes the longer the more files there are in the folder. instead_of: the content that is replaced; FileChanged if
+    the file holds something else. Calls with it take turns, and it is compared last of all, just before the rename."""
+    named = place(path)
+    if named.is_relative_to("/dev"):
+        raise StorageError(f"cannot write {named}: it is no file; name a file")
+    target = named if new else Path(os.path.realpath(named))
+    try:
+        before = _there(target)
+        turn = contextlib.nullcontext() if instead_of is None or before is None else _turn(target)
+        with turn, _temporary(target, tidy=tidy) as (temporary, stream):
+            stream.writelines([content] if isinstance(content, bytes) else content)
+            stream.flush()
+            if before is not None and hasattr(os, "fchmod"):
+                with contextlib.suppress(OSError):  # only root gives files away
+                    os.fchown(stream.fileno(), before.st_uid, before.st_gid)
+                os.fchmod(stream.fileno(), stat.S_IMODE(before.st_mode))
+            os.fsync(stream.fileno())
+            if os.name == "nt":  # where an open file keeps its name, and nothing is locked
+                stream.close()
+            if instead_of is not None and (_there(target) is None or target.read_bytes() != instead_of):
+                raise FileChanged(CHANGED.format(named))
+            if new:
+                _put(temporary, target)
+            else:
+                temporary.replace(target)
+        _flush_folder(target.parent)
+    except OSError as error:
+        raise StorageError(f"cannot write {named}: {_said(error, target)}") from error
+
+
+def _there(target: Path) -> os.stat_result | None:
+    """What a file is to take the place of; StorageError where that is no file."""
+    try:
+        found = target.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, "its links lead nowhere")
+    if not stat.S_ISREG(found.st_mode):
+        what = "a folder" if stat.S_ISDIR(found.st_mode) else "no file"
+        raise StorageError(f"cannot write {target}: it is {what}; name a file")
+    return found
+
+
+def _said(error: OSError, target: Path) -> str:
+    """Why a file cannot be written, and what to do."""
+    if error.errno == errno.ENAMETOOLONG:
+        return f"the name is too long, {len(os.fsencode(target.name))} bytes; choose a shorter one"
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.EROFS):
+        return f"{error.strerror}; choose a folder that exists and is writable"
+    return error.strerror or str(error)
+
+
+@contextlib.contextmanager
+def _turn(target: Path) -> Iterator[None]:
+    """Hold a lock on a file that is about to be replaced.
+
+    Those who wait lock the file that was replaced. They have read it before, so they see that it has changed.
+    """
+    try:
+        handle = os.open(target, os.O_RDWR)  # network file systems lock only what can be written
+    except PermissionError:
+        handle = os.open(target, os.O_RDONLY)
+    try:
+        if not _locked(handle, PATIENCE) and os.fstat(handle).st_nlink:
+            raise StorageError(f"cannot write {target}: another program has locked it; close it there and try again")
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _temporary(target: Path, *, tidy: bool) -> Iterator[tuple[Path, BinaryIO]]:
+    """A new file beside the target, open for writing, that is gone in the end unless it was renamed.
+
+    Who writes holds a lock on it that ends with the process, so that a file without one is litter. A file that has no
+    name before it is whole (O_TMPFILE) would leave none at all, but cannot take the place of another without one.
+    """
+    name = target.name if len(os.fsencode(target.name)) <= LONGEST else _short(target.name)
+    if tidy:
+        _tidy(target.parent, name)
+    while True:
+        temporary = target.with_name(f".{name}.{secrets.token_hex(6)}.part")
+        stream = temporary.open("xb")  # with the permissions that the user's files have
+        try:
+            if _locked(stream.fileno()):
+                yield temporary, stream
+                return
+        finally:
+            stream.close()
+            temporary.unlink(missing_ok=True)
+
+
+def _short(name: str) -> str:
+    return hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+
+
+def _tidy(folder: Path, name: str) -> None:
+    """Remove temporary files of this name that no process writes any more."""
+    ours = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{12}}\.part")
+    with contextlib.suppress(OSError):  # litter is no reason not to write
+        for each in folder.iterdir():
+            if ours.fullmatch(each.name):
+                _remove_unlocked(each)
+
+
+def _remove_unlocked(path: Path) -> None:
+    with contextlib.suppress(OSError, ImportError):
+        import fcntl
+
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()  # while it is locked, so that a process that has just made it notices
+        finally:
+            os.close(handle)
+
+
+def _locked(handle: int, patience: float = 0.0) -> bool:
+    """Lock a file; False where another process holds the lock for longer than `patience` seconds, or the file has lost
+    its name meanwhile (a new one may be taken for litter). True where there are no locks."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.01)
+        except (ImportError, OSError):
+            return True
+        else:
+            return os.fstat(handle).st_nlink > 0
+
+
+def _put(temporary: Path, target: Path) -> None:
+    """Give a file its name, unless another has it."""
+    try:
+        os.link(temporary, target)
+    except FileExistsError:
+        raise StorageError(f"{target} exists already; choose another name") from None
+    except OSError as error:  # a file system without links
+        if error.errno == errno.ENAMETOOLONG:
+            raise
+        if target.exists():
+            raise StorageError(f"{target} exists already; choose another name") from None
+        temporary.replace(target)
+
+
+def _flush_folder(folder: Path) -> None:
+    """The new name survives a power cut too, where the system can ensure that."""
+    if hasattr(os, "O_DIRECTORY"):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def write(
+    path: str | os.PathLike[str],
+    kind: str,
+    version: int,
+    document: Any,
+    arrays: Mapping[str, NDArray[Any]] | None = None,
+) -> None:
+    """Save a JSON-able document and named arrays."""
+    members = {DOCUMENT: json.dumps(document, allow_nan=False, sort_keys=True).encode()}
+    for name, values in (arrays or {}).items():
+        buffer = io.BytesIO()
+        np.lib.format.write_array(buffer, np.asarray(values), allow_pickle=False)
+        members[f"{name}.npy"] = buffer.getvalue()
+    manifest = {
+        "format": FORMAT,
+        "kind": kind,
+        "version": version,
+        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
+    }
+    members = {MANIFEST: json.dumps(manifest).encode(), **members}
+    whole = _zipped(members, zipfile.ZIP_DEFLATED)
+    if sum(map(len, members.values())) > _most(len(whole)):  # which `read` would take for a file that is made to burst
+        whole = _zipped(members, zipfile.ZIP_STORED)
+    replace(path, whole)
+
+
+def _zipped(members: Mapping[str, bytes], how: int) -> bytes:
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name, EPOCH), content, compress_type=how)
+    return whole.getvalue()
+
+
+def _most(size: int) -> int:
+    """Bytes that a file of this size holds at most."""
+    return max(INFLATED, RATIO * size)
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def read(path: str | os.PathLike[str], kind: str, newest: int) -> tuple[Any, int, dict[str, NDArray[Any]]]:
+    """The document, its version and the arrays of a file written by `write` for the same kind."""
+    source = regular(path)
+    try:
+        with source.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+            infos = _members(archive, os.fstat(stream.fileno()).st_size)
+            manifest = parsed(archive.read(infos.pop(MANIFEST)))
+            form, found, version, digests = _declared(manifest)
+            if form > FORMAT:
+                raise StorageError(f"{path} uses container format {form}, newer than {FORMAT}; update misspec")
+            if found != kind:
+                raise StorageError(f"{path} holds a {found:.{SHOWN}}, expected a {kind}")
+            if version > newest:
+                raise StorageError(
+                    f"{path} was written by a newer misspec ({kind} version {version} > {newest}); update misspec"
+                )
+            if set(digests) != set(infos) or DOCUMENT not in infos:
+                raise ValueError("what it holds is not what it lists")
+            members = {name: archive.read(info) for name, info in infos.items()}
+        for name, digest in digests.items():
+            if hashlib.sha256(members[name]).hexdigest() != digest:
+                raise StorageError(f"{path} is damaged: {name} does not match its checksum; restore it from a copy")
+        document = parsed(members.pop(DOCUMENT))
+        arrays = {name.removesuffix(".npy"): _array(content) for name, content in members.items()}
+    except (StorageError, MemoryError):
+        raise
+    except Exception as error:  # what zipfile and its decompressors raise on damaged files is of many kinds
+        raise StorageError(
+            f"{path} is not a misspec file or is damaged ({shown(str(error))}); restore it from a copy"
+        ) from error
+    return document, version, arrays
+
+
+def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
+    """What an archive of this size holds, by name; ValueError for what `write` never makes."""
+    infos = {info.filename: info for info in archive.infolist()}
+    if len(infos) < len(archive.infolist()):
+        raise ValueError("it holds two members of one name")
+    for info in infos.values():
+        if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{info.filename} is encrypted, or compressed in another way")
+    total = sum(info.file_size for info in infos.values())  # a member is read up to its size, whatever it inflates to
+    if total > _most(size):
+        raise ValueError(f"its {size:,} bytes would become {total:,}")
+    return infos
+
+
+def _declared(manifest: Any) -> list[Any]:
+    """Format, kind, version and checksums; ValueError where they are not what `write` writes."""
+    found = [manifest.get(name) for name in ("format", "kind", "version", "sha256")] if type(manifest) is dict else []
+    if [type(value) for value in found] != [int, str, int, dict]:
+        raise ValueError("its manifest is not whole")
+    return found
+
+
+def _array(content: bytes) -> NDArray[Any]:
+    """An array of numbers, from as many bytes as its shape needs; ValueError for any other."""
+    stream = io.BytesIO(content)
+    if np.lib.format.read_magic(stream) != (1, 0):
+        raise ValueError("an array in it has another format")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+    if dtype.kind not in "biuf" or math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
+        raise ValueError("an array in it is not of numbers, or not as long as it says")
+    return np.frombuffer(content[stream.tell() :], dtype).reshape(shape, order="F" if fortran else "C")

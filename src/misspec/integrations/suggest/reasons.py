@@ -1,0 +1,82 @@
+"""Why an experiment is suggested, told to people who know experiments and no Gaussian process."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from misspec.domains import Choice
+from misspec.integrations.suggest.menu import Key, Menu
+from misspec.policies.auto import Auto
+from misspec.policies.auto.policy import FIRST
+from misspec.policies.core.answers import Query
+
+SHOWN = 4  # results of a repeat that are listed
+LIKELY, EVEN, HARDLY = 0.6, 0.4, 0.02  # chances to beat the best result, in words
+
+
+class Proposal(NamedTuple):
+    """An experiment to do next.
+
+    values      by column: its parameters, its name, and whatever else the file of candidates says of it
+    called      what people call it: its name, or its row among the candidates; "" in a space
+    mean, std   what is expected of it, from results alone; NaN before there is a model
+    rule        what it was chosen by, as in `Query.details`
+    reason      the same in words
+    """
+
+    values: dict[str, Any]
+    called: str
+    mean: float
+    std: float
+    rule: str
+    reason: str
+
+
+class Reasons(NamedTuple):
+    """What queries are chosen for, told to someone who knows experiments and no Gaussian process."""
+
+    policy: Auto
+    menu: Menu
+    seen: Mapping[Key, list[float]]
+    running: Sequence[Key]
+    best: float | None
+
+    def of(self, query: Query, key: Key, others: bool) -> Proposal:
+        """key: the experiment that it comes to; others: whether it is one of several."""
+        rule = str(query.details["rule"])
+        mean = std = math.nan
+        if rule != "first":
+            mean, std = (float(each[0]) for each in self.policy.posterior.at(self.menu.point(key)[None, :]))
+        words = "; ".join([self._chosen(rule, mean, std, others), *self._again(key), *self._first(key)])
+        values, called = self.menu.values(key), self.menu.called(key)
+        return Proposal(values, called, mean, std, rule, f"{words[0].upper()}{words[1:]}.")
+
+    def _chosen(self, rule: str, mean: float, std: float, others: bool) -> str:
+        if rule == "first":
+            return f"far from the others: the first {FIRST} results are spread out, to learn what matters"
+        if rule == "caution":
+            return "in case the model is wrong: it may be better than the model believes"
+        assert self.best is not None  # there is no model without results
+        ahead = (self.best - mean if self.policy.minimize else mean - self.best) / max(std, 1e-300)
+        chance = 0.5 * math.erfc(-ahead / math.sqrt(2.0))
+        odds = "hardly a chance" if chance < HARDLY else f"a chance of {100 * chance:.0f} %"
+        odds = f"{odds} to beat" if chance < EVEN else "about even with" if chance < LIKELY else "likely to beat"
+        what = "the most promising of all" if rule == "mean and spread" else "the best complement to the others"
+        if not others and rule != "mean and spread":
+            what = "the largest improvement is expected here"
+        return f"{what}: {odds} the best result so far, {self.best:.4g}"
+
+    def _again(self, key: Key) -> list[str]:
+        y = self.seen.get(key, [])
+        shown = ", ".join(f"{each:.4g}" for each in y[:SHOWN]) + (", …" if len(y) > SHOWN else "")
+        return [f"a repeat ({shown} so far), to tell luck from quality"] if y else []
+
+    def _first(self, key: Key) -> list[str]:
+        """Options that no experiment had."""
+        done = [self.menu.point(each) for each in {*self.seen, *self.running}]
+        here = zip(self.menu.parameters.items(), self.menu.point(key), strict=True)
+        choices = [(i, name, x) for i, ((name, p), x) in enumerate(here) if isinstance(p, Choice)]
+        new = [name for i, name, x in choices if done and all(other[i] != x for other in done)]
+        return [f"the first with this {' and this '.join(new)}"] if new else []

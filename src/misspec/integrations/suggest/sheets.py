@@ -1,0 +1,120 @@
+"""CSV files that people edit with spreadsheets: read as they come, and added to without changing a byte of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from misspec.errors import FileChanged, InvalidInput, StorageError, shown
+from misspec.files import frames, storage
+
+
+class Style(NamedTuple):
+    """How a file is written. mark: bytes that it starts with; decimal: what stands before the decimals."""
+
+    separator: str = ","
+    newline: str = os.linesep
+    encoding: str = "utf-8"
+    mark: bytes = b""
+    decimal: str = "."
+
+
+class File(NamedTuple):
+    """A file as it was when it was read; content: None where there is none."""
+
+    path: Path
+    content: bytes | None
+    sheet: frames.Sheet
+    style: Style
+
+
+def read(path: Path) -> File:
+    """A file as it is; one that does not exist has no columns."""
+    if not path.exists():
+        return File(path, None, frames.parse("", str(path)), Style())
+    content = frames.contents(path)
+    text, encoding, mark = frames.decoded(content, str(path))
+    ends = {"\r\n": text.count("\r\n")}
+    ends |= {end: text.count(end) - ends["\r\n"] for end in ("\n", "\r")}
+    newline = max(ends, key=lambda end: ends[end]) if any(ends.values()) else os.linesep
+    sheet = frames.parse(text, str(path))
+    return File(path, content, sheet, Style(sheet.separator, newline, encoding, mark))
+
+
+def write(file: File, lines: Sequence[Sequence[str]], style: Style) -> None:
+    """Replace a file that has not changed since it was read, whole or not at all; it is made where there is none."""
+    _replace(file, style.mark + _encoded(_written(lines, style), style, file.path))
+
+
+def append(file: File, rows: Sequence[Sequence[str]]) -> None:
+    """Add rows, one cell per column, to the end of a file that has not changed since it was read: the bytes that it
+    has stay, and it is replaced whole or not at all."""
+    assert file.content is not None  # it has columns
+    style, count = file.style, len(file.sheet.header)
+    lines = [[""] * file.sheet.width for _ in rows]
+    for line, row in zip(lines, rows, strict=True):
+        for place, cell in zip(file.sheet.places, row, strict=True):
+            line[place] = cell
+    before, _, _ = frames.decoded(file.content, str(file.path))
+    more = ("" if before.endswith(("\n", "\r")) else style.newline) + _written(lines, style)
+    after = frames.parse(before + more, str(file.path)).rows
+    added = [[*(cell.strip() for cell in row), *[""] * count][:count] for row in after[-len(rows) :]]
+    if after[: -len(rows)] != file.sheet.rows or added != [[cell.strip() for cell in row] for row in rows]:
+        raise InvalidInput(
+            f"rows cannot be added to {file.path} such that they are read back as they are (does a quote end nowhere, "
+            "or do blanks separate?); write them to a file of their own"
+        )
+    _replace(file, file.content + _encoded(more, style, file.path))
+
+
+def _replace(file: File, content: bytes) -> None:
+    """Write a file; FileChanged if it is not as it was when it was read."""
+    if file.content is not None:
+        storage.replace(file.path, content, instead_of=file.content)
+        return
+    try:
+        storage.replace(file.path.resolve(), content, new=True)
+    except StorageError:
+        if not file.path.exists():
+            raise
+        raise FileChanged(storage.CHANGED.format(file.path)) from None
+
+
+def spelled(value: Any, style: Style) -> str:
+    """A cell as it is written; empty for None."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        number: float = int(value) if value.is_integer() and abs(value) < 1e15 else value
+        return repr(number).replace(".", style.decimal)
+    return str(value)
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two paths are one file."""
+    try:
+        return one.samefile(other)
+    except OSError:  # one of them does not exist
+        return one.absolute() == other.absolute()
+
+
+def _written(lines: Sequence[Sequence[str]], style: Style) -> str:
+    whole = []
+    for line in lines:
+        text = io.StringIO(newline="")
+        csv.writer(text, delimiter=style.separator, lineterminator="\r\n").writerow(line)  # both are quoted in cells
+        whole.append(text.getvalue().removesuffix("\r\n") + style.newline)
+    return "".join(whole)
+
+
+def _encoded(text: str, style: Style, path: Path) -> bytes:
+    try:
+        return text.encode(style.encoding)
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"{path} is in {style.encoding}, which has no {shown(error.object[error.start])}; save it as CSV in UTF-8"
+        ) from None

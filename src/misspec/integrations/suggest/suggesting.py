@@ -1,0 +1,355 @@
+"""The next experiments for someone who runs them by hand: a table of candidates and a CSV file of results in, rows out.
+
+Nothing is kept between calls: the results file is all that is known, and the same files give the same rows. A line of
+it is an experiment, known by its name or by its values. Its target is
+
+    a number     a result; several lines of the same experiment are repeats
+    empty        it is being run: it is not suggested again, and others are chosen around it
+    failed       it gave no result: tried once more, perhaps, and then no more, nor what is like it (`Auto.drop`)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from misspec.domains import Choice
+from misspec.errors import FileChanged, InvalidInput, nearest, shown, whole
+from misspec.files import frames
+from misspec.integrations.suggest import sheets
+from misspec.integrations.suggest.menu import Entry, Key, Line, Menu, OfSpace, OfTable, outcome
+from misspec.integrations.suggest.reasons import Proposal, Reasons
+from misspec.policies.auto import Auto
+from misspec.policies.auto.policy import FIRST, NEGLIGIBLE
+from misspec.policies.core.answers import Query
+from misspec.threads import one_thread
+
+TRIES = 20  # queries of one call that may come to what was tried before, once rounded, until points are drawn
+RESTARTS = 20  # each means that another process has written: of so many that append at once, the last needs them all
+
+
+class Results(NamedTuple):
+    """A file of results.
+
+    read    as it was read; None where no file was named
+    style   how it is written, or will be
+    names   its columns, or those that it will have
+    """
+
+    read: sheets.File | None
+    style: sheets.Style
+    names: list[str]
+    entries: list[Entry]
+    notes: list[str]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Suggestion:
+    """What to do next, and what that rests on.
+
+    rows       to try, the first one first; fewer than asked for where no more are worth it, as `notes` say
+    target     the column of results
+    told, running, failed   lines with a result, lines without one, and those that failed
+    best       the best result, None before there is one
+    notes      what was taken from the files and what was left out, one sentence each
+    summary    what was learnt, as in `Auto.summary()`, one sentence each
+    """
+
+    rows: list[Proposal]
+    target: str
+    told: int
+    running: int
+    failed: int
+    best: float | None
+    notes: list[str]
+    summary: list[str]
+    menu: Menu = dataclasses.field(repr=False)
+    file: Results = dataclasses.field(repr=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """A CSV file of its own with the columns of the results and the rows to try, their target empty. A file that
+        holds results which the results file does not is not overwritten."""
+        place = Path(path)
+        for other in (self.menu.path, *([] if self.file.read is None else [self.file.read.path])):
+            if sheets.same(place, other):
+                raise InvalidInput(f"{path} is what the suggestions rest on; write them to another file")
+        sheets.write(self._spared(place), [self.file.names, *self._lines()], self.file.style)
+
+    def append(self) -> None:
+        """Add the rows to try, their target empty, to the results file, whose bytes stay as they are; it is made where
+        there is none. Whole or not at all; FileChanged if the file is not what the rows rest on any more."""
+        if self.file.read is None:
+            raise InvalidInput("there is no file of results to append to; name one: --results results.csv")
+        if not self.rows:
+            return
+        if self.file.read.sheet.header:
+            sheets.append(self.file.read, self._lines())
+        else:
+            sheets.write(self.file.read, [self.file.names, *self._lines()], self.file.style)
+
+    def _lines(self) -> list[list[str]]:
+        cells = [{**row.values, self.target: None} for row in self.rows]
+        return [[sheets.spelled(row.get(name), self.file.style) for name in self.file.names] for row in cells]
+
+    def _spared(self, path: Path) -> sheets.File:
+        """A file to be overwritten; InvalidInput if it holds what is known nowhere else."""
+        try:
+            file = sheets.read(path)
+            held = [] if file.content is None else _results(file, self.target, self.menu).entries
+        except InvalidInput as error:
+            raise InvalidInput(f"{path} exists, and holds no rows to try ({error}); choose another name") from None
+        known = [*self.menu.entries, *self.file.entries]
+        given, told = (Counter(each for each in some if each.y is not None) for some in (held, known))
+        if given - told:
+            raise InvalidInput(
+                f"{path} holds {(given - told).total()} result(s) that are not among the results yet; copy these lines "
+                "there and run the same command again, or choose another name"
+            )
+        return file
+
+
+def suggest(
+    source: str | os.PathLike[str],
+    results: str | os.PathLike[str] | None = None,
+    target: str | None = None,
+    *,
+    batch: int = 5,
+    names: str | None = None,
+    ignore: Sequence[str] = (),
+    minimize: bool = False,
+    noise: float | None = None,
+    seed: int = 0,
+) -> Suggestion:
+    """The next experiments.
+
+    source    a CSV file of candidates, which may hold results itself; or a TOML file with a space (`space_file.py`)
+    results   a CSV file; one that does not exist, or holds only the names of columns, has no results yet
+    target    the column of results; without, the only column of the results file that the source does not have
+    names     the column of candidates that names them
+    ignore    columns of candidates that say nothing about them
+
+    InvalidInput names line and column of a cell that is wrong.
+    """
+    whole("batch", batch, at_least=1)
+    path = Path(source)
+    read = None if results is None else sheets.read(Path(results))
+    if read is not None and sheets.same(path, read.path):
+        raise InvalidInput(
+            f"{path} cannot be the file of results too: a line without a result is a candidate in one, and an "
+            "experiment that is being run in the other; leave --results out, or name another file"
+        )
+    notes: list[str] = []
+    if path.suffix.lower() == ".toml":
+        if names is not None or ignore:
+            raise InvalidInput(f"{path} is a space and has no columns; leave --names and --ignore out")
+        menu: Menu = OfSpace(path)
+        goal = _target(target, read, menu.known, path, notes)
+        if goal in menu.known:
+            raise InvalidInput(f"{shown(goal)} is a parameter of {path}; the target must be another column (--target)")
+    else:
+        table = sheets.read(path)
+        goal = _target(target, read, table.sheet.header, path, notes)
+        menu = OfTable(table, goal, names, ignore)
+        notes += _encodings(table)
+    if read is None and goal not in menu.known:
+        raise InvalidInput(
+            f"{path} has no column {shown(goal)}{nearest(goal, menu.known)}; name the file of results, even if it does "
+            "not exist yet: --results results.csv"
+        )
+    told = _results(read, goal, menu)
+    notes += [*_encodings(read), *told.notes]
+    with one_thread():
+        policy = Auto(menu.domain, noise=noise, minimize=minimize, seed=seed)
+        return _suggested(policy, menu, goal, told, notes, batch)
+
+
+def append(*files: Any, **options: Any) -> Suggestion:
+    """`suggest`, and append the rows to the results file: again from the beginning if that has changed meanwhile."""
+    for left in reversed(range(RESTARTS)):
+        found = suggest(*files, **options)
+        try:
+            found.append()
+        except FileChanged:
+            if not left:
+                raise
+        else:
+            return found
+    raise AssertionError
+
+
+def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list[str], batch: int) -> Suggestion:
+    entries = [*menu.entries, *file.entries]
+    failed = [each.key for each in entries if each.failed]
+    running = [each.key for each in entries if each.y is None and not each.failed]
+    seen: dict[Key, list[float]] = {}
+    told = [(each.key, each.y) for each in entries if each.y is not None]
+    for key, y in told:
+        seen.setdefault(key, []).append(y)
+    if told:
+        policy._learn_from(
+            menu.actions([key for key, _ in told]), [y for _, y in told], None
+        )  # notes say what is outside
+    for key in failed:  # after all results: what failed is judged by what lies nearest to it
+        policy.drop(policy.expect(menu.actions([key])))
+    if running:
+        policy.expect(menu.actions(running))
+    queries, why = _asked(policy, menu, batch, set(seen), running, Counter(failed))
+    best = None if not told else (min if policy.minimize else max)(y for _, y in told)
+    reasons = Reasons(policy, menu, seen, running, best)
+    rows = [reasons.of(query, key, bool(running) or i > 0) for i, (query, key) in enumerate(queries)]
+    notes = [*notes, *why]
+    summary = policy.summary().splitlines()
+    return Suggestion(rows, target, len(told), len(running), len(failed), best, notes, summary, menu, file)
+
+
+def _asked(
+    policy: Auto, menu: Menu, batch: int, seen: set[Key], running: Sequence[Key], failures: Counter[Key]
+) -> tuple[list[tuple[Query, Key]], list[str]]:
+    """At most `batch` queries and the experiments that they come to, no two the same, and why there are not more.
+
+    Numbers that vary by degrees are rounded, so that a query can come to an experiment that was tried or is being run.
+    Such a query is left pending, and others are chosen around it: in such a space there is always something left.
+    """
+    asked: list[tuple[Query, Key]] = []
+    taken = set(running)
+    spare = TRIES
+    rng = np.random.default_rng([policy.seed, policy.t, policy.asked])
+
+    def free(key: Key) -> bool:
+        """Whether it is worth doing."""
+        if key in seen:
+            return key not in taken and policy.t >= FIRST and not _exact(policy)
+        return key not in taken and failures[key] <= (policy.t >= FIRST)
+
+    while len(asked) < batch:
+        new = None
+        if policy.t < FIRST:
+            # before there is a model points are drawn: from what is new, else from what failed once
+            new = menu.others({*taken, *seen, *failures})
+            if new == []:
+                new = [key for key in failures if failures[key] == 1 and key not in seen | taken]
+            if new == []:
+                return asked, [_nothing_left(menu, taken | seen, running)]
+        query = policy.ask() if new is None else policy.ask(actions=menu.actions(new))
+        key = menu.key(query)
+        if new is None and not free(key):
+            if menu.others(()) is not None:  # all were compared, and none is better
+                return asked, [_nothing_left(menu, taken | seen, running)]
+            spare -= 1
+            if spare >= 0:
+                continue
+            drawn = menu.drawn(free, rng)
+            if not drawn:
+                return asked, ["Nothing else was found to try."]
+            query = policy.ask(actions=menu.actions(drawn))
+            assert query.position is not None  # as always where actions are handed in
+            key = drawn[query.position]
+        taken.add(key)
+        asked.append((query, key))
+    return asked, []
+
+
+def _nothing_left(menu: Menu, done: set[Key], running: Sequence[Key]) -> str:
+    """Of experiments that can be listed: why none of them is suggested."""
+    if menu.others(done):
+        return "Nothing is left to try but what failed twice, or is like it."
+    what = "point of the space" if menu.size is None else "candidate"
+    waits = ", is being run" if running else ""
+    return f"Every {what} has a result{waits} or is suggested here: nothing is left to try."
+
+
+def _exact(policy: Auto) -> bool:
+    """Whether results hardly vary, so that a repeat tells nothing."""
+    return bool(np.mean([each.model.noise for each in policy.posterior.posteriors]) < NEGLIGIBLE)
+
+
+# -- the file of results -----------------------------------------------------------------------------------------------
+
+
+def _target(target: str | None, read: sheets.File | None, known: Sequence[str], path: Path, notes: list[str]) -> str:
+    """The column of results."""
+    header = [] if read is None else read.sheet.header
+    where = "the file of results" if read is None else str(read.path)
+    if target is not None:
+        if header and target not in header:
+            raise InvalidInput(f"{where} has no column {shown(target)}{nearest(target, header)} (--target)")
+        return target
+    new = [name for name in header if name and name not in known]
+    if len(new) == 1:
+        notes.append(
+            f"{shown(new[0])} is taken for the results, the only column that {path} does not have (see --target)."
+        )
+        return new[0]
+    if not header:
+        raise InvalidInput("say which column holds the results, or will hold them, as in --target yield")
+    among = new or header
+    raise InvalidInput(
+        f"say which column of {where} holds the results, as in --target {among[-1]} ({', '.join(among)})"
+    )
+
+
+def _results(read: sheets.File | None, target: str, menu: Menu) -> Results:
+    """The lines of a file of results, each matched to its experiment."""
+    if read is None or not read.sheet.header:
+        names = [*([] if menu.label is None else [menu.label]), *menu.parameters, target]
+        return Results(read, menu.style, names, [], [])
+    path, sheet = read.path, read.sheet
+    _check_header(read, target, menu)
+    used = [name for name in sheet.header if name in menu.parameters or name == menu.label]
+    columns = {name: sheet.cells(name) for name in [*used, target]}
+    numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
+    entries: list[Entry] = []
+    outside: list[str] = []
+    commas = False
+    for row, number in enumerate(sheet.lines):
+        line, cells = Line(path, number, sheet.separator), {name: columns[name][row] for name in columns}
+        if not any(cells.values()):
+            continue  # a remark
+        if any(cell.strip() for cell in sheet.rows[row][len(sheet.header) :]):
+            raise InvalidInput(
+                f"{line}: {len(sheet.rows[row])} cells for {len(sheet.header)} columns; is there a separator in "
+                "a cell, or a decimal comma? Put such cells in quotes, and write numbers with a point"
+            )
+        key = menu.find(cells, line)
+        entries.append(Entry(key, *outcome(cells[target], line, target)))
+        outside += [f"{name} in line {number}" for name in menu.outside(key)]
+        commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
+    notes = []
+    left = [name for name in sheet.header if name and name not in columns]
+    if left:
+        notes.append(f"Columns of {path} that are left alone: {', '.join(left)}.")
+    if outside:
+        shown = ", ".join(outside[:3]) + (f" and {len(outside) - 3} more" if len(outside) > 3 else "")
+        notes.append(f"Learnt from, though it lies outside {menu.path}: {shown}.")
+    commas = commas or (sheet.separator != "," and not entries and menu.style.decimal == ",")
+    return Results(read, read.style._replace(decimal="," if commas else "."), sheet.header, entries, notes)
+
+
+def _check_header(read: sheets.File, target: str, menu: Menu) -> None:
+    """InvalidInput if the columns cannot tell which experiment a line is about."""
+    path, header = read.path, read.sheet.header
+    if target not in header:
+        raise InvalidInput(f"{path} has no column {shown(target)}{nearest(target, header)} (--target)")
+    missing = [name for name, p in menu.parameters.items() if name not in header and p.count != 1]
+    if not missing or (menu.label is not None and menu.label in header):
+        return
+    how = (
+        ""
+        if menu.size is None
+        else f", or one of names, {shown(menu.label)}"
+        if menu.label is not None
+        else f", or one of names (--names says which column of {menu.path} it is)"
+    )
+    hint = nearest(missing[0], [name for name in header if name != target])
+    raise InvalidInput(f"{path} has no column {shown(missing[0])} of {menu.path}{hint}; add it{how}")
+
+
+def _encodings(*files: sheets.File | None) -> list[str]:
+    odd = [each.path for each in files if each is not None and each.style.encoding == frames.WINDOWS]
+    return [frames.NOT_UTF8.format(path) for path in odd]

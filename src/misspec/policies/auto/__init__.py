@@ -1,0 +1,7 @@
+"""`Auto`, which needs no constants."""
+
+from misspec.policies.auto.policy import Auto
+
+__all__ = [
+    "Auto",
+]

@@ -1,0 +1,223 @@
+"""The phased policy's active set D_e: what it asks of one, and the one on a Finite domain, a list of arms.
+
+Law: an active set only shrinks, and is never empty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.domains import Finite
+from misspec.errors import Array, InvalidInput, flag
+from misspec.model import Model
+from misspec.policies.core.answers import Band
+from misspec.policies.core.points import Actions, Place
+from misspec.posterior import Posterior, Tracked
+from misspec.theory import own_bands, widths
+from misspec.theory.own_bands import OwnBands
+from misspec.theory.widths import Width
+
+
+class Spending(NamedTuple):
+    """A width, and δ over this many episodes."""
+
+    width: Width
+    episodes: int  # E
+    delta: float
+
+    def multiplier(self, posterior: Posterior) -> float:
+        return widths.multiplier(self.width, posterior.model, posterior.log_det, self.delta / self.episodes)
+
+
+class Bands(Protocol):
+    """μ ± w of a complete episode, clipped to own bands where grounded; as if the model were right."""
+
+    @property
+    def posterior(self) -> Posterior: ...
+
+    def band(self, actions: Actions, *, reported: bool) -> Band:
+        """Lower and upper ends; reported: the model's within what its class allows."""
+
+    def widths(self, active: Any, points: Any) -> Array:
+        """What history keeps of w."""
+
+
+class Active(Protocol):
+    """D_e."""
+
+    width: str  # the default
+
+    @property
+    def members(self) -> NDArray[Any]:
+        """What is active: indices, or a sample of points in user units."""
+
+    @property
+    def volume(self) -> float:
+        """The share of the domain that is active, an estimate where it is a sample."""
+
+    @property
+    def extent(self) -> Any:
+        """What history keeps of D_e."""
+
+    def check_width(self, width: Width) -> Width:
+        """InvalidInput for widths that this set cannot have."""
+
+    def check_intersect(self, intersect: Any) -> bool:
+        """InvalidInput if bands of several episodes are to be intersected and this set cannot."""
+
+    def prior(self, multiplier: float, own: OwnBands | None) -> Bands:
+        """Before the first episode."""
+
+    def design(self) -> Tracked:
+        """A posterior without data, to which the points of an episode are told without values."""
+
+    def most_uncertain(self, design: Tracked, slot: int) -> Place:
+        """Line 5: the member with the largest variance."""
+
+    def std(self, design: Tracked, place: Place) -> float:
+        """σ of the design."""
+
+    def take(self, design: Tracked, place: Place) -> None:
+        """Line 6: the member is part of the design."""
+
+    def conclude(
+        self,
+        design: Tracked,
+        places: Sequence[Place],
+        y: Array,
+        spending: Spending,
+        own: OwnBands | None,
+        earlier: Bands,
+        *,
+        intersect: bool,
+    ) -> Bands:
+        """Line 8: μ and w of this episode alone. earlier: the bands before it; intersect: stay within these."""
+
+    def eliminate(self, bands: Bands) -> None:
+        """Line 9: keep what has an upper end of at least the best lower end."""
+
+    def points(self, places: Sequence[Place]) -> NDArray[Any]:
+        """What history keeps of an episode's points."""
+
+    def contenders(self, bands: Bands) -> Actions:
+        """Members among which the best lower and the largest upper end lie."""
+
+
+class ArmBands:
+    """μ ± w over all candidates."""
+
+    def __init__(self, posterior: Tracked, half: Array, own: OwnBands | None) -> None:
+        self.posterior, self.half, self.own = posterior, half, own
+        self.lower, self.upper = posterior.mean - half, posterior.mean + half
+
+    def intersect(self, earlier: ArmBands) -> None:
+        """Stay within earlier bands. Where the two do not meet, the model is wrong by more than they allow for, and
+        the newest stand alone."""
+        self.lower, self.upper = own_bands.ground(earlier.lower, earlier.upper, self.lower, self.upper)
+
+    def keep(self, earlier: ArmBands, active: NDArray[np.intp]) -> None:
+        """Leave eliminated candidates the bands of the last episode in which they were active.
+
+        "nonadaptive" unites over the |D_e| active points only: elsewhere its newest bands hold at no stated level.
+        """
+        lower, upper = earlier.lower.copy(), earlier.upper.copy()
+        lower[active], upper[active] = self.lower[active], self.upper[active]
+        self.lower, self.upper = lower, upper
+
+    def band(self, actions: Actions, *, reported: bool) -> Band:
+        p, lower, upper = self.posterior, self.lower, self.upper
+        if reported:
+            lower, upper, _ = own_bands.within_class(lower, upper, p.model, p.prior, 0.0)
+        if self.own is not None:
+            lower, upper = own_bands.clip(lower, upper, self.own.lower, self.own.upper)
+        rows = self.posterior.domain.indices(actions.points) if actions.rows is None else actions.rows
+        if actions.rows is None and (np.asarray(rows) < 0).any():
+            raise InvalidInput("the phased policy has bands on its candidates only; hand in indices or candidates")
+        return Band(lower[rows], upper[rows])
+
+    def widths(self, active: Any, points: Any) -> Array:  # noqa: ARG002  # of all that was active
+        return np.asarray(self.half[active])
+
+
+class Arms:
+    """D_e of a Finite domain: the indices of the candidates that are left. Ties go to the lowest."""
+
+    width = "nonadaptive"
+
+    def __init__(self, domain: Finite, model: Model, place: Callable[[int], Place]) -> None:
+        self.domain, self.model, self.place = domain, model, place
+        self.members: NDArray[np.intp] = np.arange(len(domain))
+
+    @property
+    def volume(self) -> float:
+        return len(self.members) / len(self.domain)
+
+    @property
+    def extent(self) -> NDArray[np.intp]:
+        return self.members
+
+    def check_width(self, width: Width) -> Width:
+        return widths.check_width(width, also=["nonadaptive"])
+
+    def check_intersect(self, intersect: Any) -> bool:
+        return flag("intersect", intersect)
+
+    def prior(self, multiplier: float, own: OwnBands | None) -> ArmBands:
+        posterior = Tracked(self.model, self.domain)
+        return ArmBands(posterior, multiplier * posterior.std, own)
+
+    def design(self) -> Tracked:
+        return Tracked(self.model, self.domain, check=False)
+
+    def most_uncertain(self, design: Tracked, slot: int) -> Place:  # noqa: ARG002  # nothing is drawn
+        return self.place(int(self.members[design.variance[self.members].argmax()]))
+
+    def std(self, design: Tracked, place: Place) -> float:
+        return math.sqrt(design.variance[int(place.key)])
+
+    def take(self, design: Tracked, place: Place) -> None:
+        design.observe_index(place.key, self.model.offset)
+
+    def points(self, places: Sequence[Place]) -> NDArray[np.intp]:
+        return np.array([place.key for place in places])
+
+    def conclude(
+        self,
+        design: Tracked,
+        places: Sequence[Place],
+        y: Array,
+        spending: Spending,
+        own: OwnBands | None,
+        earlier: Bands,
+        *,
+        intersect: bool,
+    ) -> ArmBands:
+        seats = design.places[self.points(places)]
+        design.retell(np.bincount(seats, y) / np.bincount(seats))
+        jointly = spending.width == "nonadaptive"
+        if jointly:
+            half = widths.nonadaptive(
+                self.model, design.variance, design.weights_norm2(),
+                points=len(self.members), episodes=spending.episodes, delta=spending.delta,
+            )  # fmt: skip
+        else:
+            half = spending.multiplier(design) * design.std
+        bands, before = ArmBands(design, half, own), cast("ArmBands", earlier)
+        if intersect:
+            bands.intersect(before)
+        if jointly:
+            bands.keep(before, self.members)
+        return bands
+
+    def eliminate(self, bands: Bands) -> None:
+        D = self.members
+        lower, upper = bands.band(self.contenders(bands), reported=False)
+        self.members = D[upper >= lower.max()]
+
+    def contenders(self, bands: Bands) -> Actions:  # noqa: ARG002  # all of them
+        return Actions(self.domain.points[self.members], self.domain.encoded[self.members], self.members)

@@ -1,0 +1,184 @@
+"""What policies answer: frozen values that nothing is read back from."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.errors import Array
+from misspec.policies.core.points import Place
+
+NUMBERS = ("mean", "std", "multiplier", "enlargement", "upper")  # of a query: what its choice was made by
+
+
+class Band(NamedTuple):
+    """Lower and upper ends for f*."""
+
+    lower: Array
+    upper: Array
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Observations:
+    """What was told, in that order.
+
+    x, y    points in user units, shape (n, d), and results
+    ids     of the queries; -1 for data from elsewhere
+    """
+
+    x: Array
+    y: Array
+    ids: NDArray[np.intp]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Query:
+    """A point to evaluate, and why it was chosen; nothing of it can be changed.
+
+    id         what `tell` and `drop` know it by
+    x, name    the point in user units, and its name on a Finite domain with names
+    index      of the candidate on a Finite domain, else None
+    position   row of the actions that were handed in, else None
+    mean, std, multiplier, enlargement, upper   what the choice was made by; upper is the end that was maximised, and
+               what did not enter the choice is NaN. With a budget std is what the dictionary sees, and the enlargement
+               has what it misses, unless the width is a number
+    details    what is particular to the policy (phased: episode; balancing: base)
+    params     on a Space, the native values by name, else None
+    row        on a table, the row as it was read, else None
+    context    the context that it is for, where there is one
+    """
+
+    id: int
+    x: Array
+    index: int | None = None
+    position: int | None = None
+    name: str | None = None
+    mean: float = math.nan
+    std: float = math.nan
+    multiplier: float = math.nan
+    enlargement: float = math.nan
+    upper: float = math.nan
+    details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    params: Mapping[str, Any] | None = None
+    row: Mapping[str, Any] | None = None
+    context: Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.x.flags.writeable or self.x.dtype != np.float64:
+            object.__setattr__(self, "x", frozen(self.x))
+        if self.context is not None:
+            object.__setattr__(self, "context", frozen(self.context))
+        _freeze_names(self)
+        object.__setattr__(self, "details", MappingProxyType(copied(self.details)))
+
+    def __deepcopy__(self, memo: Any) -> Query:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _query, ({**values, "details": dict(self.details)},)
+
+
+class Named(dict[str, Any]):
+    """Immutable values by name: a dict for reading, unpacking and json."""
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("what a policy answers cannot be changed; dict(…) makes a copy")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Named, (dict(self),)
+
+
+def _freeze_names(answer: Any) -> None:
+    if answer.params is not None:
+        object.__setattr__(answer, "params", Named(answer.params))
+    if answer.row is not None:
+        object.__setattr__(answer, "row", Named(answer.row))
+
+
+def _query(values: dict[str, Any]) -> Query:
+    return Query(**values)
+
+
+def copied(details: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, all the way down."""
+    if not details:
+        return {}
+    flat = all(isinstance(value, int | float | str) for value in details.values())
+    return dict(details) if flat else copy.deepcopy(dict(details))
+
+
+def frozen(x: Array) -> Array:
+    """The same numbers, read-only."""
+    values = x if isinstance(x, np.ndarray) and x.dtype == np.float64 else np.asarray(x, dtype=np.float64)
+    return values if not values.flags.writeable else np.frombuffer(values.tobytes()).reshape(values.shape)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recommendation:
+    """The maximiser of the lower band for f*.
+
+    lower, upper   its band for f*
+    mean           the model's; where the band excludes it, `note` says so
+    gap            the largest upper band minus `lower`: a bound on its regret, to stop by
+    guaranteed     whether lower, upper and gap hold with probability 1 − δ *provided that* the truth lies within the
+                   policy's ε of the model's class (ε = 0 for GP-UCB and phased, the largest active ε̂ for balancing)
+    caveats        if not, why not, one sentence each
+    note           what else is worth knowing, such as that a grounded band excludes the model's mean; else empty
+    params, row    the point by name on a Space, or as a row of a table; else None
+    context        the context that it is for, where there is one
+    position       row of the actions that were handed in, else None
+    """
+
+    x: Array
+    index: int | None
+    name: str | None
+    mean: float
+    lower: float
+    upper: float
+    gap: float
+    guaranteed: bool
+    caveats: tuple[str, ...] = ()
+    note: str = ""
+    params: Mapping[str, Any] | None = None
+    row: Mapping[str, Any] | None = None
+    context: Array | None = None
+    position: int | None = None
+
+    def __post_init__(self) -> None:
+        _freeze_names(self)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Conflict:
+    """Data that a misspecification of the policy's ε cannot explain.
+
+    x, index   the point that is hardest to explain
+    gap        by how much bands that should meet there lie apart
+    epsilon    the misspecification is at least this
+    """
+
+    x: Array
+    index: int | None
+    gap: float
+    epsilon: float
+
+
+class Decision(NamedTuple):
+    """What a policy chose: the place, its row among the actions handed in, and the reasons (fields of Query)."""
+
+    place: Place
+    position: int | None
+    reasons: dict[str, Any]

@@ -1,0 +1,53 @@
+"""Conflicts: data that a misspecification of ε cannot explain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from misspec.policies.core import log
+from misspec.policies.core.answers import Conflict
+from misspec.policies.core.points import Actions
+from misspec.truth import certificates
+
+if TYPE_CHECKING:
+    from misspec.policies.core.policy import Policy
+
+
+def conflicts_of(policy: Policy, events: Sequence[log.Event]) -> list[Conflict]:
+    """What `certificates.contradictions` proves from the observations of some events and the policy's shares of δ."""
+    field, model, own = policy.field, policy.model, policy._evidence.own
+    if len(events) < len(policy._events):
+        own = log.own_bands(events, field, model, own)
+    points, averages, _, radii = own.table()
+    if not len(points):
+        return []
+    keys = own.keys()
+    if len(points) > log.CERTIFIED:  # own bands hold for all points at once, so for those that are chosen by them
+        best = np.sort(np.argsort(radii, kind="stable")[: log.CERTIFIED])
+        points, averages, radii, keys = points[best], averages[best], radii[best], [keys[i] for i in best]
+    doubtful = _doubtful(policy, len(points))
+    found = certificates.contradictions(
+        policy._reported_model,
+        certificates.Bands(policy.domain.encode(points), averages, radii),
+        certificates.Averages.of(*log.told_prefix(events, field, model, one_call=policy._in_parts)),
+        delta=policy._delta if policy.grounded else policy._delta / 2,
+        epsilon=policy.epsilon,
+        also=doubtful.encoded,
+    )
+    rows = np.arange(len(doubtful.points)).tolist() if field.size else [b""] * len(doubtful.points)
+    keys = [*keys, *rows]
+    where = np.concatenate([points, doubtful.points])
+    return [
+        Conflict(where[i], key if isinstance(key := keys[i], int) and field.indexed else None, gap, implied)
+        for i, gap, implied in found
+    ]
+
+
+def _doubtful(policy: Policy, seen: int) -> Actions:
+    """Where the model's band is compared with what its class allows: candidates or a cover, unless too many."""
+    cover = policy.field.spread()
+    few = len(cover.points) * seen**2 <= certificates.MOST_WORK
+    return cover if few else Actions(cover.points[:0], cover.encoded[:0], np.zeros(0, dtype=np.intp))

@@ -1,0 +1,229 @@
+"""The loop for problems that know their truth: policy × problem → `Trace`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.domains import Finite, Open
+from misspec.errors import MOST_AT_ONCE, MOST_ROUNDS, Array, InvalidInput, callback, seeded, shown, whole
+from misspec.evaluation.loop import Progress, ask, check_horizon, negated
+from misspec.policies import Policy, Query, Recommendation
+from misspec.policies.core.answers import NUMBERS
+from misspec.problems import Problem
+from misspec.threads import one_thread
+
+STREAMS = (101, 102)  # of noise and action sets: not those that problems of the same seed are drawn from
+JUDGED = (103, 20)  # stream and number of the action sets on which recommendations are judged where these vary
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trace:
+    """What happened, round by round, and what it cost. T rounds:
+
+    index, x, y          the candidate played, its point, and what was observed
+    regret               max f* − f*(x_t), the maximum over the round's action set in a contextual problem
+    in_class_regret      the same for f̃; summed, the two differ by at most 2εT
+    mean, std, multiplier, enlargement, upper   what each choice was made by (see Query); NaN for what did
+                         not enter the choice (phased: the last three)
+    base, episode        who played (balancing) and in which episode (phased); None for other policies
+    offers               the action sets, (T, k), or None
+    recommended_regret   max f* minus f* at `recommend()` after the last round; where rounds bring vectors, on average
+                         over further action sets
+    facts                the policy's own, after the last round: `history` (phased: per episode), `epsilons`, `counts`
+                         and `eliminated` (balancing: per base), `conflicts`, `recommendation`; `before`, the results
+                         that it was told before the first
+
+    and computed from these: cumulative_regret, cumulative_in_class_regret, simple_regret (smallest so far), width
+    (multiplier·σ + enlargement), best_share (of the rounds so far, those in which the best action was played).
+    """
+
+    policy: str
+    problem: str
+    seed: int
+    epsilon: float
+    index: NDArray[np.intp]
+    x: Array
+    y: Array
+    regret: Array
+    in_class_regret: Array
+    mean: Array
+    std: Array
+    multiplier: Array
+    enlargement: Array
+    upper: Array
+    base: NDArray[np.intp] | None
+    episode: NDArray[np.intp] | None
+    offers: NDArray[np.intp] | None
+    recommended_regret: float
+    facts: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def negated(self) -> Trace:
+        """The same of −y, as someone who minimises sees it; `upper` is then the lower end that was minimised."""
+        facts = {**self.facts, "recommendation": negated(self.facts["recommendation"])}
+        return dataclasses.replace(self, y=-self.y, mean=-self.mean, upper=-self.upper, facts=facts)
+
+    @property
+    def cumulative_regret(self) -> Array:
+        """R*_t."""
+        return np.cumsum(self.regret)
+
+    @property
+    def cumulative_in_class_regret(self) -> Array:
+        """R_t."""
+        return np.cumsum(self.in_class_regret)
+
+    @property
+    def simple_regret(self) -> Array:
+        """The smallest regret of any round so far."""
+        return np.asarray(np.minimum.accumulate(self.regret))
+
+    @property
+    def best_share(self) -> Array:
+        """The share of the rounds so far in which the best action was played."""
+        return np.cumsum(self.regret <= 0.0) / np.arange(1.0, len(self) + 1.0)
+
+    @property
+    def width(self) -> Array:
+        """multiplier·σ + enlargement at the point played, half the model's band."""
+        return self.multiplier * self.std + self.enlargement
+
+    def __repr__(self) -> str:
+        late = self.regret[-max(1, len(self) // 10) :].mean()
+        return (
+            f"Trace({self.policy} on {self.problem!r}, {len(self)} rounds, seed {self.seed}: "
+            f"regret {self.regret.mean():.4g} per round, {late:.4g} at the end)"
+        )
+
+
+def simulate(
+    policy: Policy, problem: Problem, horizon: int, seed: int = 0, *, batch: int = 1, progress: Progress | None = None
+) -> Trace:
+    """Play `horizon` rounds; `seed` is the world's: noise and action sets, the same for every policy.
+
+    A policy that has learnt something before goes on from there: compare fresh ones.
+
+    batch      queries asked at a time; a phased policy hands out at most the rest of its episode
+    progress   called as progress(rounds done, horizon) after every batch
+
+    BLAS runs on one thread meanwhile: the matrices are small, and threads would only wait for each other.
+    """
+    T = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS)
+    batch = whole("batch", batch, at_least=1, at_most=MOST_AT_ONCE)
+    callback("progress", progress)
+    _check_match(policy, problem)
+    check_horizon(policy, T)
+    if batch > 1 and problem.offers is not None:
+        raise InvalidInput("a contextual problem is played round by round; leave batch at 1")
+    noise_rng, offer_rng = (np.random.default_rng([seeded(seed), part]) for part in STREAMS)
+    draws = problem.noise.draw(noise_rng, T)
+    offers = None if problem.offers is None else problem.offers.draw(offer_rng, T)
+    vectors = None if isinstance(policy.domain, Finite) else problem.domain.points  # what the rounds bring
+    values, noise = problem.values, problem.noise
+    asked: list[Query] = []
+    index = np.empty(T, dtype=np.intp)
+    y = np.empty(T)
+    with one_thread():
+        while len(asked) < T:
+            t = len(asked)
+            offered = None if offers is None else offers[t]
+            actions: Any = offered if offered is None or vectors is None else vectors[offered]
+            queries = ask(policy, min(batch, T - t), actions)
+            asked.extend(queries)
+            for s, query in enumerate(queries, start=t):
+                i = int(query.index if offered is None or vectors is None else offered[query.position])  # type: ignore[arg-type]
+                index[s], y[s] = i, values[i] + noise.at(i, draws[s])
+            policy.tell(queries, y[t : len(asked)])
+            if progress is not None:
+                progress(len(asked), T)
+        recommended, missed = _recommended(policy, problem, seed, vectors)
+    return _trace(policy, problem, seed, asked, index, y, offers, recommended, missed)
+
+
+def _recommended(policy: Policy, problem: Problem, seed: int, vectors: Array | None) -> tuple[Recommendation, float]:
+    """What the policy recommends in the end, and its regret: where rounds bring vectors, the average over some sets."""
+    f = problem.values
+    if vectors is None or problem.offers is None:
+        recommended = policy.recommend()
+        return recommended, float(f.max() - f[recommended.index])
+    missed = []
+    for offered in problem.offers.draw(np.random.default_rng([seed, JUDGED[0]]), JUDGED[1]):
+        recommended = policy.recommend(actions=vectors[offered])
+        missed.append(float(f[offered].max() - f[offered[recommended.position]]))
+    return recommended, float(np.mean(missed))
+
+
+def _check_match(policy: Policy, problem: Problem) -> None:
+    if not isinstance(policy, Policy) or not isinstance(problem, Problem):
+        raise InvalidInput(
+            f"simulate takes a policy and a problem, got {type(policy).__name__} and {type(problem).__name__}"
+        )
+    if policy.minimize:
+        raise InvalidInput(
+            "problems are maximised, and this policy minimises; make it with minimize=False, for "
+            "ms.problems.negated(problem) where values are a loss"
+        )
+    ours, theirs = policy.domain, problem.domain
+    if isinstance(ours, Open):
+        same = problem.offers is not None and ours.dimension == theirs.dimension
+    else:
+        same = isinstance(ours, Finite) and (ours is theirs or _same(ours, theirs))
+    if not same:
+        differ = "" if repr(ours) != repr(theirs) else " (their points differ, or how the kernel sees them)"
+        raise InvalidInput(
+            f"the policy's domain, {shown(ours)}, is not the problem's, {shown(theirs)}{differ}; "
+            "make the policy with problem.arena and problem.model"
+        )
+
+
+def _same(one: Finite, other: Finite) -> bool:
+    """Whether users and kernels see the same points."""
+    return np.array_equal(one.points, other.points) and np.array_equal(one.encoded, other.encoded)
+
+
+def _trace(
+    policy: Policy,
+    problem: Problem,
+    seed: int,
+    asked: list[Query],
+    index: NDArray[np.intp],
+    y: Array,
+    offers: NDArray[np.intp] | None,
+    recommended: Recommendation,
+    missed: float,
+) -> Trace:
+    reach = slice(None) if offers is None else offers
+
+    def regret(f: Array) -> Array:
+        return np.asarray(f[reach].max(axis=-1) - f[index])
+
+    def detail(name: str) -> NDArray[np.intp] | None:
+        return np.array([q.details[name] for q in asked]) if name in asked[0].details else None
+
+    numbers = {name: np.array([getattr(q, name) for q in asked]) for name in NUMBERS}
+    return Trace(
+        policy=type(policy).__name__,
+        problem=problem.name,
+        seed=seed,
+        epsilon=problem.epsilon,
+        index=index,
+        x=problem.domain.points[index],
+        y=y,
+        regret=regret(problem.values),
+        in_class_regret=regret(problem.in_class),
+        **numbers,
+        base=detail("base"),
+        episode=detail("episode"),
+        offers=offers,
+        recommended_regret=missed,
+        facts={
+            **policy.facts, "conflicts": policy.conflicts, "recommendation": recommended,
+            "before": policy.t - len(asked),
+        },
+    )  # fmt: skip

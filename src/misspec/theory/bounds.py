@@ -1,0 +1,343 @@
+"""The theorems as numbers: explicit regret bounds, to draw beside measured regret.
+
+    γ   `gain`: an upper bound on the maximum information gain γ_T; a number, or what `information_gain` returns
+    C   2/ln(1 + 1/λ) ≤ 1 + 2λ: a sum of T posterior variances is at most C·γ_T
+    M   number of bases of regret bound balancing, ε̂_i their candidates, N_i how often each played
+
+Every bound is for regret against max f* ("true") or against max f̃ ("in_class"); they differ by 2εT. `horizon` may be an
+array: with an InformationGain each of its entries t then uses γ_t. All hold with probability 1 − δ, and never exceed
+the 2(B + ε) per round that the class itself allows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.errors import MOST, MOST_ROUNDS, Array, InvalidInput, array, flag, number, one_of, shown, whole
+from misspec.model import Model, a_model
+from misspec.theory.balancing import candidate_bound, elimination_radius, elimination_spread, paper_candidates
+from misspec.theory.episodes import Schedule, check_schedule, complete_episodes, episode_lengths
+from misspec.theory.information import InformationGain
+
+REGRETS = ("true", "in_class")
+ALLOWANCE = 1.0 / 60.0  # of the range, times `tests_allowed`: what tests of `InsuredUCB` may lose at least
+Rounds = NDArray[Any] | Sequence[int]
+Gain = float | InformationGain  # γ_T, or what `information_gain` returns
+
+
+# -- the theorems ------------------------------------------------------------------------------------------------------
+
+
+@overload
+def ec_gp_ucb_bound(
+    model: Model,
+    horizon: float,
+    gain: Gain,
+    epsilon: float = ...,
+    *,
+    regret: str = ...,
+    grounded_points: int | None = ...,
+) -> float: ...
+@overload
+def ec_gp_ucb_bound(
+    model: Model,
+    horizon: Rounds,
+    gain: Gain,
+    epsilon: float = ...,
+    *,
+    regret: str = ...,
+    grounded_points: int | None = ...,
+) -> Array: ...
+
+
+def ec_gp_ucb_bound(
+    model: Model,
+    horizon: float | Rounds,
+    gain: Gain,
+    epsilon: float = 0.0,
+    *,
+    regret: str = "true",
+    grounded_points: int | None = None,
+) -> float | Array:
+    """Theorem 1: R ≤ 2(σ/√λ·√(2 ln(1/δ) + 2γ) + B)√(CγT) + 2εT√(Cγ/λ); true regret adds 2εT. ε = 0: GP-UCB.
+
+    grounded_points: N, the number of candidates, for the grounded policy. Its true regret is at most the smaller of
+    this bound at δ/2 and a model-free one, 2(B + ε)N + 4σ√(2NT ln(2π²T²N(N+1)/(3δ))).
+    """
+    T, gamma, eps = read_rounds(model, horizon, gain, epsilon, regret)
+    delta = model.delta if grounded_points is None else model.delta / 2.0
+    bound = 2.0 * _multiplier(model, gamma, 1.0 / delta) * np.sqrt(variance_constant(model) * gamma * T)
+    bound = bound + 2.0 * eps * T * np.sqrt(variance_constant(model) * gamma / model.regularization)
+    bound = bound + (2.0 * eps * T if regret == "true" else 0.0)
+    if grounded_points is not None:
+        if regret != "true":
+            raise InvalidInput('the grounded bound is about true regret; leave out regret="in_class"')
+        N = whole("grounded_points", grounded_points, at_least=1)
+        union = np.log(2.0 * np.pi**2 * T**2 * N * (N + 1) / (3.0 * model.delta))
+        alone = 2.0 * (model.norm_bound + eps) * N + 4.0 * model.noise * np.sqrt(2.0 * N * T * union)
+        bound = np.minimum(bound, alone)
+    return answered(bound, T, model, eps, regret)
+
+
+@overload
+def phased_bound(
+    model: Model,
+    horizon: float,
+    gain: Gain,
+    epsilon: float = ...,
+    *,
+    width: str = ...,
+    points: int | None = ...,
+    constants: str = ...,
+    regret: str = ...,
+    schedule: Schedule = ...,
+) -> float: ...
+@overload
+def phased_bound(
+    model: Model,
+    horizon: Rounds,
+    gain: Gain,
+    epsilon: float = ...,
+    *,
+    width: str = ...,
+    points: int | None = ...,
+    constants: str = ...,
+    regret: str = ...,
+    schedule: Schedule = ...,
+) -> Array: ...
+
+
+def phased_bound(
+    model: Model,
+    horizon: float | Rounds,
+    gain: Gain,
+    epsilon: float = 0.0,
+    *,
+    width: str = "lemma1",
+    points: int | None = None,
+    constants: str = "tight",
+    regret: str = "true",
+    schedule: Schedule = "doubling",
+) -> float | Array:
+    """Theorem 2, for the ungrounded policy: R ≤ 2B + 2εT(1 + log₂T)√(Cγ/λ) + 14·multiplier·√(CTγ); true: + 2εT.
+
+    multiplier   (σ/√λ)√(2 ln(E/δ) + 2γ) + B, E the number of complete episodes; for width="nonadaptive", which needs
+                 the number of candidates N as `points`, (σ/√λ)√(2 ln(2NE/δ)) + B
+    constants    "paper": 2B + 6εT(1 + ln T)√((2 + 1/λ)γ) + 32·multiplier·√((1 + 2λ)Tγ), as printed; valid but loose
+    schedule     of `episode_lengths`, for the largest horizon; for all but "doubling" the proof's sum as it stands:
+
+        R ≤ Σ_e m_e·min{2B, 4·multiplier_{e−1}·√(Cγ_{e−1}/m_{e−1}) + 2eε√(Cγ_{e−1}/λ)},   2B for e = 1,
+
+    over the rounds played, γ_e that of m_e rounds. In D_e nothing is worse than its best by more than what four widths
+    (at most √(Cγ/m) times the multiplier) and the misfit at two points (each at most ε√(Cγ/λ)) of the episode before
+    hide, and each of the e − 1 eliminations took at most 2ε√(Cγ/λ) from the best. m_e ≤ √(T·m_{e−1}) + 1 makes that,
+    for "few" and without misfit, at most 2B⌈√T⌉ + 4·multiplier·(√T + 1)√(Cγ) per further episode: √(Tγ)·log log T.
+    """
+    T, gamma, eps = read_rounds(model, horizon, gain, epsilon, regret)
+    one_of("width (numbers guarantee nothing)", width, ("lemma1", "mixture", "nonadaptive"))
+    one_of("constants", constants, ("tight", "paper"))
+    if check_schedule(schedule, int(T.max())) != "doubling":
+        if constants != "tight":
+            raise InvalidInput('constants="paper" are for schedule="doubling", the paper\'s; leave them out')
+        bound = _planned_bound(model, T, gain, eps, width, points, schedule)
+        return answered(bound + (2.0 * eps * T if regret == "true" else 0.0), T, model, eps, regret)
+    E = max(1.0, math.floor(math.log2(float(T.max()) + 1.0)))  # of the whole run: its policy splits δ over all of them
+    multiplier = _phased_multiplier(model, gamma, E, width, points)
+    ridge = model.regularization
+    if constants == "tight":
+        bound = 2.0 * eps * T * (1.0 + np.log2(T)) * np.sqrt(variance_constant(model) * gamma / ridge)
+        bound = bound + 14.0 * multiplier * np.sqrt(variance_constant(model) * T * gamma)
+    else:
+        bound = 6.0 * eps * T * (1.0 + np.log(T)) * np.sqrt((2.0 + 1.0 / ridge) * gamma)
+        bound = bound + 32.0 * multiplier * np.sqrt((1.0 + 2.0 * ridge) * T * gamma)
+    bound = 2.0 * model.norm_bound + bound + (2.0 * eps * T if regret == "true" else 0.0)
+    return answered(bound, T, model, eps, regret)
+
+
+def _phased_multiplier(model: Model, gamma: Any, episodes: float, width: str, points: int | None) -> Any:
+    """At least w(x)/σ(x) of an episode with information gain γ."""
+    if width == "nonadaptive":
+        if points is None:
+            raise InvalidInput('width="nonadaptive" needs the number of candidates: points=len(domain)')
+        log = 2.0 * np.log(2.0 * whole("points", points, at_least=1) * episodes / model.delta)
+        return model.noise / math.sqrt(model.regularization) * np.sqrt(log) + model.norm_bound
+    return _multiplier(model, gamma, episodes / model.delta)
+
+
+def _planned_bound(
+    model: Model, T: Array, gain: Gain, epsilon: float, width: str, points: int | None, schedule: Schedule
+) -> Array:
+    """The sum over the episodes in `phased_bound`, in-class regret, after each of these rounds of one run."""
+    last = int(T.max())
+    lengths = episode_lengths(last, schedule)
+    E = complete_episodes(last, lengths)
+    begins = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    m = np.array(lengths[:-1], dtype=np.float64)  # m_{e−1} for e = 2, 3, …
+    gamma = gain.up_to(m.astype(np.intp)) if isinstance(gain, InformationGain) else np.full(len(m), float(gain))
+    gamma = np.maximum.accumulate(gamma)  # rounding may make an episode the shorter one
+    slack = np.sqrt(variance_constant(model) * gamma)
+    e = np.arange(2, len(lengths) + 1)
+    lost = 4.0 * _phased_multiplier(model, gamma, E, width, points) * slack / np.sqrt(m)
+    lost = lost + 2.0 * e * epsilon * slack / math.sqrt(model.regularization)
+    most = 2.0 * model.norm_bound
+    per_round = np.concatenate([[most], np.minimum(most, lost)])
+    played = np.clip(T[..., None] - begins, 0, np.array(lengths, dtype=np.float64))
+    return np.asarray(played @ per_round)
+
+
+def balancing_bound(
+    model: Model,
+    horizon: int,
+    gain: Gain,
+    epsilon: float = 0.0,
+    *,
+    reward_range: float | None = None,
+    varying: bool = False,
+) -> float:
+    """Proposition 1 with its constants, for true regret: what `RegretBalancing.as_in_paper` pays at most.
+
+    Let j be the base with the smallest ε̂_j ≥ ε: its bound R_j holds, so it is never dropped. When base i plays for the
+    last time it has played n rounds and j has played m; it has passed the test against j, and its bound was the
+    smallest, R_i(n) ≤ R_j(m). Averages stray by at most h, so its regret is at most
+
+        R_i(n) + 2n·h(n) + n(R_j(m)/m + 2h(m)) + one round,
+
+    and for bases at least as cautious as j, whose own bounds hold, R_j(T) + one round. The sum over the bases of the
+    largest such values over m is computed as it stands. varying: action sets differ from round to round.
+    """
+    T = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS)
+    reward_range = None if reward_range is None else number("reward_range", reward_range, above=0)
+    gamma = float(read_rounds(model, T, gain, epsilon, "true")[1])
+    eps = number("epsilon", epsilon, at_least=0)
+    most = 2.0 * (model.norm_bound + eps)  # per round
+    candidates = paper_candidates(T, gamma)
+    M, delta = len(candidates), model.delta / 2.0  # half for the widths, half for the test
+    ranges = [reward_range or 2.0 * (model.norm_bound + e) for e in candidates]
+    s = elimination_spread(model.noise, ranges, varying=flag("varying", varying))
+    n = np.arange(T + 1, dtype=np.float64)
+    R = [candidate_bound(model, n, gamma, e, delta / M, c) for e, c in zip(candidates, ranges, strict=True)]
+    h = np.concatenate([[0.0], elimination_radius(n[1:], M, delta, s, "paper")])
+    # a base whose bound is its range all the way is valid whatever ε is
+    sure = [i for i, e in enumerate(candidates) if e >= eps or (R[i] >= most * n).all()]
+    if not sure:
+        return most * T
+    j = max(sure)
+    total = float(R[j][T])
+    played = n[1:]
+    for i in range(M):
+        if i == j:
+            continue
+        if i in sure:
+            total += float(R[j][T]) + most
+            continue
+        count = np.minimum(np.searchsorted(R[i], R[j][1:], side="right") - 1, T - played).astype(np.intp)
+        worst = R[i][count] + 2.0 * count * h[count] + count * (R[j][1:] / played + 2.0 * h[1:])
+        total += float(worst.max()) + most
+    return min(total, most * T)
+
+
+def tests_allowed(t: float) -> float:
+    """s(t) = min{√t, t/5}: rounds among the first t that may be tests of `InsuredUCB`."""
+    t = number("t", t, at_least=0)
+    return min(math.sqrt(t), t / 5.0)
+
+
+def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0, *, premium: float = 1.0) -> float:
+    """What `InsuredUCB` loses at most on N points, for true regret, whatever the truth: O(T^{3/4}√(N ln T/premium)).
+
+    For rounds that offer all N points, each result told before the next query, no data from elsewhere, no failures.
+    While all own bands hold, ȳ ± r, an eager round at x loses at most 2r(x) + 2r(x*): scores are within the bands, and
+    that of the best point x* no larger. x* is never dismissed. A test is refused where one more would lose too much, or
+    make more than s(t) of them. Each pays at most 1, so that up to round t, with p = min{1, premium/60}, at least
+    p·s(t) − 2 rounds were tests, or would have been but for the eager choice being the point to test; and of these half
+    went to a point tried least: x* has been tried k(t) = ⌊(p·s(t) − 3)/(2N)⌋ times at least. With Δ = 2(B + ε) and the
+    sums as they stand, from round 25 on, where s(t) = √t,
+
+        R ≤ Δ(√T + 25 + N) + Σ_t min{Δ, 2r_{k(t)}} + 2N Σ_{n ≤ T/N} r_n.
+
+    Tests t^a in number would give T^{max(a, 1 − a/2)}. It says nothing before millions of rounds, unless the premium is
+    large.
+    """
+    T, N = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS**2), whole("points", points, at_least=1)
+    if T > MOST_ROUNDS * N:
+        raise InvalidInput(f"horizon must be at most {MOST_ROUNDS:,} per point, got {T:,} for {N:,}; take fewer rounds")
+    most = 2.0 * (a_model(model).norm_bound + number("epsilon", epsilon, at_least=0))
+    paid = min(1.0, number("premium", premium, at_least=0) * ALLOWANCE)
+
+    def radius(n: Array) -> Array:
+        union = np.log(2.0 * np.pi**2 * n**2 * N * (N + 1) / (3.0 * model.delta))  # δ/2 for own bands
+        return np.asarray(model.noise * np.sqrt(2.0 * union / n))
+
+    tries = np.arange(0, int(max(paid * math.sqrt(T) - 3.0, 0.0) / (2 * N)) + 2, dtype=np.float64)  # k
+    begins = np.full(len(tries), T + 1.0)  # the round from which on x* was tried so often
+    if paid:
+        roots = np.maximum((2.0 * N * tries + 3.0) / paid, 5.0)
+        begins = np.minimum(np.ceil(roots**2), T + 1.0)
+    begins[0] = 1.0
+    rounds = np.append(begins[1:], T + 1.0) - begins
+    best = np.append(most, np.minimum(most, 2.0 * radius(tries[1:])))
+    alone = float(radius(np.arange(1.0, math.ceil(T / N) + 1.0)).sum())
+    bound = most * (math.sqrt(T) + 25.0 + N) + float(best @ rounds) + 2.0 * N * alone
+    return min(bound, most * T)
+
+
+@overload
+def needle_lower_bound(horizon: float, points: int, height: float) -> float: ...
+@overload
+def needle_lower_bound(horizon: Rounds, points: int, height: float) -> Array: ...
+
+
+def needle_lower_bound(horizon: float | Rounds, points: int, height: float) -> float | Array:
+    """Appendix C on N points: with the needle drawn at random, any policy's expected regret is at least
+    h·Σ_{t ≤ min(T,N)} (1 − t/N). On a continuum it is hT."""
+    T = _rounds(horizon)
+    N, h = whole("points", points, at_least=1), number("height", height, at_least=0)
+    m = np.minimum(T, N)
+    bound = h * (m - m * (m + 1.0) / (2.0 * N))
+    return float(bound) if np.ndim(horizon) == 0 else np.asarray(bound)
+
+
+# -- small parts -------------------------------------------------------------------------------------------------------
+
+
+def variance_constant(model: Model) -> float:
+    return 2.0 / math.log1p(1.0 / model.regularization)
+
+
+def _multiplier(model: Model, gamma: Any, inverse_delta: Any) -> Any:
+    """(σ/√λ)√(2 ln(1/δ) + 2γ) + B."""
+    spread = model.noise / math.sqrt(model.regularization)
+    return spread * np.sqrt(2.0 * np.log(inverse_delta) + 2.0 * gamma) + model.norm_bound
+
+
+def improved_multiplier(model: Model, gamma: Any, delta: float) -> Any:
+    """B + (σ/√min(λ, 1))√(2(γ + 1 + ln(1/δ)))."""
+    spread = model.noise / math.sqrt(min(model.regularization, 1.0))
+    return spread * np.sqrt(2.0 * (gamma + 1.0 + math.log(1.0 / delta))) + model.norm_bound
+
+
+def _rounds(horizon: Any) -> Array:
+    wanted = "horizon must be rounds from 1 on"
+    T = array(wanted, horizon)
+    if T.dtype.kind not in "fiu" or T.size == 0 or not ((T >= 1) & (T <= MOST)).all():
+        raise InvalidInput(f"{wanted}, got {shown(horizon)}")
+    return T.astype(np.float64)
+
+
+def read_rounds(model: Any, horizon: Any, gain: Any, epsilon: float, regret: str) -> tuple[Array, Array, float]:
+    a_model(model)
+    T = _rounds(horizon)
+    one_of("regret", regret, REGRETS)
+    gamma = gain.up_to(T.astype(np.intp)) if isinstance(gain, InformationGain) else number("gain (γ_T)", gain, above=0)
+    return T, np.asarray(gamma), number("epsilon", epsilon, at_least=0)
+
+
+def answered(bound: Any, T: Array, model: Model, epsilon: float, regret: str) -> float | Array:
+    most = 2.0 * (model.norm_bound + (epsilon if regret == "true" else 0.0)) * T
+    result = np.minimum(bound, most)
+    return float(result) if result.ndim == 0 else np.asarray(result)

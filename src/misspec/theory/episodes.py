@@ -1,0 +1,66 @@
+"""The lengths of the phased policy's episodes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from misspec.errors import MOST_ROUNDS, InvalidInput, one_of, shown, vector, whole
+
+# -- episodes, shared with the phased policy ---------------------------------------------------------------------------
+
+Schedule = str | int  # "doubling", "few", or a number of episodes
+
+
+def check_schedule(schedule: Any, horizon: int | None) -> Schedule:
+    """A schedule that this horizon can have, or InvalidInput."""
+    found: Schedule
+    if isinstance(schedule, str):
+        found = one_of("schedule (if not a number of episodes)", schedule, ("doubling", "few"))
+    else:
+        found = whole("schedule (if not doubling or few)", schedule, at_least=1, at_most=MOST_ROUNDS)
+    if horizon is None and found != "doubling":
+        raise InvalidInput(
+            f"schedule={shown(found)} plans all evaluations ahead, got no horizon; say how many: horizon=T"
+        )
+    if horizon is not None and isinstance(found, int) and found > horizon:
+        raise InvalidInput(f"schedule must be at most the horizon, {horizon} evaluations, got {found} episodes")
+    return found
+
+
+def episode_lengths(horizon: int, schedule: Schedule = "doubling") -> list[int]:
+    """m_1, m_2, … as planned for T evaluations; T may cut the last one short.
+
+    doubling   1, 2, 4, …: ⌊log₂T⌋ + 1 episodes (Algorithm 2)
+    few        m_e = ⌈√(T·m_{e−1})⌉, m_0 = 1: at most ⌈log₂log₂T⌉ + 1 episodes for T ≥ 3
+    a number   E of them, m_e in proportion to T^{(1 − 2^{−e})/(1 − 2^{−E})}, which add up to T: none is cut short
+
+    The last two: Li & Scarlett, Gaussian process bandit optimization with few batches (2022). Theirs of a given number
+    are not in proportion but as long as these powers, cut at T: for small T fewer than E of them would remain.
+    """
+    T = whole("horizon", horizon, at_least=1)
+    schedule = check_schedule(schedule, T)
+    if isinstance(schedule, int):
+        E = schedule
+        e = np.arange(1, E + 1)
+        power = T ** ((1.0 - 0.5**e) / (1.0 - 0.5**E))
+        ends = np.ceil(T * np.cumsum(power) / power.sum() - 1e-9).astype(np.intp)  # after each episode
+        spare = np.maximum.accumulate(ends - e).clip(0, T - E)  # beyond one evaluation in each
+        return [int(m) for m in np.diff(spare + e, prepend=0)]
+    lengths = [1 if schedule == "doubling" else _root(T)]
+    while sum(lengths) < T:
+        lengths.append(2 * lengths[-1] if schedule == "doubling" else _root(T * lengths[-1]))
+    return lengths
+
+
+def complete_episodes(horizon: int, lengths: Sequence[int]) -> int:
+    """E: how many of them end within the horizon, and eliminate."""
+    return int((np.cumsum(vector("lengths", lengths)) <= whole("horizon", horizon)).sum())
+
+
+def _root(n: int) -> int:
+    """⌈√n⌉, exactly."""
+    return math.isqrt(n - 1) + 1

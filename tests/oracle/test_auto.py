@@ -1,0 +1,234 @@
+"""Which rule Auto chooses by, and what that rule chooses, from the history and from what its models believe.
+
+The shares of rounds are copied here, so that a change of one is noticed; what is done about failures is not: its
+constants are read from the policy, and histories with failures offer one candidate a round, so that only the rule is
+chosen."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+import misspec as ms
+from misspec.policies.auto import policy as auto
+from reference import Dense
+
+X = np.random.default_rng(3).random((14, 2))
+TRUTH = np.sin(4 * X[:, 0]) + X[:, 1] ** 2
+
+
+def due(budget, n):
+    """Whether a budget of rounds, a function of their number, allows one more after the n-th."""
+    return math.floor(budget(n + 1)) > math.floor(budget(n))
+
+
+class Beliefs:
+    """Means and standard deviations of all candidates, one row per sample of the model, by dense solves. The means are
+    kept within the own bands; `hoped` has the standard deviations with what is pending."""
+
+    def __init__(self, policy, pending):
+        told = policy.observations
+        U, y = policy.domain.encode(told.x), policy.posterior.scaling.to(told.y)
+        Z, models = policy.domain.encode(X), [each.model for each in policy.posterior.posteriors]
+        own = policy._evidence.own
+        M, H = [], []
+        for m in models:
+            known = Dense(m.kernel, m.regularization, U, y, m.offset)
+            both = np.concatenate([U, Z[pending]])
+            hoped = Dense(m.kernel, m.regularization, both, np.zeros(len(both)))
+            M.append(np.clip(known.mean(Z), own.lower, own.upper))
+            H.append(m.scale * np.sqrt(np.maximum(hoped.variance(Z), 0.0)))
+        self.M, self.hoped = np.array(M), np.array(H)
+        self.noises = np.array([m.noise for m in models])
+        self.seen = np.isfinite(own.upper)
+        self.results = y
+
+    def teaches_less_than(self, share):
+        """Where one more result would teach less than this share of its noise, or of the least that matters."""
+        return (self.hoped / np.maximum(self.noises, 0.01)[:, None]).mean(axis=0) < share
+
+    def upper(self, multiplier):
+        variance = (self.hoped**2).mean(axis=0) + self.M.var(axis=0)
+        return self.M.mean(axis=0) + multiplier * np.sqrt(variance)
+
+    def improvement(self, best):
+        u = (self.M - np.reshape(best, (-1, 1))) / self.hoped
+        return (self.hoped * (norm.pdf(u) + u * norm.cdf(u))).mean(axis=0)
+
+
+def allowed(b, offer, pending, batch, stay):
+    """Candidates that may be asked: on offer, not pending (of actions: in this batch), not known well enough."""
+    new, offered = np.ones(len(X), dtype=bool), np.zeros(len(X), dtype=bool)
+    offered[offer if offer is not None else slice(None)] = True
+    new[pending if offer is None else batch] = False
+    if offer is not None:
+        return offered & new if (offered & new).any() else offered
+    spent = b.seen & b.teaches_less_than(0.3)
+    out = spent
+    if b.noises.mean() < 0.01:
+        out = b.seen
+    elif spent.any() and stay:
+        rivals = ~spent & (b.upper(2.0) > b.M.mean(axis=0)[spent].max())
+        out = ~rivals if rivals.any() else np.zeros(len(X), dtype=bool)
+    return next(some for some in (~out & new, new, np.ones(len(X), dtype=bool)) if some.any())
+
+
+def decide(policy, history, offer, batch, anywhere=False):
+    """The rule, the candidates that it may take, and their scores."""
+    told, pending, failed = history
+    if len(told) < 5:
+        return "first", np.ones(len(X), dtype=bool), np.zeros(len(X))
+    n, b = len(told) + len(pending) + len(failed), Beliefs(policy, pending)
+    doubt = min(1.0, policy.samples["unexplained"])
+    known = np.flatnonzero(b.seen) if offer is None else offer
+    best_means = b.M[:, known].max(axis=1)
+    rule, score = "mean and spread", b.upper(1.0)
+    quiet = b.noises.mean() < 0.01
+    best_result = best_means + np.maximum(b.noises, 0.01)
+    if offer is None:
+        best_result = b.results.max() + (0.01 if quiet else 0.0)
+    if anywhere:
+        rule, score = "improvement", b.improvement(best_result)
+    elif pending or due(lambda n: min(0.5, 2.0 * doubt) * n, n):
+        rule, score = "improvement", b.improvement(best_means)
+    may = allowed(b, offer, pending, batch, True)
+    found = int(np.where(may, score, -np.inf).argmax())
+    again = b.teaches_less_than(0.3)[found] and found in told
+    budget = max(min(6.0, 15.0 * doubt), 1.0 if again else 0.0)
+    idle = quiet and b.upper(2.0)[found] < np.mean(best_result)
+    if idle or (b.teaches_less_than(0.7)[found] and due(lambda n: budget * math.sqrt(n), n)):
+        rule, may = "caution", allowed(b, offer, pending, batch, False)
+        score = b.improvement(best_result)
+    return rule, may, score
+
+
+def trust(policy, doubt, change=lambda states, fitted: None):
+    """Make the policy take its model to leave this share of the results' variance unexplained, and the model to be of
+    all results from the 20th on: sampling another takes time, and beliefs are data here. change: the samples of the
+    hyperparameters (logarithms of length scales and λ first; offset and scale)."""
+    policy.renew() if policy.t < 20 else None
+    samples = policy.samples
+    if samples is None:
+        return
+    results = policy.t if policy.t >= math.ceil(8 / 7 * samples["results"]) else samples["results"]
+    states, fitted = np.array(samples["states"]), np.array(samples["fitted"])
+    change(states, fitted)
+    model = {"states": states.tolist(), "fitted": fitted.tolist()}
+    wanted = {**samples, **model, "unexplained": doubt, "results": results}
+    if wanted != samples:
+        policy.adopt(wanted)
+
+
+def play(policy, noise, doubt, offers, truth, change=lambda states, fitted: None):
+    """Batches, results that come late and in any order, and evaluations of others, without failures; how often each
+    rule was used."""
+    rng = np.random.default_rng([int(100 * doubt), offers])
+    told, pending, ids, rules, call = [], [], [], Counter(), 0
+    while len(told) < 55:
+        trust(policy, doubt, change)
+        offer = np.sort(rng.choice(len(X), 5, replace=False)) if offers else None
+        batch = []
+        for query in policy.ask(3 if call % 5 == 3 else 1, actions=offer):
+            rule, may, score = decide(policy, (told, pending, []), offer, batch)
+            assert query.details["rule"] == rule
+            if rule != "first":
+                assert may[query.index]
+                assert score[query.index] >= score[may].max() - 1e-6 * (1 + abs(score[may].max()))
+            rules[rule] += 1
+            batch.append(query.index)
+            pending.append(query.index)
+            ids.append(query.id)
+        if call % 9 == 8:
+            (other,) = policy.expect(rng.integers(0, len(X), 1))
+            pending.append(other.index)
+            ids.append(other.id)
+        while pending and (len(pending) > 4 or rng.random() < 0.9):
+            k = int(rng.integers(len(pending)))
+            told.append(pending.pop(k))
+            policy.tell(ids.pop(k), float(truth[told[-1]] + noise * rng.standard_normal()))
+        call += 1
+    return rules
+
+
+@pytest.mark.parametrize("offers", [False, True], ids=["all", "offers"])
+@pytest.mark.parametrize(("noise", "doubt"), [(0.6, 1.0), (0.6, 0.3), (0.3, 0.1), (0.15, 0.02), (1e-4, 0.3)])
+def test_the_rule_and_its_choice(noise, doubt, offers):
+    rules = play(ms.Auto(ms.Finite(X), noise=noise, seed=1), noise, doubt, offers, TRUTH)
+    assert rules["first"] >= 5
+    if noise < 0.01:  # all is known soon, and what may still improve is looked for
+        assert rules["caution"] > 20
+        return
+    assert rules["improvement"] > 10
+    assert rules["mean and spread"] > 1
+    assert rules["caution"] > 3 or doubt < 0.1
+
+
+def test_where_half_of_the_samples_believe_in_no_noise():
+    """Noise counts as a hundredth of the results' spread at least, sample by sample."""
+
+    def quiet(states, fitted):
+        states[::2, 2], states[1::2, 2], fitted[:, 1] = -30.0, -4.0, 1.0
+
+    policy = ms.Auto(ms.Finite(X), seed=1)
+    play(policy, 0.1, 0.1, False, TRUTH, quiet)
+    noises = [each.model.noise for each in policy.posterior.posteriors]
+    assert min(noises) < 0.003
+    assert np.mean(noises) > 0.02
+
+
+def test_where_the_model_is_too_smooth():
+    """Own results are not talked away: means stay within own bands, which the samples' means leave."""
+
+    def smooth(states, fitted):
+        states[:, :2], states[:, 2], fitted[:, 1] = 2.0, -6.0, 1.0
+
+    policy = ms.Auto(ms.Finite(X), noise=0.1, seed=1)
+    play(policy, 0.1, 0.3, False, TRUTH + 0.8 * (-1.0) ** np.arange(len(X)), smooth)
+    own, told = policy._evidence.own, policy.posterior.posteriors[0].at(X)[0]
+    assert ((told < own.lower - 0.05) | (told > own.upper + 0.05)).sum() > 3
+
+
+def anywhere(policy, ended, n):
+    """Whether, while few of the latest evaluations failed, this round may ask what is not likely to work."""
+    success = policy._success
+    if success is None or not success.explains:
+        return False
+    latest = sum((1.0 - 1.0 / auto.RECENT) ** age for age, failed in enumerate(reversed(ended)) if failed)
+    return min(n + 1, auto.RECENT) / math.sqrt(n + 1) - latest >= 1.0 and due(math.sqrt, n)
+
+
+@pytest.mark.parametrize("doubt", [0.4, 0.05])
+def test_the_rule_where_evaluations_fail(doubt):
+    """One candidate a round, of which a part always fails: failures count as rounds, and in some of them any point may
+    be asked."""
+    rng, noise = np.random.default_rng(int(100 * doubt)), 0.5
+    policy = ms.Auto(ms.Finite(X), noise=noise, seed=2)
+    fails = X[:, 0] < 0.25
+    told, failed, pending, ended, rules, daring = [], [], [], [], Counter(), 0
+    while len(ended) < 60:
+        trust(policy, doubt)
+        i = int(rng.integers(len(X)))
+        if fails[i] and rng.random() < 0.6:
+            continue
+        n = len(told) + len(failed) + len(pending)
+        free = len(told) >= 5 and anywhere(policy, ended, n)
+        daring += free and not pending
+        rule, _, _ = decide(policy, (told, [j for j, _ in pending], failed), np.array([i]), [], free)
+        query = policy.ask(actions=np.array([i]))
+        assert query.details["rule"] == rule
+        rules[rule] += 1
+        pending.append((i, query.id))
+        while pending and (len(pending) > 3 or rng.random() < 0.7):
+            j, id_ = pending.pop(int(rng.integers(len(pending))))
+            ended.append(bool(fails[j]))
+            if fails[j]:
+                policy.drop(id_)
+                failed.append(j)
+            else:
+                policy.tell(id_, float(TRUTH[j] + noise * rng.standard_normal()))
+                told.append(j)
+    assert len(failed) > 5
+    assert daring > 0
+    assert set(rules) == {"first", "mean and spread", "improvement", "caution"}
