@@ -258,12 +258,13 @@ def deadly(run, allow=()):
     return runner.execute(run)
 
 if __name__ == "__main__":
-    dask.config.set({"distributed.scheduler.allowed-failures": 1})
+    # one death per deadly run, and two workers: Dask's nannies do not always restart one that dies again and again
+    dask.config.set({"distributed.scheduler.allowed-failures": 0})
     runner.execute = deadly
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=60) as cluster:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=60) as cluster:
         progress = ex.go(Path("small.toml").read_bytes(), "killed", dask=cluster.scheduler_address)
     assert progress.runs == 8, progress
-    assert any(run.policy == "GPUCB" for run in progress.failed), progress.failed
+    assert {run.policy for run in progress.failed} >= {"GPUCB"}, progress.failed
     assert all("killed again and again" in reason for reason in progress.failed.values()), progress.failed
 """,
     )

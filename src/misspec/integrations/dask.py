@@ -17,8 +17,11 @@ from misspec.policies import Policy
 
 LOG = logging.getLogger("misspec")
 PATIENCE = "10s"  # to reach a scheduler
+PENDING = "what was told stays told, what was running is pending: optimize with another client goes on from there"
+FINISHED = "finished runs are kept, and the same command goes on from them"
 GOODBYE = 5  # seconds to disconnect from it
 LOOK = 1.0  # seconds between looks at how many workers there are
+LONELY = 30.0  # seconds without any worker after which that is said: restarting one takes some seconds
 
 
 def optimize(
@@ -72,27 +75,39 @@ def optimize(
 
 
 class Cluster:
-    """An `Evaluator` of a Dask client: what `loop.drive` hands points to."""
+    """An `Evaluator` of a Dask client: what `loop.drive` hands points to, and `outcomes` runs.
 
-    def __init__(self, function: Callable[[Any], Any], client: Any) -> None:
-        self._function, self._client = function, client
+    tries   how often a job is handed in, if Dask gives it up because its workers died
+    kept    what is said, and to be done, when the cluster itself fails
+    """
+
+    def __init__(self, function: Callable[[Any], Any], client: Any, *, tries: int = TRIES, kept: str = PENDING) -> None:
+        self._function, self._client, self._tries, self._kept = function, client, tries, kept
         self._futures: dict[int, tuple[Any, Any]] = {}  # by id of the query: its future, and what it evaluates
         self._back: queue.SimpleQueue[tuple[int, Any, Any]] = queue.SimpleQueue()
         self._losses: Counter[int] = Counter()  # of futures, by id
         self._places = 1
         self._looked = -LOOK
+        self._alone_since: float | None = None  # when the last worker was seen to be gone
         self._look()
 
     def _look(self) -> None:
-        """Who the workers are, now and then: asking the scheduler takes a round trip."""
+        """Count the workers' threads now and then: asking the scheduler takes a round trip."""
         if time.monotonic() - self._looked < LOOK:
             return
         self._looked = time.monotonic()
         try:
             workers = self._client.nthreads()
         except (OSError, TimeoutError) as error:  # CommClosedError is an OSError
-            raise self._gone(error) from error
+            raise self.failed(error) from error
         self._places = sum(workers.values())
+        if workers:
+            self._alone_since = None
+        elif self._alone_since is None:
+            self._alone_since = self._looked
+        elif self._looked - self._alone_since > LONELY:
+            LOG.warning("the Dask cluster has had no workers for %.0f s; waiting for one", LONELY)
+            self._alone_since = self._looked
 
     def places(self) -> int:
         self._look()
@@ -105,7 +120,7 @@ class Cluster:
         except (OSError, RuntimeError) as error:
             if self._client.status == "running":
                 raise
-            raise self._gone(error) from error
+            raise self.failed(error) from error
         for (id_, x), future in zip(jobs, futures, strict=True):
             self._futures[id_] = future, x
             self._client.loop.add_callback(self._follow, id_, future)
@@ -125,7 +140,8 @@ class Cluster:
         try:
             first = [self._back.get(timeout=LOOK)] if wait else []
         except queue.Empty:
-            return []  # time to look at the workers
+            self._look()
+            return []
         while first or not self._back.empty():
             id_, future, result = first.pop() if first else self._back.get()
             if id_ not in self._futures or self._futures[id_][0] is not future:
@@ -135,9 +151,11 @@ class Cluster:
             future.release()  # an exception's traceback would keep it for a while, and with it the cluster its result
             if lost:
                 self._losses[id_] += 1
-                if self._losses[id_] < TRIES:
+                if self._losses[id_] < self._tries:
                     again.append((id_, x))
                     continue
+                if self._client.status != "running":
+                    raise self.failed(result)
                 result = ended_workers(self._losses[id_], x, f"{type(result).__name__}: {result}")
             self._losses.pop(id_, None)
             found.append((id_, result))
@@ -154,15 +172,12 @@ class Cluster:
             return True
         if isinstance(result, BaseException) and future.status != "error":
             if self._client.status not in ("running", "connecting"):
-                raise self._gone(result) from None
+                raise self.failed(result) from None
             return True
         return False
 
-    def _gone(self, error: BaseException) -> MisspecError:
-        return MisspecError(
-            f"the Dask cluster failed ({type(error).__name__}: {error}); what was told stays told, what was running is "
-            "pending: optimize with another client goes on from there"
-        )
+    def failed(self, error: BaseException) -> MisspecError:
+        return MisspecError(f"the Dask cluster failed ({type(error).__name__}: {error}); {self._kept}")
 
     def close(self) -> None:
         futures = [future for future, _ in self._futures.values()]
@@ -208,24 +223,22 @@ def outcomes(
 
 
 def _as_they_come(execute: Any, todo: list[Any], client: Any, cluster: Any, progress: Any) -> Iterator[Any]:
-    from distributed import KilledWorker, as_completed
-
     try:
-        runs = {future.key: (future, run) for run, future in zip(todo, client.map(execute, todo), strict=True)}
-        for future in as_completed([future for future, _ in runs.values()], loop=client.loop):
-            _, run = runs.pop(future.key)
-            try:
-                outcome = future.result()
-            except KilledWorker:
-                outcome = "its worker was killed again and again (out of memory?)"
-            except Exception as error:  # a cluster's errors have no common class
-                raise InvalidInput(
-                    f"the Dask cluster failed ({type(error).__name__}: {error}); finished runs are kept, and the same "
-                    "command goes on from them"
-                ) from None
-            progress.rounds += run.horizon
-            yield run, outcome
-            future.release()
+        pool = Cluster(execute, client, tries=1, kept=FINISHED)
+        pool.submit(list(enumerate(todo)))
+        left = len(todo)
+        while left:
+            for number, outcome in pool.collect(wait=True):
+                run, left = todo[number], left - 1
+                if isinstance(outcome, MisspecError):
+                    outcome = "its worker was killed again and again (out of memory?)"
+                elif isinstance(outcome, BaseException):  # `execute` raises nothing
+                    raise pool.failed(outcome)
+                progress.rounds += run.horizon
+                yield run, outcome
+            yield None  # time to show progress
+    except MisspecError as error:
+        raise InvalidInput(str(error)) from None
     finally:
         _close(client, cluster)
 
