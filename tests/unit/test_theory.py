@@ -202,10 +202,10 @@ def test_the_needle_bound_is_its_sum():
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: theory.ec_gp_ucb_bound(MODEL, 0, 1.0), "rounds from 1 on"),
-        (lambda: theory.ec_gp_ucb_bound(MODEL, "ten", 1.0), "rounds from 1 on"),
+        (lambda: theory.ec_gp_ucb_bound(MODEL, 0, 1.0), "number of rounds"),
+        (lambda: theory.ec_gp_ucb_bound(MODEL, "ten", 1.0), "number of rounds"),
         (lambda: theory.ec_gp_ucb_bound(RBF(0.2), 10, 1.0), "must be a Model"),
-        (lambda: theory.needle_lower_bound(-3, 10, 0.5), "rounds from 1 on"),
+        (lambda: theory.needle_lower_bound(-3, 10, 0.5), "number of rounds"),
         (lambda: theory.balancing_bound(MODEL, 10, 1.0, reward_range=-1.0), "reward_range"),
         (lambda: theory.ec_gp_ucb_bound(MODEL, 10, -1.0), "gain"),
         (lambda: theory.ec_gp_ucb_bound(MODEL, 10, 1.0, -0.1), "epsilon"),

@@ -1,16 +1,14 @@
-"""The parts of regret bound balancing: candidates, their bounds, and the radius of the elimination test."""
+"""Parts of regret bound balancing: candidates ε̂_i, their bounds R_i, and the radius of the elimination test."""
 
 from __future__ import annotations
 
 import math
-from typing import overload
 
 import numpy as np
 
-from misspec.errors import Array, number, whole
+from misspec.errors import number, whole
 from misspec.model import Model
-
-# -- parts of regret bound balancing, shared with the policy -----------------------------------------------------------
+from misspec.theory.information import Rounds
 
 
 def paper_candidates(horizon: int, gain: float) -> list[float]:
@@ -26,44 +24,27 @@ def halving_candidates(horizon: int, largest: float) -> list[float]:
     return [*(largest * 2.0**-i for i in range(1 + math.ceil(0.5 * math.log2(T)))), 0.0]
 
 
-@overload
-def candidate_bound(
-    model: Model, n: float, gain: float, epsilon: float, delta: float, reward_range: float
-) -> float: ...
-@overload
-def candidate_bound(
-    model: Model, n: Array, gain: float, epsilon: float, delta: float, reward_range: float
-) -> Array: ...
-
-
-def candidate_bound(
-    model: Model, n: float | Array, gain: float, epsilon: float, delta: float, reward_range: float
-) -> float | Array:
-    """R_i(n) = min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}, δ the base's part."""
+def candidate_bound(model: Model, n: Rounds, gain: float, epsilon: float, delta: float, reward_range: float) -> Rounds:
+    """R_i(n) = min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}, where delta is the base's share of δ."""
     ridge = model.regularization
     spread = model.noise / math.sqrt(ridge) * math.sqrt(2.0 + 2.0 * math.log(1.0 / delta) / gain)
     c1 = 2.0 * math.sqrt(2.0 * ridge + 1.0) * max(1.0, spread)
     c2 = 2.0 * math.sqrt(2.0 + 1.0 / ridge) + 2.0 / math.sqrt(gain)
     grows = c1 * (model.norm_bound * math.sqrt(gain) + gain) * n**0.5 + c2 * epsilon * math.sqrt(gain) * n
-    bound = np.minimum(grows, reward_range * n)
-    return float(bound) if np.ndim(bound) == 0 else np.asarray(bound)
+    bound: Rounds = np.minimum(grows, reward_range * n)
+    return bound
 
 
 def elimination_spread(noise: float, ranges: list[float], *, varying: bool) -> float:
-    """s of the elimination test: σ, or √(σ² + range²/4) where the action sets vary and their maximum with them."""
+    """s of the elimination test: σ, or √(σ² + range²/4) where action sets vary, since the best of them does too."""
     return math.sqrt(noise**2 + max(ranges) ** 2 / 4.0) if varying else noise
 
 
-@overload
-def elimination_radius(n: float, bases: int, delta: float, spread: float, kind: str) -> float: ...
-@overload
-def elimination_radius(n: Array, bases: int, delta: float, spread: float, kind: str) -> Array: ...
-
-
-def elimination_radius(n: float | Array, bases: int, delta: float, spread: float, kind: str) -> float | Array:
-    """h: how far an average of n rewards may stray, for all n and all bases at once."""
+def elimination_radius(n: Rounds, bases: int, delta: float, spread: float, kind: str) -> Rounds:
+    """h(n): bound on how far an average of n rewards strays from its mean, for all n and all bases at once."""
+    radius: Rounds
     if kind == "paper":
         radius = 2.2 * spread * np.sqrt(np.log(bases * np.maximum(1.0, np.log(n)) / delta) / n)
     else:
         radius = spread * np.sqrt((n + 1.0) * (np.log(n + 1.0) + 2.0 * math.log(bases / delta))) / n
-    return float(radius) if np.ndim(radius) == 0 else np.asarray(radius)
+    return radius

@@ -1,69 +1,46 @@
 """The theorems as numbers: explicit regret bounds, to draw beside measured regret.
 
-    γ   `gain`: an upper bound on the maximum information gain γ_T; a number, or what `information_gain` returns
+    γ   `gain`: an upper bound on the maximum information gain γ_T, as a number or an InformationGain
     C   2/ln(1 + 1/λ) ≤ 1 + 2λ: a sum of T posterior variances is at most C·γ_T
     M   number of bases of regret bound balancing, ε̂_i their candidates, N_i how often each played
 
-Every bound is for regret against max f* ("true") or against max f̃ ("in_class"); they differ by 2εT. `horizon` may be an
-array: with an InformationGain each of its entries t then uses γ_t. All hold with probability 1 − δ, and never exceed
-the 2(B + ε) per round that the class itself allows.
+Every bound is for regret against max f* ("true") or against max f̃ ("in_class"); they differ by 2εT. Where `horizon` is
+an array, so is the bound, and with an InformationGain each entry t uses γ_t. All hold with probability 1 − δ, and never
+exceed the 2(B + ε) per round that the class itself allows.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from misspec.errors import MOST, MOST_ROUNDS, Array, InvalidInput, array, flag, number, one_of, shown, whole
 from misspec.model import Model, a_model
 from misspec.theory.balancing import candidate_bound, elimination_radius, elimination_spread, paper_candidates
 from misspec.theory.episodes import Schedule, check_schedule, complete_episodes, episode_lengths
-from misspec.theory.information import InformationGain
+from misspec.theory.information import InformationGain, Rounds
 
 REGRETS = ("true", "in_class")
-ALLOWANCE = 1.0 / 60.0  # of the range, times `tests_allowed`: what tests of `InsuredUCB` may lose at least
-Rounds = NDArray[Any] | Sequence[int]
-Gain = float | InformationGain  # γ_T, or what `information_gain` returns
+# `InsuredUCB` may always lose this share of the range per test that is allowed: where no misfit shows that is a
+# thousandth of the range per round after 300 rounds
+ALLOWANCE = 1.0 / 60.0
+Gain = float | InformationGain  # γ_T
 
 
 # -- the theorems ------------------------------------------------------------------------------------------------------
 
 
-@overload
-def ec_gp_ucb_bound(
-    model: Model,
-    horizon: float,
-    gain: Gain,
-    epsilon: float = ...,
-    *,
-    regret: str = ...,
-    grounded_points: int | None = ...,
-) -> float: ...
-@overload
 def ec_gp_ucb_bound(
     model: Model,
     horizon: Rounds,
-    gain: Gain,
-    epsilon: float = ...,
-    *,
-    regret: str = ...,
-    grounded_points: int | None = ...,
-) -> Array: ...
-
-
-def ec_gp_ucb_bound(
-    model: Model,
-    horizon: float | Rounds,
     gain: Gain,
     epsilon: float = 0.0,
     *,
     regret: str = "true",
     grounded_points: int | None = None,
-) -> float | Array:
+) -> Rounds:
     """Theorem 1: R ≤ 2(σ/√λ·√(2 ln(1/δ) + 2γ) + B)√(CγT) + 2εT√(Cγ/λ); true regret adds 2εT. ε = 0: GP-UCB.
 
     grounded_points: N, the number of candidates, for the grounded policy. Its true regret is at most the smaller of
@@ -81,40 +58,12 @@ def ec_gp_ucb_bound(
         union = np.log(2.0 * np.pi**2 * T**2 * N * (N + 1) / (3.0 * model.delta))
         alone = 2.0 * (model.norm_bound + eps) * N + 4.0 * model.noise * np.sqrt(2.0 * N * T * union)
         bound = np.minimum(bound, alone)
-    return answered(bound, T, model, eps, regret)
+    return capped(bound, horizon, model, eps, regret)
 
 
-@overload
-def phased_bound(
-    model: Model,
-    horizon: float,
-    gain: Gain,
-    epsilon: float = ...,
-    *,
-    width: str = ...,
-    points: int | None = ...,
-    constants: str = ...,
-    regret: str = ...,
-    schedule: Schedule = ...,
-) -> float: ...
-@overload
 def phased_bound(
     model: Model,
     horizon: Rounds,
-    gain: Gain,
-    epsilon: float = ...,
-    *,
-    width: str = ...,
-    points: int | None = ...,
-    constants: str = ...,
-    regret: str = ...,
-    schedule: Schedule = ...,
-) -> Array: ...
-
-
-def phased_bound(
-    model: Model,
-    horizon: float | Rounds,
     gain: Gain,
     epsilon: float = 0.0,
     *,
@@ -123,20 +72,20 @@ def phased_bound(
     constants: str = "tight",
     regret: str = "true",
     schedule: Schedule = "doubling",
-) -> float | Array:
+) -> Rounds:
     """Theorem 2, for the ungrounded policy: R ≤ 2B + 2εT(1 + log₂T)√(Cγ/λ) + 14·multiplier·√(CTγ); true: + 2εT.
 
     multiplier   (σ/√λ)√(2 ln(E/δ) + 2γ) + B, E the number of complete episodes; for width="nonadaptive", which needs
                  the number of candidates N as `points`, (σ/√λ)√(2 ln(2NE/δ)) + B
     constants    "paper": 2B + 6εT(1 + ln T)√((2 + 1/λ)γ) + 32·multiplier·√((1 + 2λ)Tγ), as printed; valid but loose
-    schedule     of `episode_lengths`, for the largest horizon; for all but "doubling" the proof's sum as it stands:
+    schedule     as for `episode_lengths`, planned for the largest horizon; all but "doubling" use the proof's own sum:
 
         R ≤ Σ_e m_e·min{2B, 4·multiplier_{e−1}·√(Cγ_{e−1}/m_{e−1}) + 2eε√(Cγ_{e−1}/λ)},   2B for e = 1,
 
-    over the rounds played, γ_e that of m_e rounds. In D_e nothing is worse than its best by more than what four widths
-    (at most √(Cγ/m) times the multiplier) and the misfit at two points (each at most ε√(Cγ/λ)) of the episode before
-    hide, and each of the e − 1 eliminations took at most 2ε√(Cγ/λ) from the best. m_e ≤ √(T·m_{e−1}) + 1 makes that,
-    for "few" and without misfit, at most 2B⌈√T⌉ + 4·multiplier·(√T + 1)√(Cγ) per further episode: √(Tγ)·log log T.
+    over the rounds played, where γ_e is that of m_e rounds. A point of D_e is below the best of D_e by at most four
+    widths of the episode before (each at most √(Cγ/m) times the multiplier) and the misfit at two points (each at most
+    ε√(Cγ/λ)); and each of the e − 1 eliminations costs the best point at most 2ε√(Cγ/λ). For "few" and without misfit,
+    m_e ≤ √(T·m_{e−1}) + 1 makes that 2B⌈√T⌉ + 4·multiplier·(√T + 1)√(Cγ) per further episode: √(Tγ)·log log T.
     """
     T, gamma, eps = read_rounds(model, horizon, gain, epsilon, regret)
     one_of("width (numbers guarantee nothing)", width, ("lemma1", "mixture", "nonadaptive"))
@@ -145,8 +94,8 @@ def phased_bound(
         if constants != "tight":
             raise InvalidInput('constants="paper" are for schedule="doubling", the paper\'s; leave them out')
         bound = _planned_bound(model, T, gain, eps, width, points, schedule)
-        return answered(bound + (2.0 * eps * T if regret == "true" else 0.0), T, model, eps, regret)
-    E = max(1.0, math.floor(math.log2(float(T.max()) + 1.0)))  # of the whole run: its policy splits δ over all of them
+        return capped(bound + (2.0 * eps * T if regret == "true" else 0.0), horizon, model, eps, regret)
+    E = max(1.0, math.floor(math.log2(float(T.max()) + 1.0)))  # in the whole run: the policy splits δ over all of them
     multiplier = _phased_multiplier(model, gamma, E, width, points)
     ridge = model.regularization
     if constants == "tight":
@@ -156,11 +105,11 @@ def phased_bound(
         bound = 6.0 * eps * T * (1.0 + np.log(T)) * np.sqrt((2.0 + 1.0 / ridge) * gamma)
         bound = bound + 32.0 * multiplier * np.sqrt((1.0 + 2.0 * ridge) * T * gamma)
     bound = 2.0 * model.norm_bound + bound + (2.0 * eps * T if regret == "true" else 0.0)
-    return answered(bound, T, model, eps, regret)
+    return capped(bound, horizon, model, eps, regret)
 
 
 def _phased_multiplier(model: Model, gamma: Any, episodes: float, width: str, points: int | None) -> Any:
-    """At least w(x)/σ(x) of an episode with information gain γ."""
+    """An upper bound on w(x)/σ(x) in an episode with information gain γ."""
     if width == "nonadaptive":
         if points is None:
             raise InvalidInput('width="nonadaptive" needs the number of candidates: points=len(domain)')
@@ -172,14 +121,14 @@ def _phased_multiplier(model: Model, gamma: Any, episodes: float, width: str, po
 def _planned_bound(
     model: Model, T: Array, gain: Gain, epsilon: float, width: str, points: int | None, schedule: Schedule
 ) -> Array:
-    """The sum over the episodes in `phased_bound`, in-class regret, after each of these rounds of one run."""
+    """The in-class regret of one run after each of the rounds T: the sum over episodes in `phased_bound`."""
     last = int(T.max())
     lengths = episode_lengths(last, schedule)
     E = complete_episodes(last, lengths)
     begins = np.concatenate([[0], np.cumsum(lengths)[:-1]])
     m = np.array(lengths[:-1], dtype=np.float64)  # m_{e−1} for e = 2, 3, …
     gamma = gain.up_to(m.astype(np.intp)) if isinstance(gain, InformationGain) else np.full(len(m), float(gain))
-    gamma = np.maximum.accumulate(gamma)  # rounding may make an episode the shorter one
+    gamma = np.maximum.accumulate(gamma)  # rounding may make an episode shorter than the one before
     slack = np.sqrt(variance_constant(model) * gamma)
     e = np.arange(2, len(lengths) + 1)
     lost = 4.0 * _phased_multiplier(model, gamma, E, width, points) * slack / np.sqrt(m)
@@ -199,7 +148,7 @@ def balancing_bound(
     reward_range: float | None = None,
     varying: bool = False,
 ) -> float:
-    """Proposition 1 with its constants, for true regret: what `RegretBalancing.as_in_paper` pays at most.
+    """Proposition 1 with its constants: the most true regret that `RegretBalancing.as_in_paper` can have.
 
     Let j be the base with the smallest ε̂_j ≥ ε: its bound R_j holds, so it is never dropped. When base i plays for the
     last time it has played n rounds and j has played m; it has passed the test against j, and its bound was the
@@ -242,26 +191,25 @@ def balancing_bound(
 
 
 def tests_allowed(t: float) -> float:
-    """s(t) = min{√t, t/5}: rounds among the first t that may be tests of `InsuredUCB`."""
+    """s(t) = min{√t, t/5}: the most tests that `InsuredUCB` makes among its first t rounds."""
     t = number("t", t, at_least=0)
     return min(math.sqrt(t), t / 5.0)
 
 
 def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0, *, premium: float = 1.0) -> float:
-    """What `InsuredUCB` loses at most on N points, for true regret, whatever the truth: O(T^{3/4}√(N ln T/premium)).
+    """The most true regret of `InsuredUCB` on N points, whatever the truth: O(T^{3/4}√(N ln T/premium)).
 
     For rounds that offer all N points, each result told before the next query, no data from elsewhere, no failures.
-    While all own bands hold, ȳ ± r, an eager round at x loses at most 2r(x) + 2r(x*): scores are within the bands, and
-    that of the best point x* no larger. x* is never dismissed. A test is refused where one more would lose too much, or
-    make more than s(t) of them. Each pays at most 1, so that up to round t, with p = min{1, premium/60}, at least
-    p·s(t) − 2 rounds were tests, or would have been but for the eager choice being the point to test; and of these half
-    went to a point tried least: x* has been tried k(t) = ⌊(p·s(t) − 3)/(2N)⌋ times at least. With Δ = 2(B + ε) and the
-    sums as they stand, from round 25 on, where s(t) = √t,
+    While all own bands ȳ ± r hold, an eager round at x loses at most 2r(x) + 2r(x*): scores lie within the bands, and
+    that of the best point x* is no larger. x* is never dismissed. A test is refused where it would lose too much, or
+    where s(t) tests were made. Each pays at most 1, so up to round t, with p = min{1, premium/60}, at least p·s(t) − 2
+    rounds were tests, or eager rounds at the very point to be tested; half of these went to a point tried least, so x*
+    has been tried at least k(t) = ⌊(p·s(t) − 3)/(2N)⌋ times. With Δ = 2(B + ε), from round 25 on, where s(t) = √t,
 
         R ≤ Δ(√T + 25 + N) + Σ_t min{Δ, 2r_{k(t)}} + 2N Σ_{n ≤ T/N} r_n.
 
-    Tests t^a in number would give T^{max(a, 1 − a/2)}. It says nothing before millions of rounds, unless the premium is
-    large.
+    With t^a tests it would be T^{max(a, 1 − a/2)}. It exceeds the trivial ΔT before millions of rounds, unless the
+    premium is large.
     """
     T, N = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS**2), whole("points", points, at_least=1)
     if T > MOST_ROUNDS * N:
@@ -274,7 +222,7 @@ def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0,
         return np.asarray(model.noise * np.sqrt(2.0 * union / n))
 
     tries = np.arange(0, int(max(paid * math.sqrt(T) - 3.0, 0.0) / (2 * N)) + 2, dtype=np.float64)  # k
-    begins = np.full(len(tries), T + 1.0)  # the round from which on x* was tried so often
+    begins = np.full(len(tries), T + 1.0)  # the round from which x* has been tried k times
     if paid:
         roots = np.maximum((2.0 * N * tries + 3.0) / paid, 5.0)
         begins = np.minimum(np.ceil(roots**2), T + 1.0)
@@ -286,26 +234,21 @@ def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0,
     return min(bound, most * T)
 
 
-@overload
-def needle_lower_bound(horizon: float, points: int, height: float) -> float: ...
-@overload
-def needle_lower_bound(horizon: Rounds, points: int, height: float) -> Array: ...
-
-
-def needle_lower_bound(horizon: float | Rounds, points: int, height: float) -> float | Array:
-    """Appendix C on N points: with the needle drawn at random, any policy's expected regret is at least
+def needle_lower_bound(horizon: Rounds, points: int, height: float) -> Rounds:
+    """Appendix C on N points: with the needle drawn at random, every policy has an expected regret of at least
     h·Σ_{t ≤ min(T,N)} (1 − t/N). On a continuum it is hT."""
     T = _rounds(horizon)
     N, h = whole("points", points, at_least=1), number("height", height, at_least=0)
     m = np.minimum(T, N)
-    bound = h * (m - m * (m + 1.0) / (2.0 * N))
-    return float(bound) if np.ndim(horizon) == 0 else np.asarray(bound)
+    bound: Rounds = h * (m - m * (m + 1.0) / (2.0 * N))
+    return bound
 
 
 # -- small parts -------------------------------------------------------------------------------------------------------
 
 
 def variance_constant(model: Model) -> float:
+    """C."""
     return 2.0 / math.log1p(1.0 / model.regularization)
 
 
@@ -321,15 +264,16 @@ def improved_multiplier(model: Model, gamma: Any, delta: float) -> Any:
     return spread * np.sqrt(2.0 * (gamma + 1.0 + math.log(1.0 / delta))) + model.norm_bound
 
 
-def _rounds(horizon: Any) -> Array:
-    wanted = "horizon must be rounds from 1 on"
+def _rounds(horizon: Any) -> Any:
+    wanted = "horizon must be a number of rounds, at least 1, or an array of them"
     T = array(wanted, horizon)
     if T.dtype.kind not in "fiu" or T.size == 0 or not ((T >= 1) & (T <= MOST)).all():
         raise InvalidInput(f"{wanted}, got {shown(horizon)}")
-    return T.astype(np.float64)
+    return T.astype(np.float64)  # of one number: an array without dimensions, which NumPy makes a float
 
 
 def read_rounds(model: Any, horizon: Any, gain: Any, epsilon: float, regret: str) -> tuple[Array, Array, float]:
+    """T, γ_T and ε, checked."""
     a_model(model)
     T = _rounds(horizon)
     one_of("regret", regret, REGRETS)
@@ -337,7 +281,8 @@ def read_rounds(model: Any, horizon: Any, gain: Any, epsilon: float, regret: str
     return T, np.asarray(gamma), number("epsilon", epsilon, at_least=0)
 
 
-def answered(bound: Any, T: Array, model: Model, epsilon: float, regret: str) -> float | Array:
-    most = 2.0 * (model.norm_bound + (epsilon if regret == "true" else 0.0)) * T
-    result = np.minimum(bound, most)
-    return float(result) if result.ndim == 0 else np.asarray(result)
+def capped(bound: Any, horizon: Rounds, model: Model, epsilon: float, regret: str) -> Rounds:
+    """The bound, but no more than the class itself allows."""
+    most = 2.0 * (model.norm_bound + (epsilon if regret == "true" else 0.0)) * np.asarray(horizon)
+    result: Rounds = np.minimum(bound, most)
+    return result

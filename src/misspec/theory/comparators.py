@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import overload
 
 import numpy as np
 
-from misspec.errors import MOST, Array, number, whole
+from misspec.errors import MOST, number, whole
 from misspec.model import Model, a_model
-from misspec.theory.bounds import Gain, Rounds, answered, improved_multiplier, read_rounds, variance_constant
+from misspec.theory.bounds import Gain, capped, improved_multiplier, read_rounds, variance_constant
+from misspec.theory.information import Rounds
 
-# -- comparators: elimination in phases --------------------------------------------------------------------------------
+# -- elimination in phases ---------------------------------------------------------------------------------------------
 
 
 def core_set(dimension: int) -> int:
-    """4d ln ln d + 16: arms that a design with g(ρ) ≤ 2d needs at most, and the first m of phased elimination."""
+    """4d ln ln d + 16: the most arms that a design with g(ρ) ≤ 2d needs, and the first m of phased elimination."""
     d = whole("dimension", dimension, at_least=1)
     return math.ceil(4.0 * d * max(0.0, math.log(max(1.0, math.log(d))))) + 16
 
 
 def phased_elimination_alpha(model: Model, horizon: int, dimension: int, points: int) -> float:
-    """α = δ/(2kE): k arms, two sides, and the E complete phases that T rounds have at most, of 2^{e−1}m rounds each."""
+    """α = δ/(2kE): k arms, two sides, and at most E complete phases in T rounds, of 2^{e−1}m rounds each."""
     T, k = whole("horizon", horizon, at_least=1), whole("points", points, at_least=1)
     E = max(1, math.floor(math.log2(T / core_set(dimension) + 1.0)))
     return a_model(model).delta / (2.0 * k * E)
@@ -40,7 +40,7 @@ def phased_elimination_bound(
     """The bound of Lattimore, Szepesvári & Weisz (2020) with constants, for `PhasedElimination` on k points.
 
     In a phase with m_e, ⟨θ̂ − θ, a⟩ is at most w_e + 2ε√d, w_e = σ√((4d/m_e) ln(1/α)), while all bounds hold. So an
-    elimination costs the best active arm at most 4ε√d, and what stays is at most 4w_e + 4ε√d below it:
+    elimination costs the best active arm at most 4ε√d, and the arms that stay are at most 4w_e + 4ε√d below it:
 
         R ≤ Σ_e u_e·min{2B, 4w_{e−1} + 4ε√d(e − 1)} = O(σ√(dT ln(1/α)) + ε√d T ln T),   m_e ≤ u_e ≤ m_e + m_1.
 
@@ -52,14 +52,14 @@ def phased_elimination_bound(
     fails = phased_elimination_alpha(model, T, d, k) if alpha is None else number("alpha", alpha, above=0, below=1)
     log = math.log(1.0 / fails)
     m, most = core_set(d), 2.0 * model.norm_bound
-    phases = math.floor(math.log2((T - 1) / m + 1.0)) + 1  # that begin, if each is as short as can be
+    phases = math.floor(math.log2((T - 1) / m + 1.0)) + 1  # that begin, if all are as short as possible
     lengths = [m * 2**e + min(k, m) for e in range(phases)]
     widths = [4.0 * model.noise * math.sqrt(4.0 * d / (m * 2**e) * log) for e in range(phases)]
     bias = 4.0 * eps * math.sqrt(d) * (phases - 1)
     return _phases(T, lengths, [most, *widths], bias, most, regret, eps)
 
 
-RIPS_SLACK = 1.1  # how near to the effective dimension the value of its designs comes
+RIPS_SLACK = 1.1  # the designs of `RIPS` are solved until their value is at most this factor above the optimum
 
 
 def rips_log(model: Model, points: int, phase: int) -> float:
@@ -73,7 +73,7 @@ def rips_length(model: Model, value: float, accuracy: float, log: float, reward_
     b, noise = number("reward_bound", reward_bound, at_least=0), a_model(model).noise
     f, accurate = number("value", value, at_least=0), number("accuracy", accuracy, above=0)
     ratio = (b**2 + noise**2) / accurate**2 * f
-    return math.ceil(min(2.0 * number("log", log, at_least=0) * (1.0 + ratio), MOST))  # which is for ever
+    return math.ceil(min(2.0 * number("log", log, at_least=0) * (1.0 + ratio), MOST))  # MOST: longer than any run
 
 
 def rips_bound(
@@ -91,7 +91,7 @@ def rips_bound(
 
     dimension: D, the number of features, or the largest tr((Σλφφᵀ + γI)⁻¹Σλφφᵀ) of any design λ, γ = 1/T. Designs have
     values f ≤ 1.1D. In phase ℓ, W errs by at most ε_ℓ + (B√γ + ε)√f. So an elimination costs the best active arm at
-    most 2ε√f, and what stays is at most 4(ε_ℓ + B√(γf)) + 2ε√f below it:
+    most 2ε√f, and the arms that stay are at most 4(ε_ℓ + B√(γf)) + 2ε√f below it:
 
         R ≤ Σ_ℓ τ_ℓ·min{2B, 4(ε_{ℓ−1} + B√(γf)) + 2ε√f(ℓ − 1)} = O(√((b² + σ²)DT ln(k ln T/δ)) + ε√D T ln T).
 
@@ -104,7 +104,7 @@ def rips_bound(
     first = b / 2.0 if accuracy is None else number("accuracy", accuracy, above=0)
     lengths: list[int] = []
     gaps, begun, phases = [2.0 * B], 0, 0
-    while begun < T:  # phases, if each is as short as can be: f ≥ 1/(1 + γ)
+    while begun < T:  # as many phases as can begin: all are as short as possible, f = 1/(1 + γ)
         halved, log = first * 2.0**-phases, rips_log(model, k, phases + 1)
         lengths.append(rips_length(model, f, halved, log, b))
         gaps.append(4.0 * (halved + B * math.sqrt(f / T)))
@@ -114,9 +114,10 @@ def rips_bound(
 
 
 def _phases(T: int, lengths: list[int], gaps: list[float], bias: float, most: float, regret: str, eps: float) -> float:
-    """Σ of rounds times what each may lose, which falls from phase to phase: the worst is that phases are long.
+    """Σ over phases of rounds times the loss per round, which falls from phase to phase: long phases are the worst.
 
-    bias: what misfit adds, that of the last phase for all, since phases that are short begin more often."""
+    bias: what misfit adds per round; the last phase's for all of them, since shorter phases are more numerous.
+    """
     total, left = 0.0, T
     for length, gap in zip(lengths, gaps, strict=False):
         played = min(left, length)
@@ -125,29 +126,17 @@ def _phases(T: int, lengths: list[int], gaps: list[float], bias: float, most: fl
     return total + (2.0 * eps * T if regret == "true" else 0.0)
 
 
-@overload
-def igp_ucb_bound(model: Model, horizon: float, gain: Gain) -> float: ...
-@overload
-def igp_ucb_bound(model: Model, horizon: Rounds, gain: Gain) -> Array: ...
-
-
-def igp_ucb_bound(model: Model, horizon: float | Rounds, gain: Gain) -> float | Array:
+def igp_ucb_bound(model: Model, horizon: Rounds, gain: Gain) -> Rounds:
     """Chowdhury & Gopalan (2017), Theorem 3, for ε = 0: R ≤ 2(B + (σ/√min(λ,1))√(2(γ + 1 + ln(1/δ))))√(CγT).
 
-    Printed for λ = 1 + 2/T, with 4(T + 2) in the place of CT.
+    Printed for λ = 1 + 2/T, with 4(T + 2) instead of CT.
     """
     T, gamma, _ = read_rounds(model, horizon, gain, 0.0, "true")
     bound = 2.0 * improved_multiplier(model, gamma, model.delta) * np.sqrt(variance_constant(model) * gamma * T)
-    return answered(bound, T, model, 0.0, "true")
+    return capped(bound, horizon, model, 0.0, "true")
 
 
-@overload
-def gp_ts_bound(model: Model, horizon: float, gain: Gain, points: int) -> float: ...
-@overload
-def gp_ts_bound(model: Model, horizon: Rounds, gain: Gain, points: int) -> Array: ...
-
-
-def gp_ts_bound(model: Model, horizon: float | Rounds, gain: Gain, points: int) -> float | Array:
+def gp_ts_bound(model: Model, horizon: Rounds, gain: Gain, points: int) -> Rounds:
     """Chowdhury & Gopalan (2017), Theorem 4, on N `points` and for ε = 0:
 
         R ≤ 8B + π²B/3 + (11c/p)√(CγT) + ((4B + 11)c/p)√(2T ln(2/δ)),   p = 1/(4e√π)
@@ -161,4 +150,4 @@ def gp_ts_bound(model: Model, horizon: float | Rounds, gain: Gain, points: int) 
     c = np.maximum(v * (1.0 + np.sqrt(2.0 * np.log(whole("points", points, at_least=1) * T**2))), 1.0)
     bound = 8.0 * B + math.pi**2 * B / 3.0 + 11.0 * c / p * np.sqrt(variance_constant(model) * gamma * T)
     bound = bound + (4.0 * B + 11.0) * c / p * np.sqrt(2.0 * T * math.log(2.0 / model.delta))
-    return answered(bound, T, model, 0.0, "true")
+    return capped(bound, horizon, model, 0.0, "true")

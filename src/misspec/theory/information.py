@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
-from typing import Any, overload
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,17 +18,19 @@ from misspec.errors import Array, InvalidInput, array, shown, whole
 from misspec.model import Model, a_model
 from misspec.posterior import Tracked
 
-DESIGN_STEPS = 300  # multiplicative steps of the design dual, at most
-DESIGN_WORK = 3e10  # and at most this many floating-point operations: a few seconds
-DESIGN_GAP = 1e-3  # and its relative gap to the greedy value at which it stops
-GREEDY_FACTOR = 1.0 - 1.0 / math.e
+DESIGN_STEPS = 300  # most multiplicative steps of the design bound; it gains little after a hundred
+DESIGN_WORK = 3e10  # most floating-point operations of the design bound: a few seconds
+DESIGN_GAP = 1e-3  # the design bound is good enough within this factor of the greedy value
+GREEDY_FACTOR = 1.0 - 1.0 / math.e  # a greedy design reaches this share of γ_T (submodularity)
 COVER = 1024  # Sobol' points that stand for a box
-CHECK = 2048  # others, to measure how well they do
-POLISHED = 100  # steps of the greedy design that are polished in the box, and
-STARTS = 4  # from this many of the cover's best points
-CLIMB = 30  # by at most this many steps of L-BFGS-B
-MOST_STEPS = 1_000_000  # of a greedy design, one per round: half a minute
-MOST_KEPT = 4  # results that are kept for calls with the same arguments
+CHECK = 2048  # other points of the box, at which the cover's blind spot ρ is measured
+POLISHED = 100  # greedy steps that are polished in the box: later ones repeat points
+STARTS = 4  # points of the cover from which a greedy step is polished
+CLIMB = 30  # most steps of L-BFGS-B per polish
+MOST_STEPS = 1_000_000  # longest greedy design, one step per round: half a minute
+MOST_KEPT = 4  # results kept for calls with the same arguments, such as runs of many seeds
+
+Rounds = TypeVar("Rounds", float, NDArray[Any])  # a number of rounds, or an array of them; so is the answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +42,9 @@ class InformationGain:
     path         the greedy design in order: indices, shape (T,); on a Box its points in user units, shape (T, d)
     values       g_0, …, g_T: its information after k points
     bounds       the four upper bounds by name
-    rate         how γ_T grows for this kernel, as the literature has it; a rate, not a number
-    approximate  on a Box, one sentence on what `upper` leaves to chance; empty on a Finite domain, where it is a bound
-    missed       on a Box, what `bounds` contain for the part of it that those points cannot see; 0 on a Finite domain
+    rate         the order of γ_T in T for this kernel, from the literature
+    approximate  on a Box, one sentence that says why `upper` is not a proof; empty on a Finite domain, where it is
+    missed       on a Box, the part of `bounds` that pays for what lies between the points; 0 on a Finite domain
     """
 
     greedy: float
@@ -54,13 +56,8 @@ class InformationGain:
     approximate: str = ""
     missed: float = 0.0
 
-    @overload
-    def up_to(self, t: int) -> float: ...
-    @overload
-    def up_to(self, t: NDArray[Any]) -> Array: ...
-
-    def up_to(self, t: int | NDArray[Any]) -> float | Array:
-        """An upper bound on γ_t for any t ≤ T: the smaller of `upper` and g_t/(1 − 1/e). t: a number or an array."""
+    def up_to(self, t: Rounds) -> Rounds:
+        """An upper bound on γ_t for t ≤ T, a number or an array of them: the smaller of `upper` and g_t/(1 − 1/e)."""
         rounds = array("t must be a number of rounds, or an array of them", t)
         if rounds.dtype.kind not in "iu" or not rounds.size or rounds.min() < 0 or rounds.max() > len(self.path):
             raise InvalidInput(
@@ -68,11 +65,11 @@ class InformationGain:
                 f"{shown(t)}"
             )
         missed = self.missed * rounds / len(self.path)
-        bound = np.minimum(self.upper, self.values[rounds] / GREEDY_FACTOR + missed)
-        return float(bound) if bound.ndim == 0 else np.asarray(bound)
+        bound: Rounds = np.minimum(self.upper, self.values[rounds] / GREEDY_FACTOR + missed)
+        return bound
 
     def at(self, t: int) -> float:
-        """An upper bound on γ_t for any t: information adds up at most, so that beyond T it is ⌈t/T⌉·γ_T."""
+        """An upper bound on γ_t for any t; beyond T it is ⌈t/T⌉·γ_T, since information is subadditive."""
         T, t = len(self.path), whole("t", t)
         return self.up_to(t) if t <= T else math.ceil(t / T) * self.upper
 
@@ -92,9 +89,9 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
     Costs O(T·N·r) for the greedy path and a few seconds for the design, r the rank of the domain (N for Matérn).
 
     A Box or a Space is replaced by Sobol' points and by maximisers of the variance along a greedy design. `greedy` is
-    the value of a design in it, and so a lower bound on its γ_T. The bounds are those of the points, plus
-    `missed` = (T/2) ln(1 + ρ/λ), with ρ the largest variance that is left in the box when f is known at all of them:
-    next to nothing for smooth kernels in few dimensions, and a large part of `upper` for rough ones or in many.
+    the value of a design in it, and so a lower bound on its γ_T. The upper bounds are those of the points, plus
+    `missed` = (T/2) ln(1 + ρ/λ), with ρ the largest variance left in the box when f is known at all of them:
+    negligible for smooth kernels in few dimensions, and a large part of `upper` for rough ones or in many.
     """
     T = whole("horizon", horizon, at_least=1, at_most=MOST_STEPS)
     a_model(model)
@@ -127,10 +124,10 @@ _KEPT: dict[tuple[str, float, bytes, int], InformationGain] = {}  # what a few c
 
 
 def _gain(domain: Finite, model: Model, T: int, unseen: float) -> InformationGain:
-    """unseen: ρ, where the domain stands for a box; else 0."""
+    """Bounds on γ_T of a list. unseen: ρ where the list stands for a box, else 0."""
     path, values, largest = _greedy(domain, model, T)
     Phi, residual = kernels.features(model.kernel, domain.encoded)
-    # f is what the points see of it plus a rest of variance ≤ ρ: the information is at most that of both observed apart
+    # f is its projection on the points plus a rest of variance ≤ ρ; observing both apart is at least as informative
     outside = 0.5 * T * math.log1p(unseen / model.regularization)
     if unseen:
         largest = np.minimum(largest + unseen, largest[0])
@@ -167,10 +164,10 @@ def rate(kernel: Any, domain: Domain) -> str:
 
 
 def _stand_in(box: Box | Space, model: Model) -> tuple[Finite, int]:
-    """The cover of a box and, after it, the polished points; and how many of these there are.
+    """The cover of a box followed by the polished points, and the number of the latter.
 
     They come from a greedy design whose steps climb from the cover's points of largest variance to maxima in the box.
-    The horizon plays no part, so that designs for a shorter one are the beginnings of those for a longer one.
+    They do not depend on the horizon, so that a shorter design is the beginning of a longer one.
     """
     spread = Finite(search.distinct(box.decode(box.spread(COVER, [0]))).points, box=box)
     posterior = Tracked(model, spread)
@@ -182,8 +179,8 @@ def _stand_in(box: Box | Space, model: Model) -> tuple[Finite, int]:
     polished = np.empty((POLISHED, box.dimension))
     for k in range(POLISHED):
         best = search.spread_out(spread.encoded, posterior.variance, STARTS)
-        found = search.climb(variance, spread.encoded[best], CLIMB, precision=1e6, free=box.free)
-        options = box.decode(np.concatenate([found, spread.encoded[best]]))
+        maxima = search.climb(variance, spread.encoded[best], CLIMB, precision=1e6, free=box.free)
+        options = box.decode(np.concatenate([maxima, spread.encoded[best]]))
         polished[k] = options[int(posterior.at(options)[1].argmax())]
         posterior.observe(polished[k : k + 1], [model.offset])
     fresh = search.distinct(polished[~spread.contains(polished)]).points
@@ -191,7 +188,7 @@ def _stand_in(box: Box | Space, model: Model) -> tuple[Finite, int]:
 
 
 def _unseen(domain: Finite, model: Model) -> float:
-    """ρ: the largest variance at other points of the box if f is known at all of the domain's."""
+    """ρ: the largest variance in the box, at points of its own, when f is known on the domain."""
     X, kernel = domain.encoded, model.kernel
     Phi, pivots = kernels.pivoted(kernel, X, 1e-10)
     assert domain.box is not None  # it stands for one
@@ -229,7 +226,7 @@ def _spectral(Phi: Array, T: int, regularization: float) -> float:
 
 
 def _design(Phi: Array, residual: Array, T: int, regularization: float, path: NDArray[np.intp], goal: float) -> float:
-    """min over the steps taken of F(w) + (T/2λ)(max_x σ_w²(x) − Σ_x w_xσ_w²(x)): valid at every design w."""
+    """The least F(w) + (T/2λ)(max_x σ_w²(x) − Σ_x w_xσ_w²(x)) over some designs w; each of them is an upper bound."""
     N, r = Phi.shape
     w = 0.9 * np.bincount(path, minlength=N) / T + 0.1 / N
     best = math.inf

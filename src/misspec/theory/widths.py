@@ -1,12 +1,12 @@
 """Confidence widths: each with a name, a formula, a reference and a coverage test.
 
-    σ, B, λ, δ   model.noise, model.norm_bound, model.regularization, the part of delta that this width may spend
+    σ, B, λ, δ   model.noise, model.norm_bound, model.regularization, this width's share of delta
     L            log det(I + K_{t−1}/λ) of the told observations
     ζ(x)         weights of the posterior mean at x
     t            told observations + 1
 
 A *multiplier* is a factor on the posterior standard deviation. A model's band is about the best member f̃ of the
-class; an *enlargement* makes it hold although the observations are those of f*; adding ε turns it into a band for f*.
+class; an *enlargement* makes it valid for observations of f* instead; adding ε turns it into a band for f*.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def mixture(model: Model, log_det: float, delta: float) -> float:
 
 
 def improved(model: Model, log_det: float, delta: float) -> float:
-    """B + (σ/√min(λ, 1))·√(2(L/2 + 1 + ln(1/δ))), L/2 the realised information or any bound on it; above `lemma1`.
+    """B + (σ/√min(λ, 1))·√(2(L/2 + 1 + ln(1/δ))), L/2 the realised information or a bound on it; above `lemma1`.
 
-    Chowdhury & Gopalan (2017), Theorem 2, which has λ = 1 + 2/T and γ_{t−1} for L/2. A ridge below 1 is theirs for k/λ.
+    Chowdhury & Gopalan (2017), Theorem 2, with λ = 1 + 2/T and γ_{t−1} for L/2; applied to k/λ where the ridge is
+    below 1.
     """
     spread = model.noise / math.sqrt(min(model.regularization, 1.0))
     return spread * math.sqrt(log_det + 2.0 + 2.0 * math.log(1.0 / delta)) + model.norm_bound
@@ -56,7 +57,7 @@ Width = str | float | Callable[[Model, float, float], float]  # a name, a number
 
 
 def check_width(width: Width, also: Sequence[str] = ()) -> Width:
-    """A known name, a positive number (a multiplier in units of `model.scale`, without guarantee), or a function."""
+    """The width if it is a known name, a positive number or a function; InvalidInput otherwise."""
     if callable(width):
         return width
     if isinstance(width, str):
@@ -71,15 +72,15 @@ def check_width(width: Width, also: Sequence[str] = ()) -> Width:
 
 
 def multiplier(width: Width, model: Model, log_det: float, delta: float) -> float:
-    """The factor on σ_{t−1}(x) of the named width; a number c is c·model.scale and comes without a guarantee."""
+    """The factor on σ_{t−1}(x) of a width; a number c means c·model.scale and guarantees nothing."""
     if isinstance(width, str):
         return MULTIPLIERS[width](model, log_det, delta)
     if callable(width):
         try:
-            found = width(model, log_det, delta)
+            factor = width(model, log_det, delta)
         except Exception as error:
             raise InvalidInput(f"the width function failed: {type(error).__name__}: {short(error)}") from error
-        return number("what the width function returns", found, at_least=0)
+        return number("what the width function returns", factor, at_least=0)
     return width * model.scale
 
 
@@ -91,14 +92,14 @@ def nonadaptive(
 ) -> Array:
     """B·√(σ²(x) − λ‖ζ(x)‖₂²) + σ‖ζ(x)‖₂·√(2 ln(2|D_e|E/δ)), for |D_e| points and E episodes at once.
 
-    Only for points chosen without looking at the same batch's noise. After Vakili et al. (2021), Theorem 1.
+    Only for points chosen before any result of the batch is seen. After Vakili et al. (2021), Theorem 1.
     """
     bias = np.sqrt(np.maximum(variance - model.regularization * weights_norm2**2, 0.0))
     union = math.sqrt(2.0 * math.log(2.0 * points * episodes / delta))
     return model.norm_bound * bias + model.noise * union * weights_norm2
 
 
-# -- misspecification: enlargements, added to any of them --------------------------------------------------------------
+# -- misspecification: enlargements, added to any width ----------------------------------------------------------------
 
 
 def paper_slope(epsilon: float, t: int, model: Model) -> float:
@@ -115,8 +116,10 @@ def enlargement_exact(epsilon: float, weights_norm1: Array) -> Array:
 
 
 def enlargement_norm2(epsilon: float, t: int, weights_norm2: Array) -> Array:
-    """ε√t‖ζ(x)‖₂, t = told observations + 1: between the exact one and the paper's, by Cauchy and Schwarz and since
-    λ‖ζ‖₂² ≤ σ². Its cost does not depend on t."""
+    """ε√t‖ζ(x)‖₂, t = told observations + 1: between the exact one and the paper's, by Cauchy–Schwarz and λ‖ζ‖₂² ≤ σ².
+
+    Its cost does not depend on t.
+    """
     return epsilon * math.sqrt(t) * weights_norm2
 
 
