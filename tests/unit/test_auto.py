@@ -117,7 +117,7 @@ def test_the_slope_of_a_search_is_that_of_its_score(rule, pending):
     policy = ms.Auto(BOX)
     play(policy, 9, noise=0.3)
     policy.ask(3)
-    policy._hallucinate()
+    policy._evidence.expect()
     search = policy.posterior.search(rule, policy._own, 0, pending=pending)
     U = np.random.default_rng(1).random((20, 2))
 

@@ -24,7 +24,6 @@ from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Place, Round, position_in
 from misspec.policies.ec_gp_ucb import decide, keeps_weights
 from misspec.policies.enlarged import Enlarged
-from misspec.posterior import Posterior
 from misspec.theory.widths import Width
 
 
@@ -126,7 +125,7 @@ class Corral(OverBases):
         i = min(i, len(self._bases) - 1)
         details = {"base": i, "probability": float(self.probabilities[i]), "step": 1 if self._stochastic else 0}
         details |= {"whole": self._is_whole(actions), "known": len(self._told[i])}
-        decided = decide(self._bases[i], self.field, actions, self._next_id)
+        decided = decide(self._bases[i], self.field, actions, self.log.next_id)
         reasons = {**decided.reasons, "details": details}
         return Decision(self.field.place(decided.offer, decided.row), position_in(actions, decided.row), reasons)
 
@@ -143,7 +142,7 @@ class Corral(OverBases):
         then.posterior = self.field.posterior(self.model, weights=self._weights[i], budget=None)
         if past.known:
             then.posterior.observe(*map(np.array, zip(*self._told[i][: past.known], strict=True)))
-        decided = decide(then, self.field, actions, self._next_id)
+        decided = decide(then, self.field, actions, self.log.next_id)
         reasons = {**decided.reasons, "details": details}
         return Decision(self.field.place(decided.offer, decided.row), position_in(actions, decided.row), reasons)
 
@@ -167,11 +166,6 @@ class Corral(OverBases):
     def _is_whole(self, actions: Round) -> bool:
         return self.field.fixed and (actions is None or (isinstance(actions, Actions) and self.field.is_whole(actions)))
 
-    def _feeds(self, asked: Asked) -> list[Posterior]:
-        if self._shared or asked.of_others:
-            return self._evidence.posteriors
-        return [] if asked.details["step"] == 2 else [self._bases[asked.details["base"]].posterior]
-
     def _recognise(self, details: Mapping[str, Any]) -> None:
         i = whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
         step = whole("step of a stored query", details.get("step"), at_most=2)
@@ -187,6 +181,9 @@ class Corral(OverBases):
         details = asked.details
         if asked.of_others:  # evidence only: no base chose it
             return
+        if not self._shared:
+            feeds = [] if details["step"] == 2 else [self._bases[details["base"]].posterior]
+            self._evidence.restrict(asked.query.id, feeds)
         if details["step"] == 1:
             past = Past(asked.query.id, asked.place, details["whole"], details["known"])
             self._pasts[details["base"]].append(past)
@@ -194,9 +191,10 @@ class Corral(OverBases):
         self._rounds.ask(asked)
 
     def _learn(self, asked: Asked, y: float) -> None:
+        feeds = self._evidence.feeds(asked.query.id)
         super()._learn(asked, y)
         for i in range(len(self._bases)):
-            if any(self._bases[i].posterior is fed for fed in self._feeds(asked)):
+            if any(self._bases[i].posterior is fed for fed in feeds):
                 self._told[i].append((asked.place.x, y))
         if asked.of_others:
             return

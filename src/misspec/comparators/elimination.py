@@ -122,9 +122,6 @@ class ArmElimination(Policy):
         super()._forget(asked)
         self._again = sorted([*self._again, asked.details["slot"]])
 
-    def _hallucinate(self) -> None:
-        """The plan counts what is pending."""
-
     def _finish(self) -> None:
         """All results are in. They are used in the order asked, so that the order told does not matter."""
         y = np.array([self._results[slot] for slot in range(self._length)])

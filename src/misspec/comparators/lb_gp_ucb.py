@@ -102,7 +102,7 @@ class LBGPUCB(OverBases):
             plays[asked.details["base"]] += 1
         # θ_t ∈ argmin of R_θ(|S_θ| + 1) over the candidates so far, ties to the longest; then x_t maximises its μ + βσ
         i = min(self.active, key=lambda i: self.suspected_bound(i, plays[i] + 1))
-        decided = decide(self._bases[i], self.field, actions, self._next_id)
+        decided = decide(self._bases[i], self.field, actions, self.log.next_id)
         place = self.field.place(decided.offer, decided.row)
         details = {"base": i, "bound": self._width(i, decided, place), "varies": actions is not None}
         return Decision(place, position_in(actions, decided.row), {**decided.reasons, "details": details})
@@ -152,7 +152,7 @@ class LBGPUCB(OverBases):
     def _width(self, i: int, decided: Maximiser, place: Place) -> float:
         """2βσ at the point chosen, with told data only; the whole range where what is told may be biased."""
         base = self._bases[i]
-        if self._partial:
+        if self.log.partial:
             return 2.0 * base.model.norm_bound
         if not base.posterior.pending:
             return 2.0 * decided.reasons["multiplier"] * decided.reasons["std"]

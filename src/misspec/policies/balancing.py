@@ -27,7 +27,6 @@ from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Round, position_in
 from misspec.policies.ec_gp_ucb import Maximiser, decide, keeps_weights
 from misspec.policies.enlarged import Enlarged
-from misspec.posterior import Posterior
 from misspec.theory import information_gain
 from misspec.theory.widths import Width
 
@@ -152,9 +151,9 @@ class RegretBalancing(OverBases):
         plays = [n + waiting for n, waiting in zip(self.counts, self._waiting, strict=True)]
         affordable, prices = self.caution.affordable(self.active, plays), self.caution.prices
         i = min(affordable, key=lambda i: prices[i] * self._bound(i, pending=True))
-        decided = decide(self._bases[i], self.field, actions, self._next_id)  # 6   base i_t plays x_t
+        decided = decide(self._bases[i], self.field, actions, self.log.next_id)  # 6   base i_t plays x_t
         bound, refuted = self._realised(i, decided)
-        if self._partial:  # the bands may be biased now
+        if self.log.partial:  # the bands may be biased now
             bound, refuted = self._ranges[i], False
         details = {"base": i, "epsilon": self.epsilons[i], "bound": bound, "offer": self._offer(actions)}
         if refuted:
@@ -176,6 +175,8 @@ class RegretBalancing(OverBases):
         if asked.details["offer"] not in self._offers:  # 4   D_t was received
             self._offers.add(asked.details["offer"])
             self._radii.clear()
+        if not self._shared:
+            self._evidence.restrict(asked.query.id, [self._bases[asked.details["base"]].posterior])
         self.caution.asked(asked.details)
         self._rounds.ask(asked)
         self._await(asked, 1)
@@ -187,7 +188,7 @@ class RegretBalancing(OverBases):
         self._waiting_bounds[i] = self._waiting_bounds[i] + change * asked.details["bound"] if self._waiting[i] else 0.0
 
     def _learn(self, asked: Asked, y: float) -> None:
-        self._evidence.learn(asked.query.id, asked.place, y, self._feeds(asked))  # 6, 7   observe y_t; update the base
+        super()._learn(asked, y)  # 6, 7   observe y_t; update the base
         if not asked.of_others:
             self._count(self._rounds.tell(asked, y))
 
@@ -216,7 +217,7 @@ class RegretBalancing(OverBases):
             left = (J[i] + R[i]) / N[i] + h[i]
             if left < right:
                 self.active.remove(i)
-                counted = sum(self.counts) + self.t - self._answered  # whatever the order of telling
+                counted = sum(self.counts) + self.t - self.log.answered  # whatever the order of telling
                 self.eliminated.append(Elimination(i, counted, left, right))
 
     def _forget(self, asked: Asked) -> None:
@@ -336,10 +337,6 @@ class RegretBalancing(OverBases):
                     delta=self._delta / len(groups), inflate=inflate, flat=not self.field.fixed,
                 )  # fmt: skip
         return [bases[i] for i in range(len(pairs))]
-
-    def _feeds(self, asked: Asked) -> list[Posterior]:
-        everyone = self._shared or asked.of_others
-        return self._evidence.posteriors if everyone else [self._bases[asked.details["base"]].posterior]
 
     # -- what a user sees ------------------------------------------------------------------------------------
 

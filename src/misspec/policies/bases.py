@@ -43,7 +43,7 @@ class OverBases(Policy):
         return base.band(self.field.look(base.posterior, base.own, actions, pending=False))
 
     def _contenders(self, within: Context | None = None) -> Actions:
-        return self._reported.contenders(self.field, self._next_id, within)
+        return self._reported.contenders(self.field, self.log.next_id, within)
 
 
 class Rounds:

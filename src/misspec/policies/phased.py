@@ -158,7 +158,7 @@ class PhasedUncertaintySampling(Policy):
         y = np.array([self._results[slot] for slot in range(self._length)])  # 8   receive y_1, …, y_{m_e}
         places = [asked.place for asked in self._slots]
         for asked, value in zip(self._slots, y.tolist(), strict=True):
-            self._evidence.own.tell(asked.place.key, value, asked.query.id)
+            self._evidence.learn(asked.query.id, asked.place, value)
         D, own = self.active_set, self._own
         active, before = D.members, D.extent
         if self._complete:
@@ -180,11 +180,8 @@ class PhasedUncertaintySampling(Policy):
     # -- what a user sees ------------------------------------------------------------------------------------
 
     def _forget(self, asked: Asked) -> None:
-        self._evidence.own.drop(asked.place.key, asked.query.id)
+        super()._forget(asked)
         self._again = sorted([*self._again, asked.details["slot"]])
-
-    def _hallucinate(self) -> None:
-        """The design counts what is pending."""
 
     @property
     def active(self) -> NDArray[Any]:

@@ -72,7 +72,7 @@ class ThompsonSampling(UpperConfidence):
             return here.mean + multiplier * values, here.dmean + multiplier * slopes
 
         def wanted() -> Search:
-            return Search(p, None, score, slope, self._next_id)
+            return Search(p, None, score, slope, self.log.next_id)
 
         offer = self.field.offer(wanted, actions)
         return self._best(offer, actions, sample.at(offer))
@@ -91,7 +91,8 @@ class ThompsonSampling(UpperConfidence):
         p = self.posterior
         if self.basis is None:
             raise InvalidInput("where rounds bring their own actions a sample is drawn at those: posterior.sample_at")
-        pending = self.domain.encode([asked.place.x for asked in self._asked.values()]) if self._asked else p.points[:0]
+        asked = self.log.pending.values()
+        pending = self.domain.encode([each.place.x for each in asked]) if asked else p.points[:0]
         seen = p.counts > 0
         points, n = np.concatenate([p.points[seen], pending]), np.append(p.counts[seen], np.ones(len(pending)))
         rows = self.basis.features(points) * np.sqrt(n / self.model.regularization)[:, None]

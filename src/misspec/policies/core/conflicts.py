@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def conflicts_of(policy: Policy, events: Sequence[log.Event]) -> list[Conflict]:
     """What `certificates.contradictions` proves from the observations of some events and the policy's shares of δ."""
     field, model, own = policy.field, policy.model, policy._evidence.own
-    if len(events) < len(policy._events):
+    if len(events) < len(policy.log.events):
         own = log.own_bands(events, field, model, own)
     points, averages, _, radii = own.table()
     if not len(points):
@@ -32,7 +32,7 @@ def conflicts_of(policy: Policy, events: Sequence[log.Event]) -> list[Conflict]:
     found = certificates.contradictions(
         policy._reported_model,
         certificates.Bands(policy.domain.encode(points), averages, radii),
-        certificates.Averages.of(*log.told_prefix(events, field, model, one_call=policy._in_parts)),
+        certificates.Averages.of(*log.told_prefix(events, field, model, one_call=policy.log.in_parts)),
         delta=policy._delta if policy.grounded else policy._delta / 2,
         epsilon=policy.epsilon,
         also=doubtful.encoded,
