@@ -687,7 +687,7 @@ def test_details_that_are_no_json_are_refused_and_said(tmp_path):
 class Interrupt:
     """Ctrl-C at the n-th line that is run in these files, and again some lines later."""
 
-    FILES = ("journal.py", "records.py", "policy.py")
+    FILES = ("journal.py", "records.py", "policy.py", "undo.py", "log.py")
 
     def __init__(self, *after):
         self.after = list(after)
