@@ -73,7 +73,7 @@ def told(policy):
 def plays(policy, instance):
     """Whether it can play the instance, and is meant to."""
     kind, longest = POLICIES[policy]["kind"], MOST_ROUNDS.get(policy, math.inf)
-    able = construct.policy_class(kind).takes_actions or not instance.contextual
+    able = construct.policy_class(kind).abilities.takes_actions or not instance.contextual
     able &= instance.linear or not kind.startswith("Lin")
     able &= kind != "LBGPUCB" or not instance.linear  # there is no length scale
     return able and instance.horizon <= longest

@@ -82,12 +82,12 @@ def queries_lie_in_the_action_set(subject: Subject) -> None:
     domain, known = policy.domain, probes(policy)
     finite = listed(policy)
     rng = np.random.default_rng(0)
-    if not policy.takes_actions:
+    if not policy.abilities.takes_actions:
         expect(InvalidInput, lambda: policy.ask(actions=np.array([0, 1]) if finite else known[:2]))
         return
     for t in range(subject.rounds):
         rows = rng.choice(len(known), min(7, len(known)), replace=False)
-        points = not finite or (t % 2 == 1 and policy.takes_points)
+        points = not finite or (t % 2 == 1 and policy.abilities.takes_points)
         actions = nearby(policy, known[rows], rng) if points else rows
         query = policy.ask(actions=actions)
         assert query.position is not None
@@ -205,7 +205,7 @@ def failed_evaluations_can_be_dropped(subject: Subject) -> None:
     assert policy.t == twin.t
     again, expected = policy.ask(), twin.ask()
     assert policy.domain.contains(again.x[None, :]).all()
-    if not policy.heeds_failures and listed(policy) and policy.state()["random"] == twin.state()["random"]:
+    if not policy.abilities.heeds_failures and listed(policy) and policy.state()["random"] == twin.state()["random"]:
         assert again.index == expected.index  # policies that draw have drawn more here, and a search has moved on
     subject.play(policy, 10)
 
@@ -225,7 +225,7 @@ def reads_leave_no_trace(subject: Subject) -> None:
 def data_from_elsewhere(subject: Subject) -> None:
     policy = subject.make(0)
     known = probes(policy)
-    if not policy.takes_data:
+    if not policy.abilities.takes_data:
         expect(InvalidInput, lambda: policy.observe(known[:1], [0.1]))
         return
     before = policy.t  # a policy may begin with the results that its domain holds
@@ -239,7 +239,7 @@ def evaluations_of_others_pend(subject: Subject) -> None:
     """Evaluations that others have begun are pending here too, and are told or dropped like queries asked here."""
     policy = subject.make(0)
     known = probes(policy)[:3]
-    if not policy.takes_actions:
+    if not policy.abilities.takes_actions:
         expect(InvalidInput, lambda: policy.expect(known))
         return
     subject.play(policy, 6)
@@ -273,11 +273,12 @@ def recommends_the_best_lower_bound(subject: Subject) -> None:
         assert policy.domain.contains(best.x[None, :]).all()
         np.testing.assert_allclose(policy.band(best.x[None, :]).lower, best.lower, atol=1e-9)
         np.testing.assert_allclose(policy.band(best.x[None, :]).upper, best.upper, atol=1e-9)
-        if policy.takes_data:  # a policy that eliminates recommends from its active set
+        if policy.abilities.takes_data:  # a policy that eliminates recommends from its active set
             assert sure >= assured.max() - 1e-6
             assert sure + best.gap >= hoped.max() - 1e-6
         return
-    rows = np.asarray(getattr(policy, "active", range(len(band.lower)))) if not policy.takes_data else slice(None)
+    everything = policy.abilities.takes_data
+    rows = slice(None) if everything else np.asarray(getattr(policy, "active", range(len(band.lower))))
     assert best.index is not None
     assert sure == assured[best.index] == assured[rows].max()
 

@@ -54,8 +54,6 @@ class Corral(OverBases):
     are those of the most cautious base.
     """
 
-    draws = True
-
     def __init__(
         self,
         domain: Domain,
@@ -116,7 +114,7 @@ class Corral(OverBases):
 
     # -- the algorithm ---------------------------------------------------------------------------------------
 
-    def _choose(self, actions: Round) -> Decision:
+    def choose(self, actions: Round) -> Decision:
         if self._half is not None:  # step 2: one of the base's policies so far
             i, p = self._half.details["base"], self._half.details["probability"]
             return self._replay_one(i, p, self._pasts[i][int(self._rng.integers(len(self._pasts[i])))], actions)
@@ -166,7 +164,7 @@ class Corral(OverBases):
     def _is_whole(self, actions: Round) -> bool:
         return self.field.fixed and (actions is None or (isinstance(actions, Actions) and self.field.is_whole(actions)))
 
-    def _recognise(self, details: Mapping[str, Any]) -> None:
+    def check_details(self, details: Mapping[str, Any]) -> None:
         i = whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
         step = whole("step of a stored query", details.get("step"), at_most=2)
         if not 0 < number("probability of a stored query", details.get("probability")) <= 1:
@@ -177,7 +175,7 @@ class Corral(OverBases):
             flag("whole of a stored query", details.get("whole"))
             whole("known of a stored query", details.get("known"), at_most=len(self._told[i]))
 
-    def _remember(self, asked: Asked) -> None:
+    def on_ask(self, asked: Asked) -> None:
         details = asked.details
         if asked.of_others:  # evidence only: no base chose it
             return
@@ -190,9 +188,9 @@ class Corral(OverBases):
         self._half = asked if details["step"] == 1 else None
         self._rounds.ask(asked)
 
-    def _learn(self, asked: Asked, y: float) -> None:
+    def on_tell(self, asked: Asked, y: float) -> None:
         feeds = self._evidence.feeds(asked.query.id)
-        super()._learn(asked, y)
+        super().on_tell(asked, y)
         for i in range(len(self._bases)):
             if any(self._bases[i].posterior is fed for fed in feeds):
                 self._told[i].append((asked.place.x, y))
@@ -201,14 +199,14 @@ class Corral(OverBases):
         for each, value in self._rounds.tell(asked, y):
             self._update(each, value)
 
-    def _observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
-        super()._observe(actions, places, y)
+    def on_observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
+        super().on_observe(actions, places, y)
         for told in self._told:
             told += [(place.x, value) for place, value in zip(places, y, strict=True)]
 
-    def _forget(self, asked: Asked) -> None:
+    def on_drop(self, asked: Asked) -> None:
         """A base forgets the policy of a first step; a round whose second is dropped teaches the master nothing."""
-        super()._forget(asked)
+        super().on_drop(asked)
         if asked.of_others:
             return
         i = asked.details["base"]

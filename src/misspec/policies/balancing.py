@@ -23,6 +23,7 @@ from misspec.policies.bases import OverBases, Rounds
 from misspec.policies.caution import Caution
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
+from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Round, position_in
 from misspec.policies.ec_gp_ucb import Maximiser, decide, keeps_weights
@@ -63,7 +64,7 @@ class RegretBalancing(OverBases):
     wide as that; a smaller epsilon_max narrows them. The horizon shapes the grid; more rounds can be asked for.
     """
 
-    draws = False
+    abilities = Abilities(keeps_rounds=True, draws=False)
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class RegretBalancing(OverBases):
 
     # -- Algorithm 3 -----------------------------------------------------------------------------------------
 
-    def _choose(self, actions: Round) -> Decision:
+    def choose(self, actions: Round) -> Decision:
         # 5   i_t ∈ argmin over active i of R_i(N_i(t−1)), times the price of caution; ties to the lowest
         plays = [n + waiting for n, waiting in zip(self.counts, self._waiting, strict=True)]
         affordable, prices = self.caution.affordable(self.active, plays), self.caution.prices
@@ -162,14 +163,14 @@ class RegretBalancing(OverBases):
         place = self.field.place(decided.offer, decided.row)
         return Decision(place, position_in(actions, decided.row), {**decided.reasons, "details": details})
 
-    def _recognise(self, details: Mapping[str, Any]) -> None:
+    def check_details(self, details: Mapping[str, Any]) -> None:
         whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
         for name in ("bound", *({"expected"} & set(details))):
             number(f"{name} of a stored query", details.get(name))
         if not isinstance(details.get("offer"), str):
             raise InvalidInput(f"offer of a stored query must be text, got {shown(details.get('offer'))}")
 
-    def _remember(self, asked: Asked) -> None:
+    def on_ask(self, asked: Asked) -> None:
         if asked.of_others:  # no base chose it: evidence only, which none of N, J, R and the test counts
             return
         if asked.details["offer"] not in self._offers:  # 4   D_t was received
@@ -187,8 +188,8 @@ class RegretBalancing(OverBases):
         self._waiting[i] += change
         self._waiting_bounds[i] = self._waiting_bounds[i] + change * asked.details["bound"] if self._waiting[i] else 0.0
 
-    def _learn(self, asked: Asked, y: float) -> None:
-        super()._learn(asked, y)  # 6, 7   observe y_t; update the base
+    def on_tell(self, asked: Asked, y: float) -> None:
+        super().on_tell(asked, y)  # 6, 7   observe y_t; update the base
         if not asked.of_others:
             self._count(self._rounds.tell(asked, y))
 
@@ -220,15 +221,15 @@ class RegretBalancing(OverBases):
                 counted = sum(self.counts) + self.t - self.log.answered  # whatever the order of telling
                 self.eliminated.append(Elimination(i, counted, left, right))
 
-    def _forget(self, asked: Asked) -> None:
-        super()._forget(asked)
+    def on_drop(self, asked: Asked) -> None:
+        super().on_drop(asked)
         if not asked.of_others:
             self._await(asked, -1)
             self._count(self._rounds.drop(asked))
 
     # -- its parts -------------------------------------------------------------------------------------------
 
-    def _admit(self, actions: Actions) -> Actions:
+    def admit(self, actions: Actions) -> Actions:
         """Bases may have kernels of their own, each of which has to be at most 1 there."""
         for kernel in self._others:
             kernels.check_bounded(kernel, actions.encoded, "the points handed in, for the kernel of a base")

@@ -90,7 +90,7 @@ class InsuredUCB(UpperConfidence):
         self._again = 0  # tests of surprising points
         self._failed: dict[Key, int] = {}  # tests that were dropped, by their points; the first is forgiven
 
-    def _choose(self, actions: Round) -> Decision:
+    def choose(self, actions: Round) -> Decision:
         offer = self.field.offer(self._search, actions)
         known = self._look(offer)
         lower, upper = self._own_ends(offer)
@@ -158,12 +158,12 @@ class InsuredUCB(UpperConfidence):
 
         return Search(self.posterior, self._own, score, lambda U: self.layered.slopes(U, EAGER), self.log.next_id)
 
-    def _recognise(self, details: Mapping[str, Any]) -> None:
+    def check_details(self, details: Mapping[str, Any]) -> None:
         if "test" in details:
             number("test of a stored query", details["test"])
             flag("again of a stored query", details.get("again"))
 
-    def _remember(self, asked: Asked) -> None:
+    def on_ask(self, asked: Asked) -> None:
         self._pay(asked, 1)
 
     def _pay(self, asked: Asked, sign: int) -> None:
@@ -172,9 +172,9 @@ class InsuredUCB(UpperConfidence):
             self._again += sign * bool(asked.details["again"])
             self.paid += sign * float(asked.details["test"])
 
-    def _forget(self, asked: Asked) -> None:
+    def on_drop(self, asked: Asked) -> None:
         """A test that failed is forgotten, once; if it fails again it was made, or it would be chosen for ever."""
-        super()._forget(asked)
+        super().on_drop(asked)
         if "test" in asked.details:
             failures = self._failed.get(asked.place.key, 0)
             self._failed[asked.place.key] = failures + 1

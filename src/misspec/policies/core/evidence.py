@@ -23,8 +23,9 @@ class Evidence:
     told ones only. A query is meant for all posteriors, unless `restrict` says for which.
     """
 
-    def __init__(self, field: Field, model: Model, delta: float) -> None:
+    def __init__(self, field: Field, model: Model, delta: float, *, expects: bool = True) -> None:
         self.field = field
+        self._expects = expects  # whether posteriors count what pends
         self.own = OwnBands(model.noise, delta, field.size)
         self.posteriors: list[Posterior] = []
         self.layers: list[Layered] = []  # on these posteriors, and fed after them
@@ -52,7 +53,7 @@ class Evidence:
 
     def expect(self) -> None:
         """Count all pending queries in the variance for choosing."""
-        if not self._asked:
+        if not self._asked or not self._expects:
             return
         asked, self._asked = self._asked, {}
         for id_, place in asked.items():

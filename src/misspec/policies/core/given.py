@@ -18,21 +18,21 @@ def round_of(policy: Policy, actions: Any, context: Any) -> Round:
     """What a round offers."""
     if context is None and actions is None:
         return None
-    if not policy.takes_actions:
+    if not policy.abilities.takes_actions:
         raise InvalidInput(
             f"{type(policy).__name__} eliminates from a fixed set and takes no actions; use RegretBalancing"
         )
     if context is None:
-        return policy._admit(policy._parse(actions)).offered()
+        return policy.admit(policy._parse(actions)).offered()
     offered = policy.field.within(context, actions, policy.model)
-    return policy._admit(offered).offered() if isinstance(offered, Actions) else offered
+    return policy.admit(offered).offered() if isinstance(offered, Actions) else offered
 
 
 def points_of(policy: Policy, points_or_indices: Any, context: Any) -> Actions:
     """Points to learn or to expect, each with its context."""
     if context is None:
-        return policy._admit(policy._parse(points_or_indices))
-    return policy._admit(policy.field.pair(points_or_indices, context, policy.model))
+        return policy.admit(policy._parse(points_or_indices))
+    return policy.admit(policy.field.pair(points_or_indices, context, policy.model))
 
 
 def is_empty(given: Any) -> bool:

@@ -70,7 +70,7 @@ class Journal:
                 self._cut(start)
                 _, count, before = self._now
             events = policy.log.events
-            random = policy._rng.bit_generator.state if policy.draws else before
+            random = policy._rng.bit_generator.state if policy.abilities.draws else before
             if len(events) == count + 1 and random == before:  # the usual case, by a short cut
                 file.append(_entry(events[count]))
             elif len(events) > count or random != before:

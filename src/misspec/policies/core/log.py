@@ -4,7 +4,7 @@
 ("tell", id, y)                      its result
 ("drop", id)                         its evaluation failed
 ("observe", points, values[, c])     data from elsewhere, with their contexts if there are any
-(kind, …)                            what a policy records for itself (`Policy._relive`)
+(kind, …)                            what a policy records for itself (`Policy.on_event`)
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import copy
 import os
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeVar, overload
 
 import numpy as np
@@ -33,20 +33,17 @@ from misspec.errors import (
 from misspec.model import Model, a_model
 from misspec.policies.core import state, undo
 from misspec.policies.core.answers import Band, Conflict, Observations, Query, Recommendation
-from misspec.policies.core.conflicts import conflicts_of
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.fields import field_of
 from misspec.policies.core.given import is_empty, points_of, round_of
 from misspec.policies.core.hooks import Hooks
 from misspec.policies.core.journal import Journal, attach
-from misspec.policies.core.log import OTHERS, Asked, Event, Log, milestone, observations
-from misspec.policies.core.points import Actions, Place, Round
+from misspec.policies.core.log import OTHERS, Log, milestone, observations
+from misspec.policies.core.points import Actions, Place
 from misspec.policies.core.queries import list_of, meant
 from misspec.policies.core.reading import caveats_of, recommendation
 from misspec.policies.core.registry import REGISTRY, kept, settings_of
-from misspec.posterior import Posterior
 from misspec.theory.own_bands import OwnBands
-from misspec.theory.widths import Width
 from misspec.threads import one_thread, tell_of_forks
 
 FAILED = "repair it, or leave it out (policy.drop(query) for an evaluation that failed)"
@@ -58,29 +55,9 @@ class Policy(Hooks):
 
     Every argument of its __init__ but domain and model is a setting, which state() keeps and restore() hands in again.
     All methods can be called from several threads; `posterior` itself is the live object, for one at a time.
-
-    theorem            what bounds its regret as it is set, as `reports` know it; "" for nothing
-    takes_actions      whether ask(actions=…) works, takes_points whether these may be points never seen before
-    takes_data         whether it takes data from elsewhere
-    waits              whether it learns nothing from results before all that were asked earlier are in
-    keeps_rounds       whether a result of its own query is more to it than the same from elsewhere: a round, an episode
-    limit              evaluations after which it ends, None for no end
-    minimize           whether smaller is better
-    draws              whether choosing may draw from self._rng
-    heeds_failures     whether a dropped query teaches it where evaluations fail; otherwise it is as if never asked
     """
 
     registry: ClassVar[dict[str, type[Policy]]] = REGISTRY
-    theorem: str = ""
-    takes_actions: bool = True
-    takes_points: bool = True
-    takes_data: bool = True
-    waits: bool = False
-    keeps_rounds: bool = False
-    limit: int | None = None
-    minimize: bool = False
-    draws: bool = True
-    heeds_failures: bool = False
     _journal: Journal | None = None  # that of no copy: only the policy that it was attached to writes
     _changing: undo.Mark | None = None  # where the call that is under way began
     _fresh: bool = True  # False while restoring: __init__ must not record events
@@ -118,29 +95,19 @@ class Policy(Hooks):
         self.field = field_of(domain, seed, 0.0 if resolution is None else number("resolution", resolution, at_least=0))
         self.domain, self.model = domain, a_model(model)
         independent = one_of("delays", delays, ("any", "independent")) == "independent"
-        self.log = Log(self.field, independent=independent or self.waits)
+        self.log = Log(self.field, independent=independent or self.abilities.waits)
         self._rng = np.random.default_rng(seeded(seed))
         self._batch = 0  # id of the first query of the last call of `ask`
         self._lock = threading.RLock()
         self._broken: undo.Mark | None = None  # where a failed call that is still to be undone began
         self._delta = model.delta / parts
         # policies that do not choose by own bands keep them to find conflicts, with half of δ for these
-        self._evidence = Evidence(self.field, model, self._delta if flag("grounded", grounded) else model.delta / 2)
+        own_delta = self._delta if flag("grounded", grounded) else model.delta / 2
+        self._evidence = Evidence(self.field, model, own_delta, expects=not self.abilities.waits)
         self.grounded = bool(grounded)
         self._own: OwnBands | None = self._evidence.own if grounded else None
         self._without: list[str] = []  # why nothing is guaranteed, whatever the data
         self._certified: tuple[tuple[int, float], list[Conflict]] | None = None  # conflicts after so many events, for ε
-
-    def _promise(self, width: Width, *models: Model) -> None:
-        """Note why bands of this width and these models hold at no stated level, if they do not."""
-        if not isinstance(width, str):
-            self.theorem = ""
-        if callable(width):
-            self._without.append("the width is a function that was handed in: what it guarantees is not known here")
-        elif not isinstance(width, str):
-            self._without.append("the width is a number, which guarantees nothing")
-        if any(model.fitted for model in models):
-            self._without.append("the model was fitted to data: its constants are not known before them")
 
     # -- ask and tell ----------------------------------------------------------------------------------------
 
@@ -169,14 +136,20 @@ class Policy(Hooks):
         with self._lock:
             self._repair()
             offered = round_of(self, actions, context)
-            available = self._available()
+            available = self.available()
             count = 1 if n is None else n if available is None else min(n, available)
             if count > MOST_AT_ONCE:
                 raise InvalidInput(
                     f"at most {MOST_AT_ONCE:,} queries can be asked at once, got {count:,}; ask for fewer"
                 )
             self._batch = self.log.next_id
-            batch = self._changed(lambda: [self._ask_one(offered) for _ in range(count)], drawing=self.draws)
+
+            def hand_out() -> Query:
+                self.prepare()
+                self._evidence.expect()
+                return self._hand_out(*self.choose(offered))
+
+            batch = self._changed(lambda: [hand_out() for _ in range(count)], drawing=self.abilities.draws)
             return batch[0] if n is None else batch
 
     def expect(self, points_or_indices: ArrayLike, *, context: Any = None) -> list[Query]:
@@ -188,7 +161,7 @@ class Policy(Hooks):
         """
         with self._lock:
             self._repair()
-            if not self.takes_actions:
+            if not self.abilities.takes_actions:
                 raise InvalidInput(f"{type(self).__name__} evaluates what it has asked for, and nothing else")
             if points_or_indices is None:
                 raise InvalidInput("expect takes points or indices, got None")
@@ -197,13 +170,9 @@ class Policy(Hooks):
             details = {OTHERS: self.log.next_id + len(given.points) - 1}  # the last query of this call
             places = [self.field.place(given, row) for row in range(len(given.points))]
             return self._changed(
-                lambda: [self._hand_out(place, None, {"details": details}) for place in places], drawing=self.draws
+                lambda: [self._hand_out(place, None, {"details": details}) for place in places],
+                drawing=self.abilities.draws,
             )
-
-    def _ask_one(self, actions: Round) -> Query:
-        self._prepare()
-        self._count_pending()
-        return self._hand_out(*self._choose(actions))
 
     def _hand_out(self, place: Place, position: int | None, reasons: dict[str, Any]) -> Query:
         known = self.field.describe(place)
@@ -213,14 +182,10 @@ class Policy(Hooks):
         return query
 
     def _register(self, query: Query, place: Place) -> None:
-        self._count_pending()  # before every query, chosen or not: a restored policy goes the same way
+        self._evidence.expect()  # before every query, chosen or not: a restored policy goes the same way
         asked = self.log.ask(query, place)
         self._evidence.ask(query.id, place, asked.details[OTHERS] - query.id if asked.of_others else None)
-        self._remember(asked)
-
-    def _count_pending(self) -> None:
-        if not self.waits:
-            self._evidence.expect()
+        self.on_ask(asked)
 
     def tell(self, query: Any, y: Any) -> None:
         """The result of a query, or results of several, in any order and in parts. A failed call changes nothing.
@@ -237,12 +202,13 @@ class Policy(Hooks):
         with self._lock:
             self._repair()
             known = meant(batch, self.log, self.field, "told")
-            self._changed(lambda: self._tell(known, values))
 
-    def _tell(self, known: list[Asked], values: list[float]) -> None:
-        for asked, value in zip(known, values, strict=True):
-            self.log.tell(asked, value)
-            self._learn(asked, value)
+            def learn() -> None:
+                for asked, value in zip(known, values, strict=True):
+                    self.log.tell(asked, value)
+                    self.on_tell(asked, value)
+
+            self._changed(learn)
 
     def drop(self, query: Any) -> None:
         """A failed evaluation, or several: forget that it was asked. Known as for `tell`.
@@ -254,12 +220,13 @@ class Policy(Hooks):
         with self._lock:
             self._repair()
             known = meant(batch, self.log, self.field, "dropped")
-            self._changed(lambda: self._drop(known))
 
-    def _drop(self, known: list[Asked]) -> None:
-        for asked in known:
-            self.log.drop(asked)
-            self._forget(asked)
+            def forget() -> None:
+                for asked in known:
+                    self.log.drop(asked)
+                    self.on_drop(asked)
+
+            self._changed(forget)
 
     def observe(self, points_or_indices: ArrayLike, y: ArrayLike, *, context: Any = None) -> None:
         """Data from elsewhere (a warm start): indices, points, or points by name, as for `ask(actions=…)`.
@@ -276,7 +243,7 @@ class Policy(Hooks):
         """Learn data from elsewhere. warn: say, before anything is learnt, how many lie outside the domain."""
         with self._lock:
             self._repair()
-            if not self.takes_data:
+            if not self.abilities.takes_data:
                 raise InvalidInput(
                     f"{type(self).__name__} forgets all data but its own: it takes no data from elsewhere"
                 )
@@ -293,11 +260,12 @@ class Policy(Hooks):
                         f"{shown(given.points[outside[0]].tolist())}; are they in other units?",
                         stacklevel=3,
                     )
-            self._changed(lambda: self._take_in(given, places, values))
 
-    def _take_in(self, given: Actions, places: list[Place], values: list[float]) -> None:
-        self.log.observe(self.field.stored(given), values)
-        self._observe(given, places, values)
+            def learn() -> None:
+                self.log.observe(self.field.stored(given), values)
+                self.on_observe(given, places, values)
+
+            self._changed(learn)
 
     def _parse(self, given: ArrayLike) -> Actions:
         return self.field.parse(given, self.model)
@@ -322,13 +290,13 @@ class Policy(Hooks):
         with self._lock, one_thread():
             self._repair()
             if context is None:
-                return self._band(self.field.whole("band() without points") if X is None else self._parse(X))
+                return self.band_at(self.field.whole("band() without points") if X is None else self._parse(X))
             if X is not None:
-                return self._band(self.field.pair(X, context, self.model))
+                return self.band_at(self.field.pair(X, context, self.model))
             everything = self.field.within(context, None, self.model)
             if not isinstance(everything, Actions):
                 raise InvalidInput("band(context=…) needs a list of actions; hand in points: band(X, context=…)")
-            return self._band(everything)
+            return self.band_at(everything)
 
     def recommend(self, *, actions: ArrayLike | None = None, context: Any = None) -> Recommendation:
         """The maximiser of the lower band for f*, and a gap that bounds its regret; without a list, as far as found.
@@ -341,7 +309,7 @@ class Policy(Hooks):
             if isinstance(offered, Actions):
                 contenders = offered
             else:
-                contenders = self._contenders() if offered is None else self._contenders(offered)
+                contenders = self.contenders() if offered is None else self.contenders(offered)
             return recommendation(self, contenders, given=actions is not None)
 
     @property
@@ -372,29 +340,13 @@ class Policy(Hooks):
             self._repair()
             key = milestone(self.log.events, self.t), self.epsilon
             if self._certified is None or self._certified[0] != key:
-                self._certified = key, self._find_conflicts(self.log.events[: key[0]])
+                self._certified = key, self.find_conflicts(self.log.events[: key[0]])
             return list(self._certified[1])
-
-    def _find_conflicts(self, events: Sequence[Event]) -> list[Conflict]:
-        """Conflicts in the observations of some events."""
-        return conflicts_of(self, events)
 
     @property
     def t(self) -> int:
         """Told observations."""
         return self.log.t
-
-    @property
-    def _events(self) -> list[Event]:
-        return self.log.events
-
-    @property
-    def _asked(self) -> dict[int, Asked]:
-        return self.log.pending
-
-    @property
-    def _next_id(self) -> int:
-        return self.log.next_id
 
     @property
     def pending(self) -> list[Query]:
@@ -421,11 +373,6 @@ class Policy(Hooks):
         with self._lock:
             self._repair()
             return self.posterior.information
-
-    @property
-    def posteriors(self) -> list[Posterior]:
-        """All posteriors that are fed, the one in use among them."""
-        return list(self._evidence.posteriors)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 def recommendation(policy: Policy, contenders: Actions, *, given: bool) -> Recommendation:
     """The maximiser of the lower band among contenders; given: they were handed in, so that positions count."""
-    band = policy._band(contenders)
+    band = policy.band_at(contenders)
     assured, hoped = (-band.upper, -band.lower) if policy.minimize else (band.lower, band.upper)
-    usable = policy._usable(contenders)
+    usable = policy.usable(contenders)
     best = int(np.where(usable, assured, -np.inf).argmax())
     place = policy.field.place(contenders, best)
-    mean = policy._mean(place)
+    mean = policy.mean_at(place)
     lower, upper = float(band.lower[best]), float(band.upper[best])
     gap, note = float(hoped[usable].max()) - float(assured[best]), ""
     if not lower <= mean <= upper:
@@ -39,7 +39,7 @@ def recommendation(policy: Policy, contenders: Actions, *, given: bool) -> Recom
 
 def _says_nothing(policy: Policy, place: Place, lower: float, upper: float) -> bool:
     """Whether a band is the interval of the class itself."""
-    model = policy._reported_model
+    model = policy.reported_model
     prior = kernels.diagonal(model.kernel, policy.field.only(place).encoded)[0]
     reach = (model.norm_bound * math.sqrt(prior) + policy.epsilon) * (1.0 - 1e-9)
     return lower <= model.offset - reach and upper >= model.offset + reach

@@ -117,7 +117,7 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
                     most = query.id + MOST_AT_ONCE
                     whole(f"{OTHERS} of a stored query", query.details[OTHERS], at_least=query.id, at_most=most)
                 else:
-                    policy._recognise(query.details)
+                    policy.check_details(query.details)
                 policy._register(query, policy.field.stored_place(query.index, query.x, query.context))
             elif kind == "observe":
                 points, values, *contexts = rest
@@ -125,4 +125,4 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
             elif kind in ("tell", "drop"):
                 (policy.tell if kind == "tell" else policy.drop)(*rest)
             else:
-                policy._relive(kind, *rest)
+                policy.on_event(kind, *rest)
