@@ -157,7 +157,8 @@ class Part:
 
     def runs(self, policies):
         """Those asked for, each with its file where it is done."""
-        files, found = self.folder.files(), experiments.parse(self.toml(policies), "regret.toml").runs()
+        with experiments.allow("regret_worlds"):
+            files, found = self.folder.files(), experiments.parse(self.toml(policies), "regret.toml").runs()
         return [(run, files.get(run.key)) for run in found]
 
 
@@ -521,7 +522,6 @@ def main():
     if given.search:
         search(given.against, given.at_most, given.redo)
         return
-    experiments.allow(["regret_worlds"])
     names = list(POLICIES) if given.policies is None else [each.strip() for each in given.policies.split(",")]
     unknown = set(names) - set(POLICIES)
     if unknown:

@@ -211,7 +211,6 @@ def my_rules(tmp_path, monkeypatch):
     (tmp_path / "my_rules.py").write_text(textwrap.dedent(MODULE))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("misspec.experiments.construct.ALLOWED", set())
     yield tmp_path
     sys.modules.pop("my_rules", None)
 
@@ -223,13 +222,17 @@ def test_files_import_only_what_is_allowed():
     assert "my_rules" not in sys.modules
     progress = ex.go(FILE.encode(), "here", cores=1, allow=["my_rules"])
     assert not progress.failed
-    found = ex.results("here")
+    with pytest.raises(InvalidInput, match=r"--allow my_rules"):  # allowed to that call alone
+        ex.results("here")
+    with ex.allow("my_rules"):
+        found = ex.results("here")
     assert len(found.runs) == found.of == 8
     assert {each.run.policy for each in found.runs} == {"GPUCB", "my_rules:Quantile(quantile=1.5)"}
     ex.go(FILE.encode(), "two cores", cores=2, allow=["my_rules"])
-    for one, other in zip(found.runs, ex.results("two cores").runs, strict=True):
-        np.testing.assert_array_equal(one.regret, other.regret)
-    assert ms.reports.write("here").page.exists()
+    with ex.allow("my_rules"):
+        for one, other in zip(found.runs, ex.results("two cores").runs, strict=True):
+            np.testing.assert_array_equal(one.regret, other.regret)
+        assert ms.reports.write("here").page.exists()
     wrong = FILE.replace("my_rules:Quantile", "my_rules:Median")
     with pytest.raises(InvalidInput, match="my_rules has no 'Median'"):
         ex.go(wrong.encode(), "wrong", cores=1, allow=["my_rules"])
@@ -261,7 +264,8 @@ def test_a_dead_worker_is_one_failed_run():
     assert progress.runs == 16
     assert [(run.policy, run.seed) for run in progress.failed] == [("my_rules:Deadly", 1)] * 2
     assert all("its worker process ended unexpectedly" in reason for reason in progress.failed.values())
-    assert len(ex.results("deadly").runs) == 14
+    with ex.allow("my_rules"):
+        assert len(ex.results("deadly").runs) == 14
     assert ex.go(file.encode(), "deadly", cores=2, allow=["my_rules"]).of == 2
 
 
