@@ -68,7 +68,7 @@ def test_a_problem_upside_down():
 
 def test_runs_that_maximise_keep_their_keys_and_those_that_minimise_have_others():
     up, down = (ex.parse(f"{first}{FILE}".encode(), "f.toml").runs() for first in ("", "minimize = true\n"))
-    assert [run.key for run in up] == ["639c024d06615eddce1d", "34bb9e82ad92417908f4"]  # finished runs are found by them
+    assert [run.key for run in up] == ["639c024d06615eddce1d", "34bb9e82ad92417908f4"]  # they find finished runs
     assert not {run.key for run in up} & {run.key for run in down}
     said = ex.parse(f"minimize = false\n{FILE}".encode(), "f.toml").runs()
     assert [run.key for run in said] == [run.key for run in up]
