@@ -239,7 +239,7 @@ def problem(
         domain, kind = _domain(covariance, dimension, candidates, draw), "random" if sought else misfit
         if covariance == "linear":  # as in the trap: with a ridge of 1 single arms move the model little
             model = dataclasses.replace(model, regularization=1.0)
-        found = ms.problems.misspecified(domain, model, size, kind, 100 * draw + start, width=width)
+        found = ms.problems.misspecified(domain, model, size, kind, 100 * draw + start, wavelength=width)
         if signs:
             found = found.with_misfit([size if sign == "+" else -size for sign in signs], "found by search")
         if world == "subsets":
@@ -312,7 +312,7 @@ def _noisy(found: Problem, share: float, told: float, over: Any) -> Problem:
     sigma = share * float(np.ptp(over))
     ridge = found.model.regularization if found.model.regularization != found.model.noise**2 else None
     model = dataclasses.replace(found.model, noise=told * sigma, regularization=ridge)  # type: ignore[arg-type]
-    return dataclasses.replace(found, model=model, noise=Gaussian(sigma))
+    return dataclasses.replace(found, model=model, sampler=Gaussian(sigma))
 
 
 # -- what searches have found ------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def all_at_once(kernel, X, values, bound):
 
 def best_in_class(N, kernel, misfit, compare):
     domain = ms.Finite(np.random.default_rng(0).random((N, 2)))
-    problem = ms.problems.misspecified(domain, ms.Model(kernel, norm_bound=2.0, noise=0.1), 0.1, misfit, width=0.1)
+    problem = ms.problems.misspecified(domain, ms.Model(kernel, norm_bound=2.0, noise=0.1), 0.1, misfit, wavelength=0.1)
     started = time.perf_counter()
     best = ms.best_in_class(domain, problem.model, problem.values)
     ours = time.perf_counter() - started

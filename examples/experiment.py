@@ -24,7 +24,7 @@ noise = 0.1
 
 [[problems]]
 misfit = "ripple"
-width = 0.03
+wavelength = 0.03
 
 [[policies]]
 name = "GP-UCB"

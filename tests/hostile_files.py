@@ -104,7 +104,7 @@ EXPERIMENT = {
         "scale": 1.0,
     },
     "problems": [
-        {"kind": "misspecified", "name": "first", "misfit": "ripple", "width": 0.3, "seed": 1, "actions": 2},
+        {"kind": "misspecified", "name": "first", "misfit": "ripple", "wavelength": 0.3, "seed": 1, "actions": 2},
         {"kind": "needle", "height": 0.5, "minimize": True},
         {"kind": "wrong_kernel", "kernel": {"name": "Matern", "nu": 0.5, "length_scale": [0.2]}},
         {"kind": "trap", "domain": {"points": [[0.1], [0.2]]}},

@@ -1,10 +1,9 @@
-"""Searches for the misfit within ±ε that hurts a policy most.
+"""Search for the misfit within ±ε that hurts a policy most.
 
-The regret of a policy jumps with every choice it makes, so this is plain local search over misfits of full size,
+A policy's regret jumps with every choice that it makes, so this is plain local search over misfits of full size,
 m(x) = ±ε. A move flips the signs of a neighbourhood: a candidate and those that the kernel finds most like it. It
 starts from patterns that are known to mislead: one good point raised and those like it lowered, so that the model
-undervalues it. Every misfit is played with the same worlds (seeds), and the one found is judged in worlds that the
-search never saw.
+undervalues it. All misfits are played in the same worlds (seeds), and the worst is judged in worlds of its own.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ class Attack:
     """A misfit that hurts, and how much.
 
     problem   the problem with that misfit
-    regret    mean true regret per round with it, in worlds that the search never saw
-    before    the same for the problem as it was
-    path      the best regret after each evaluation of the search, in its own worlds: too high by selection
+    regret    mean true regret per round, in worlds that the search did not use
+    before    mean true regret per round of the original problem, in the same worlds
+    path      the largest regret so far after each try of the search; biased upwards by selection
     """
 
     problem: Problem
@@ -55,16 +54,14 @@ def worst_misfit(
 ) -> Attack:
     """The worst of `tries` misfits within ± problem.epsilon for the policies that make(problem) returns.
 
-    make       a fresh policy for a problem, as in lambda p: ms.GPUCB(p.domain, p.model)
-    horizon    rounds of each run; worlds: runs per misfit; twice as many judge the result
+    make       returns a fresh policy for a problem, as in lambda p: ms.GPUCB(p.domain, p.model)
+    horizon    rounds of each run
+    worlds     runs per misfit; the result is judged by twice as many
     """
     instance("problem", problem, Problem)
     callback("progress", progress)
-    T, tries, worlds = (
-        whole("horizon", horizon, at_least=1),
-        whole("tries", tries, at_least=1),
-        whole("worlds", worlds, at_most=MOST_AT_ONCE),
-    )
+    T, tries = whole("horizon", horizon, at_least=1), whole("tries", tries, at_least=1)
+    worlds = whole("worlds", worlds, at_most=MOST_AT_ONCE)
     if problem.epsilon <= 0:
         raise InvalidInput("the problem allows no misfit: its epsilon is 0; make it with an epsilon above 0")
     rng = np.random.default_rng([seeded(seed), 6])
@@ -89,8 +86,8 @@ def worst_misfit(
         scores.append(record)
         if progress is not None:
             progress(k + 1, tries)
-    found = problem.with_misfit(problem.epsilon * best, f"{problem.name}, adversarial")
-    return Attack(found, harm(best, judges), lost(problem, judges), np.array(scores))
+    worst = problem.with_misfit(problem.epsilon * best, f"{problem.name}, adversarial")
+    return Attack(worst, harm(best, judges), lost(problem, judges), np.array(scores))
 
 
 def _fresh(make: MakePolicy, problem: Problem) -> Policy:
@@ -105,7 +102,7 @@ def _fresh(make: MakePolicy, problem: Problem) -> Policy:
 
 
 def _likeness(problem: Problem) -> np.ndarray:
-    """For every candidate, all candidates, the most alike first."""
+    """For each candidate the indices of all candidates, the most similar first."""
     X, kernel = problem.domain.encoded, problem.model.kernel
     K = kernels.cross(kernel, X, X)
     diagonal = np.diag(K)
@@ -113,7 +110,7 @@ def _likeness(problem: Problem) -> np.ndarray:
 
 
 def _starts(problem: Problem, nearest: np.ndarray, rng: np.random.Generator, at_most: int) -> list[Array]:
-    """The problem's own misfit and its opposite; then a good candidate raised alone, those like it lowered."""
+    """Signs to start from: those of the problem's misfit, their opposite, then a good candidate raised alone."""
     N = len(problem.domain)
     own = np.where(problem.misfit >= 0, 1.0, -1.0)
     starts = [own, -own]
@@ -127,7 +124,7 @@ def _starts(problem: Problem, nearest: np.ndarray, rng: np.random.Generator, at_
 
 
 def _move(signs: Array, nearest: np.ndarray, rng: np.random.Generator) -> Array:
-    """Flip the signs of a neighbourhood of random size: all to one side, or each to its opposite."""
+    """Change the signs of a neighbourhood of random size: flip all of them, or set all to the same sign."""
     N = len(signs)
     size = int(np.exp(rng.uniform(0.0, np.log(max(2.0, N / 4)))))
     where = nearest[rng.integers(N), :size]

@@ -1,4 +1,4 @@
-"""Settings, models and kernels as JSON: scikit-learn's kernels by name, from a fixed list; nothing is evaluated."""
+"""Settings, models and kernels as JSON. Kernels are made by name from a fixed list; nothing is evaluated."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ KERNELS = (
     "Exponentiation",
 )
 OURS = {"ProductMatern": ProductMatern}
-NO_JSON = ("inf", "-inf", "nan")  # numbers that JSON has no word for
-INSIDE = ("k1", "k2", "kernel")  # parameters that are kernels
+NO_JSON = ("inf", "-inf", "nan")  # numbers that standard JSON cannot hold, stored as text
+INSIDE = ("k1", "k2", "kernel")  # parameters that are kernels themselves
 
 
 def make_kernel(name: Any, parameters: Mapping[str, Any], *, bounds: bool = False) -> Any:
-    """A kernel of scikit-learn by name; those inside sums and products are already made. bounds: those of fits too."""
+    """A kernel by name and parameters; kernels inside it are made already. bounds: accept bounds for fits too."""
     from sklearn.gaussian_process import kernels
 
     if name not in (*KERNELS, *OURS):
         raise InvalidInput(f"unknown kernel {name!r}{nearest(name, [*KERNELS, *OURS])}")
     cls = OURS[name] if name in OURS else getattr(kernels, name)
-    takes = {each for each in inspect.signature(cls).parameters if bounds or not each.endswith("_bounds")}
+    takes = {name for name in inspect.signature(cls).parameters if bounds or not name.endswith("_bounds")}
     for key, value in parameters.items():
         if key not in takes:
             raise InvalidInput(f"{name} has no argument {key!r}{nearest(key, takes)}")
@@ -54,7 +54,7 @@ def make_kernel(name: Any, parameters: Mapping[str, Any], *, bounds: bool = Fals
 
 
 def kernel_from_table(table: Any) -> Any:
-    """A kernel from {name, parameters …} as in TOML files; sums and products have k1 and k2."""
+    """A kernel from a TOML table {name, parameters …}; sums and products have k1 and k2."""
     if not isinstance(table, Mapping) or "name" not in table:
         raise InvalidInput(
             f"a kernel is a table with a name, as in {{ name = 'RBF', length_scale = 0.2 }}; got {table!r}"
@@ -64,9 +64,9 @@ def kernel_from_table(table: Any) -> Any:
 
 
 def _is_positive(key: str, value: Any) -> bool:
-    """Whether a parameter is as it should be: some may be 0, and nu = inf is the smoothest of all."""
+    """Whether a parameter is a positive number or a list of them; sigma_0 and additive may be 0, and nu infinite."""
     if isinstance(value, list | tuple | np.ndarray):
-        return len(value) > 0 and all(_is_positive(key, each) for each in value)
+        return len(value) > 0 and all(_is_positive(key, entry) for entry in value)
     if not isinstance(value, int | float | np.number):
         return False
     if key == "nu" and value == math.inf:
@@ -77,25 +77,22 @@ def _is_positive(key: str, value: Any) -> bool:
 
 
 def encode_kernel(kernel: Any) -> dict[str, Any]:
-    """{"name", "parameters"} for a kernel of scikit-learn; {"custom": its class} for any other."""
+    """{"name", "parameters"} for a kernel of ours or scikit-learn's; {"custom": its class} for any other."""
     kind = type(kernel)
-    if kind is OURS.get(kind.__name__):
-        return {
-            "name": kind.__name__,
-            "parameters": {name: _encode(value) for name, value in kernel.get_params().items()},
-        }
-    if kind.__module__ != "sklearn.gaussian_process.kernels" or kind.__name__ not in KERNELS:
-        return {"custom": f"{kind.__module__}.{kind.__qualname__}"}
-    parameters = {name: _encode(value) for name, value in kernel.get_params(deep=False).items()}
+    custom = {"custom": f"{kind.__module__}.{kind.__qualname__}"}
+    theirs = kind.__module__ == "sklearn.gaussian_process.kernels" and kind.__name__ in KERNELS
+    if not theirs and kind is not OURS.get(kind.__name__):
+        return custom
+    parameters = {name: _encode_parameter(value) for name, value in kernel.get_params(deep=False).items()}
     if any(isinstance(value, dict) and "custom" in value for value in parameters.values()):
-        return {"custom": f"{kind.__module__}.{kind.__qualname__}"}
+        return custom
     return {"name": kind.__name__, "parameters": parameters}
 
 
 class Given:
-    """What is handed in again for what a state does not hold: a kernel, functions by the name of their setting.
+    """Objects that a state cannot hold and the caller hands in again: a kernel, and functions by their setting's name.
 
-    fits   the names of those that something in the state was found for
+    fits   the names of those that the state has a use for
     """
 
     def __init__(self, kernel: Any = None, **functions: Any) -> None:
@@ -103,7 +100,7 @@ class Given:
         self.fits: set[str] = set()
 
     def check(self) -> None:
-        """StorageError where something was handed in that the state holds itself, and holds differently."""
+        """StorageError if something was handed in that the state holds itself and that differs."""
         for name, value in {"kernel": self.kernel, **self.functions}.items():
             if value is not None and name not in self.fits:
                 raise StorageError(
@@ -112,42 +109,42 @@ class Given:
 
 
 def decode_kernel(stored: Any, given: Given | None = None) -> Any:
-    """The kernel back; a custom one is the one handed in."""
+    """The kernel that was encoded; a custom one is taken from `given`."""
     given = given or Given()
     if _holds(stored, {"custom": str}):
-        return _custom(stored["custom"], given)
+        return _custom_kernel(stored["custom"], given)
     if not _holds(stored, {"name": str, "parameters": dict}):
         raise StorageError(f"a stored kernel must have a name and parameters, got {shown(stored)}")
     if given.kernel is not None and encode_kernel(given.kernel) == stored:
         given.fits.add("kernel")
     try:
-        parameters = {name: _decode(name, value, given) for name, value in stored["parameters"].items()}
+        parameters = {name: _decode_parameter(name, value, given) for name, value in stored["parameters"].items()}
         return make_kernel(stored["name"], parameters, bounds=True)
     except InvalidInput as error:
         raise StorageError(f"a stored kernel cannot be made: {error}") from None
 
 
-def _custom(name: str, given: Given) -> Any:
-    """The kernel handed in, of a class of that name: modules may have moved."""
+def _custom_kernel(name: str, given: Given) -> Any:
+    """The kernel handed in, if its class has that name; its module may have moved."""
     if given.kernel is None:
         raise StorageError(
             f"the kernel ({name}) is not one of scikit-learn's and was not stored; "
             "hand it in again: restore(state, kernel=…) or load(path, kernel=…)"
         )
-    found = encode_kernel(given.kernel).get("custom", type(given.kernel).__name__)
-    if found.rpartition(".")[2] != name.rpartition(".")[2]:
-        raise StorageError(f"this policy was made with the kernel {name}, and the one handed in is another: {found}")
+    kind = encode_kernel(given.kernel).get("custom", type(given.kernel).__name__)
+    if kind.rpartition(".")[2] != name.rpartition(".")[2]:
+        raise StorageError(f"this policy was made with the kernel {name}, and the one handed in is another: {kind}")
     given.fits.add("kernel")
     return given.kernel
 
 
 def _holds(stored: Any, kinds: dict[str, type]) -> bool:
-    """Whether this is a dict with these keys and no others, and values of these types."""
+    """Whether this is a dict with exactly these keys, and values of these types."""
     return isinstance(stored, dict) and {name: type(value) for name, value in stored.items()} == kinds
 
 
 def kernel_key(kernel: Any) -> str:
-    """Equal for kernels that are the same: by name and parameters, or by identity where they are not known."""
+    """A key that equal kernels share: name and parameters, or identity for a custom kernel."""
     stored = encode_kernel(kernel)
     return f"custom {id(kernel)}" if "custom" in stored else json.dumps(stored, sort_keys=True)
 
@@ -165,7 +162,7 @@ def decode_model(stored: Any, given: Given) -> Model:
 
 
 def encode_value(what: str, value: Any) -> Any:
-    """A setting: numbers, text, lists, arrays, models, kernels; functions by name only."""
+    """A setting as JSON: numbers, text, lists, arrays, models, kernels; of functions the name only."""
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf":
             raise InvalidInput(f"{what} cannot be stored: an array of {value.dtype}; use numbers")
@@ -177,9 +174,9 @@ def encode_value(what: str, value: Any) -> Any:
     if isinstance(value, float | int | str | bool) or value is None:
         return value
     if isinstance(value, tuple | list):
-        return [encode_value(what, each) for each in value]
+        return [encode_value(what, entry) for entry in value]
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {"mapping": {key: encode_value(what, each) for key, each in value.items()}}
+        return {"mapping": {key: encode_value(what, entry) for key, entry in value.items()}}
     if isinstance(value, Model):
         return encode_model(value)
     if isinstance(value, Kernel):
@@ -190,17 +187,17 @@ def encode_value(what: str, value: Any) -> Any:
 
 
 def decode_value(name: str, value: Any, given: Given) -> Any:
-    """The setting back; custom kernels and functions are those handed in."""
+    """The setting that was encoded; custom kernels and functions are taken from `given`."""
     if isinstance(value, list | tuple):
-        return [decode_value(name, each, given) for each in value]
+        return [decode_value(name, entry, given) for entry in value]
     if not isinstance(value, dict):
         return value
     if _holds(value, {"array": list, "dtype": str}):
-        return _array(name, decode_value(name, value["array"], given), value["dtype"])
+        return _decode_array(name, decode_value(name, value["array"], given), value["dtype"])
     if _holds(value, {"number": str}) and value["number"] in NO_JSON:
         return float(value["number"])
     if _holds(value, {"mapping": dict}):
-        return {key: decode_value(name, each, given) for key, each in value["mapping"].items()}
+        return {key: decode_value(name, entry, given) for key, entry in value["mapping"].items()}
     if _holds(value, {"callable": str}):
         if not callable(given.functions.get(name)):
             raise StorageError(
@@ -216,40 +213,39 @@ def decode_value(name: str, value: Any, given: Given) -> Any:
     raise StorageError(f"setting {name} is stored in a way that is not known here: {shown(value)}")
 
 
-def _array(name: str, values: Any, dtype: str) -> Any:
+def _decode_array(name: str, values: Any, dtype: str) -> Any:
     try:
         kind = np.dtype(dtype)
-        found = np.array(values, dtype=kind) if kind.kind in "biuf" else None
+        if kind.kind in "biuf":
+            return np.array(values, dtype=kind)
     except (TypeError, ValueError, OverflowError, SyntaxError):
-        found = None
-    if found is None:
-        raise StorageError(f"setting {name} is stored as an array of {shown(dtype)}, which it is not")
-    return found
+        pass
+    raise StorageError(f"setting {name} is stored as an array of {shown(dtype)}, which it is not")
 
 
-def _encode(value: Any) -> Any:
+def _encode_parameter(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, float | int | str | bool) or value is None:
         return value if value != float("inf") else "inf"
     if isinstance(value, tuple | list):
-        return [_encode(each) for each in value]
+        return [_encode_parameter(entry) for entry in value]
     if hasattr(value, "get_params"):
         return encode_kernel(value)
     raise InvalidInput(f"cannot store the kernel parameter {value!r}; use numbers, lists or 'fixed'")
 
 
-def _decode(name: str, value: Any, given: Given) -> Any:
-    """A parameter of a kernel: one inside it, a word, a number, a pair of bounds, or an array."""
+def _decode_parameter(name: str, value: Any, given: Given) -> Any:
+    """A parameter of a kernel: another kernel, a word, a number, a pair of bounds, or an array."""
     if isinstance(value, dict):
         return decode_kernel(value, given)
     if not isinstance(value, list):
         return float("inf") if value == "inf" else value
-    numbers = [_decode("", each, given) for each in value]
+    numbers = [_decode_parameter("", entry, given) for entry in value]
     try:
-        found = np.array(numbers)
+        values = np.array(numbers)
     except ValueError:
-        found = np.array(None)
-    if found.dtype.kind not in "iuf":
+        values = np.array(None)
+    if values.dtype.kind not in "iuf":
         raise StorageError(f"{name} of a stored kernel must be numbers, got {shown(value)}")
-    return tuple(numbers) if not name or (name.endswith("_bounds") and found.ndim == 1) else found
+    return tuple(numbers) if not name or (name.endswith("_bounds") and values.ndim == 1) else values

@@ -1,12 +1,11 @@
-"""Kernels: what counts as one, how one is checked, and its gradient in x.
+"""Kernels: the protocol, its checks, and gradients in x.
 
     k(x, z)     kernel(X, Z)[i, j], X of shape (n, d) and Z of shape (m, d)
     k(x, x)     kernel.diag(X)[i]; at most 1 on the domain
     ∂k/∂x       gradient(kernel, X, Z)[i, j, :]
 
-Every scikit-learn kernel is a kernel here as it is; so is any object with `__call__(X, Z)` and `diag(X)`.
-Only kernels of scikit-learn are recognised by name, and only once scikit-learn is loaded: importing misspec does not
-load it.
+Any object with `__call__(X, Z)` and `diag(X)` is a kernel, so all of scikit-learn's are. Those are recognised by the
+name of their class, without importing scikit-learn.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from numpy.typing import NDArray
 
 from misspec.errors import LARGEST, Array, InvalidInput, MisspecError, floats, short, shown
 
-SLACK = 1e-9  # rounding allowed above k(x,x) = 1
-SAMPLE = 48  # points on which a kernel is tried before it is trusted
+SLACK = 1e-9  # k(x,x) may exceed 1 by this much, for rounding
+SAMPLE = 48  # points on which `check` tries a kernel: their Gram matrix takes milliseconds
 
 
 @runtime_checkable
@@ -57,7 +56,7 @@ def diagonal(kernel: Kernel, X: Array) -> Array:
 
 
 def _evaluated(kernel: Kernel, function: Any, *points: Array) -> Array:
-    """What a kernel returns; InvalidInput where it fails, or returns something else than real numbers."""
+    """Call the kernel; InvalidInput if it fails or returns anything but real numbers."""
     try:
         return floats("a kernel must return numbers", function(*points))
     except (MisspecError, MemoryError):
@@ -70,7 +69,7 @@ def _evaluated(kernel: Kernel, function: Any, *points: Array) -> Array:
 
 
 def check_bounded(kernel: Kernel, X: Array, what: str = "the domain") -> Array:
-    """The diagonal on X; InvalidInput if k(x,x) ≤ 1 fails, with the two remedies."""
+    """k(x, x) for each row of X; InvalidInput with the two remedies unless all are at most 1."""
     values = diagonal(kernel, X)
     largest = float(values.max(initial=0.0))
     if largest > 1 + SLACK:
@@ -83,25 +82,22 @@ def check_bounded(kernel: Kernel, X: Array, what: str = "the domain") -> Array:
 
 
 def within_one(kernel: Any, X: Array) -> bool:
-    """Whether X is finite, and not too large, with k(x,x) ≤ 1: as `check_bounded` asks, answered quickly."""
+    """Whether X is finite, of allowed size, and has k(x,x) ≤ 1: `check_bounded` as a quick yes or no."""
     if _is(kernel, "DotProduct"):  # NaN and infinity are not at most 1 either
         return bool(np.einsum("nd,nd->n", X, X).max() + kernel.sigma_0**2 <= 1 + SLACK)
     return bool(np.abs(X).max() <= LARGEST and diagonal(kernel, X).max() <= 1 + SLACK)
 
 
 def check(kernel: Any, X: Array) -> None:
-    """Try the kernel on a few points of X: callable, right shapes, finite, symmetric, consistent, semidefinite."""
+    """Try the kernel on a sample of X: right shapes, finite, symmetric, diag as promised, positive semidefinite."""
     if not isinstance(kernel, Kernel):
         raise InvalidInput(
             f"a kernel needs __call__(X, Z) and diag(X), as scikit-learn's have; got {type(kernel).__name__}"
         )
     rows = np.unique(np.linspace(0, len(X) - 1, SAMPLE).astype(int))
     sample = X[rows]
-    K, reverse, diag = (
-        cross(kernel, sample, sample.copy()),
-        cross(kernel, sample[::-1], sample),
-        diagonal(kernel, sample),
-    )
+    K, reverse = cross(kernel, sample, sample.copy()), cross(kernel, sample[::-1], sample)
+    diag = diagonal(kernel, sample)
     scale = max(1.0, float(np.abs(K).max()))
     if np.abs(reverse[::-1] - K.T).max() > 1e-8 * scale or np.abs(K - K.T).max() > 1e-8 * scale:
         raise InvalidInput(f"kernel {shown(kernel)} is not symmetric: k(x,z) differs from k(z,x); repair the kernel")
@@ -116,20 +112,20 @@ def check(kernel: Any, X: Array) -> None:
 
 def gradient(kernel: Kernel, X: Array, Z: Array) -> Array:
     """∂k(x, z)/∂x, shape (n, m, d): analytic for the common kernels of scikit-learn, central differences otherwise."""
-    if hasattr(kernel, "with_gradient"):  # a kernel that brings its own
+    if hasattr(kernel, "with_gradient"):
         return np.asarray(kernel.with_gradient(X, Z)[1])
     analytic = _gradient(kernel, X, Z)
     return analytic if analytic is not None else _differences(lambda P: cross(kernel, P, Z), X)
 
 
 def cross_with_gradient(kernel: Kernel, X: Array, Z: Array) -> tuple[Array, Array]:
-    """k(X, Z) and ∂k(x, z)/∂x together, shapes (n, m) and (n, m, d): for the common kernels in one pass."""
+    """k(X, Z) and ∂k(x, z)/∂x, shapes (n, m) and (n, m, d); for RBF and Matérn kernels in one pass."""
     if hasattr(kernel, "with_gradient"):
         values, slopes = kernel.with_gradient(X, Z)
         return np.asarray(values), np.asarray(slopes)
     if not (_is(kernel, "RBF") or _is(kernel, "Matern")):
         return cross(kernel, X, Z), gradient(kernel, X, Z)
-    scaled, r, nu, scale = _stationary(kernel, X, Z)
+    scaled, r, nu, scale = _scaled_differences(kernel, X, Z)
     values = _profile(r, nu)
     if values is None:
         values = cross(kernel, X, Z)
@@ -138,7 +134,7 @@ def cross_with_gradient(kernel: Kernel, X: Array, Z: Array) -> tuple[Array, Arra
 
 
 def _profile(r: Array, nu: float) -> Array | None:
-    """k(r) of the Matérn kernels that have a closed form; ν = ∞ is the squared exponential."""
+    """k(r) of a Matérn kernel; None if it has no closed form. ν = ∞ is the squared exponential."""
     if nu == math.inf:
         return np.asarray(np.exp(-0.5 * r * r))
     s = math.sqrt(2 * nu) * r
@@ -166,7 +162,7 @@ def _differences(function: Any, X: Array, step: float = 1e-5) -> Array:
 
 
 def _is(kernel: Any, name: str) -> bool:
-    """Whether this is exactly scikit-learn's kernel of that name (a subclass may compute something else)."""
+    """Whether this is scikit-learn's kernel of that name, and not a subclass, which may compute anything."""
     kind = type(kernel)
     return kind.__module__ == "sklearn.gaussian_process.kernels" and kind.__name__ == name
 
@@ -184,13 +180,13 @@ def _gradient(kernel: Any, X: Array, Z: Array) -> Array | None:
     if _is(kernel, "DotProduct"):
         return np.broadcast_to(Z[None, :, :], (len(X), len(Z), X.shape[1])).copy()
     if _is(kernel, "RBF") or _is(kernel, "Matern"):
-        scaled, r, nu, scale = _stationary(kernel, X, Z)
+        scaled, r, nu, scale = _scaled_differences(kernel, X, Z)
         return _slope_over_r(r, nu)[:, :, None] * (scaled / scale)
     return None
 
 
-def _stationary(kernel: Any, X: Array, Z: Array) -> tuple[Array, Array, float, Array]:
-    """Of an RBF or Matérn kernel: (x − z)/length scale, its norm r, ν (∞ for the RBF), and the length scale."""
+def _scaled_differences(kernel: Any, X: Array, Z: Array) -> tuple[Array, Array, float, Array]:
+    """(x − z)/length scale of an RBF or Matérn kernel, its norm r, ν (∞ for the RBF), and the length scale."""
     scale = np.asarray(kernel.length_scale, dtype=np.float64)
     scaled = (X[:, None, :] - Z[None, :, :]) / scale
     r = np.sqrt(np.einsum("nmd,nmd->nm", scaled, scaled))
@@ -236,7 +232,7 @@ def _diagonal_gradient(kernel: Any, X: Array) -> Array | None:
 
 
 def rank(kernel: Any, dimension: int) -> int | None:
-    """How many features k has in this dimension where that is known to be finite (linear kernels), else None."""
+    """The number of features of a kernel that is known to have finitely many (linear ones), else None."""
     if _is(kernel, "DotProduct"):
         return dimension + (float(kernel.sigma_0) != 0.0)
     if _is(kernel, "ConstantKernel"):
@@ -250,7 +246,7 @@ def rank(kernel: Any, dimension: int) -> int | None:
 
 
 class Affine(NamedTuple):
-    """Features φ(x) = Mᵀx + m with k(x, z) = φ(x)·φ(z), of kernels that are linear; M None: φ(x) = x."""
+    """Features φ(x) = Mᵀx + m of a linear kernel, k(x, z) = φ(x)·φ(z). M = None means φ(x) = x."""
 
     M: Array | None  # (d, r)
     m: Array  # (r,)
@@ -275,10 +271,10 @@ def affine(kernel: Any, dimension: int) -> Affine | None:
     if _is(kernel, "ConstantKernel"):
         return Affine(np.zeros((dimension, 1)), np.full(1, math.sqrt(kernel.constant_value)))
     if _is(kernel, "Sum") or _is(kernel, "Product"):
-        parts = [affine(each, dimension) for each in (kernel.k1, kernel.k2)]
-        if parts[0] is None or parts[1] is None:
+        parts = [part for part in (affine(kernel.k1, dimension), affine(kernel.k2, dimension)) if part is not None]
+        if len(parts) < 2:
             return None
-        full = [(np.eye(dimension) if each.M is None else each.M, each.m) for each in parts if each is not None]
+        full = [(np.eye(dimension) if part.M is None else part.M, part.m) for part in parts]
         if _is(kernel, "Sum"):
             return Affine(np.concatenate([M for M, _ in full], axis=1), np.concatenate([m for _, m in full]))
         for (M, m), (constant, factor) in (full, full[::-1]):
@@ -288,16 +284,16 @@ def affine(kernel: Any, dimension: int) -> Affine | None:
 
 
 def features(kernel: Kernel, X: Array, tolerance: float = 1e-10) -> tuple[Array, Array]:
-    """Φ of shape (N, r) with ΦΦᵀ ≈ k(X, X), and what it misses of the diagonal, k(x,x) − ‖Φ(x)‖² ≤ tolerance."""
+    """Φ of shape (N, r) with ΦΦᵀ ≈ k(X, X), and the residuals k(x,x) − ‖Φ(x)‖² ≤ tolerance."""
     Phi, _ = pivoted(kernel, X, tolerance)
     return Phi, np.maximum(diagonal(kernel, X) - np.einsum("nr,nr->n", Phi, Phi), 0.0)
 
 
 def pivoted(kernel: Kernel, X: Array, tolerance: float, most: int | None = None) -> tuple[Array, NDArray[np.intp]]:
-    """Φ of shape (N, r) with ΦΦᵀ ≈ k(X, X), and the r pivots: Φ[pivots] is lower triangular. most: a limit on r.
+    """Φ of shape (N, r) with ΦΦᵀ ≈ k(X, X), and the r pivots: Φ[pivots] is lower triangular. most: the largest r.
 
-    A Cholesky factorisation with complete pivoting, stopped at the tolerance: by LAPACK on the whole matrix while that
-    is small, column by column beyond.
+    A Cholesky factorisation with complete pivoting, stopped at the tolerance: by LAPACK while the whole matrix fits in
+    some hundred megabytes, otherwise column by column.
     """
     N = len(X)
     most = N if most is None else min(N, most)
@@ -322,33 +318,29 @@ def pivoted(kernel: Kernel, X: Array, tolerance: float, most: int | None = None)
 # -- length scales -----------------------------------------------------------------------------------------------------
 
 
-def shortened(kernel: Any, factor: float) -> Any:
-    """The kernel with all its length scales times `factor`."""
-    length_scale(kernel)  # there is one
-    return _shortened(kernel, factor)
-
-
-def _shortened(kernel: Any, factor: float) -> Any:
+def with_length_scales_times(kernel: Any, factor: float) -> Any:
+    """The kernel, which has `get_params`, with all its length scales multiplied by `factor`."""
     given = kernel.get_params(deep=False)
-    made = {name: _shortened(value, factor) for name, value in given.items() if hasattr(value, "get_params")}
+    parts = {name: value for name, value in given.items() if hasattr(value, "get_params")}
+    changed = {name: with_length_scales_times(part, factor) for name, part in parts.items()}
     if "length_scale" in given:
-        made["length_scale"] = np.multiply(given["length_scale"], factor).tolist()
-    return type(kernel)(**{**given, **made})
+        changed["length_scale"] = np.multiply(given["length_scale"], factor).tolist()
+    return type(kernel)(**{**given, **changed})
 
 
 def length_scale(kernel: Any) -> float:
-    """Its length scale; of several, the geometric mean."""
+    """The kernel's length scale; the geometric mean if it has several."""
     known = kernel.get_params() if hasattr(kernel, "get_params") else {}
-    found = [np.ravel(value) for name, value in known.items() if name.split("__")[-1] == "length_scale"]
-    if not found:
+    scales = [np.ravel(value) for name, value in known.items() if name.split("__")[-1] == "length_scale"]
+    if not scales:
         raise InvalidInput(
-            f"expected a kernel with a length scale, as RBF(0.2) of scikit-learn has; got {shown(kernel)}, for which "
-            "there are GPUCB and LinUCB"
+            f"expected a kernel with a length scale, as RBF(0.2) of scikit-learn has; got {shown(kernel)}. "
+            "Use GPUCB or LinUCB for this kernel"
         )
-    return float(np.exp(np.log(np.concatenate(found)).mean()))
+    return float(np.exp(np.log(np.concatenate(scales)).mean()))
 
 
 def smoothness(kernel: Any) -> float:
-    """The smallest ν of the Matérn kernels in it; ∞ where there is none."""
+    """The smallest ν of the Matérn kernels inside; ∞ if there are none."""
     known = kernel.get_params() if hasattr(kernel, "get_params") else {}
     return min((float(value) for name, value in known.items() if name.split("__")[-1] == "nu"), default=math.inf)

@@ -1,4 +1,4 @@
-"""What the learner believes: a kernel, a norm bound, a noise level."""
+"""A model: the learner's assumptions about f and its noise."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ from misspec import kernels
 from misspec.domains import Domain, a_domain
 from misspec.errors import InvalidInput, flag, instance, matrix, number, shown, vector
 
-LEAST_REGULARIZATION = 1e-6
-ROUNDED = 1e-12  # λ at least
-SMALLEST_CONSTANT, LARGEST_CONSTANT = (
-    1e-50,
-    1e50,
-)  # of the constants: ratios and squares of all of them are then numbers
+LEAST_REGULARIZATION = 1e-6  # default λ where the noise is next to none: keeps kernel matrices well conditioned
+SMALLEST_REGULARIZATION = 1e-12  # smallest λ accepted: below it, rounding of kernel values matters
+SMALLEST_CONSTANT, LARGEST_CONSTANT = 1e-50, 1e50  # sizes accepted: squares and ratios must not overflow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,11 +26,11 @@ class Model:
     kernel           k, positive semidefinite with k(x,x) ≤ 1
     norm_bound       B, in units of y
     noise            σ, in units of y
-    regularization   λ, the ridge; None means σ², never below 1e-6
-    delta            δ, the total failure probability that a policy may spend
+    regularization   λ, the ridge; None means σ² or 1e-6, whichever is larger
+    delta            δ, a policy's total probability of failure
     offset           prior mean, in units of y
     scale            prior standard deviation in units of y; only numeric widths use it
-    fitted           whether the data chose the model (`from_data`): widths then hold at no stated level
+    fitted           whether the model was fitted to data (`from_data`): its bands then hold at no stated level
     """
 
     kernel: Any
@@ -60,10 +57,10 @@ class Model:
             "offset": number("offset", self.offset),
             "scale": number("scale", self.scale, above=0),
         }
-        if checked["regularization"] < ROUNDED:
+        if checked["regularization"] < SMALLEST_REGULARIZATION:
             raise InvalidInput(
-                f"regularization (λ) must be at least {ROUNDED:g}, so that rounding of kernel values is small beside "
-                f"it, got {ridge:g}"
+                f"regularization (λ) must be at least {SMALLEST_REGULARIZATION:g}, so that rounding of kernel values "
+                f"is small beside it, got {ridge:g}"
             )
         for name in ("norm_bound", "noise", "regularization", "offset", "scale"):
             value = checked[name]
@@ -80,7 +77,7 @@ class Model:
         """InvalidInput unless the kernel works on the domain and k(x,x) ≤ 1 there."""
         probes = a_domain(domain).probes()
         kernels.check(self.kernel, probes)
-        if getattr(domain, "bounded", True):  # otherwise points are checked as they come
+        if getattr(domain, "bounded", True):  # otherwise points are checked as they arrive
             kernels.check_bounded(self.kernel, probes)
 
     @classmethod
@@ -96,19 +93,20 @@ class Model:
     ) -> Model:
         """Fit kernel hyperparameters, offset and noise by maximum likelihood with scikit-learn.
 
-        kernel: the shape to fit, without amplitude or noise; None is an anisotropic Matérn 5/2. The fitted kernel has
-        k(x,x) = 1 on the points (at most 1 if it is not stationary); the amplitude goes into `scale` and `norm_bound`,
-        and `regularization` is (noise/scale)². `norm_bound` is the larger of `scale` and the norm of the fitted mean.
+        kernel: the shape to fit, without amplitude or noise; an anisotropic Matérn 5/2 by default. The fitted kernel
+        has k(x,x) = 1 on the points (at most 1 if it is not stationary); the amplitude goes into `scale` and
+        `norm_bound`, and `regularization` is (noise/scale)². `norm_bound` is the larger of `scale` and the norm of the
+        fitted mean.
 
-        Points are taken as the kernel will see them. For a Box or its grid, whose kernels see the unit cube, hand in
-        `domain=` with points in user units. noise: σ, where it is known; otherwise it is fitted too, at least a
+        Points are taken as the kernel sees them. For a Box or its grid, whose kernels see the unit cube, pass
+        `domain=` and points in user units. noise: σ, if it is known; otherwise it is fitted too, to at least a
         thousandth of the scale, and with few points in many dimensions it can come out far too small.
 
-        What is given up: every width of this library takes B, σ and k as known before the data. Here they come from
-        the data, and if the policy then sees the same data (`observe`), its bands hold at no stated level: the fit has
-        looked at the noise, ‖f‖ may exceed `norm_bound`, and the true kernel may lie elsewhere. Fitting on data that
-        the policy never sees keeps the independence but not the truth of B and k. The model is marked `fitted`, and
-        policies say that they guarantee nothing. Own bands rest on σ alone: they hold where it was handed in.
+        The price: every width of this library takes B, σ and k as known before the data. Here the data choose them, so
+        a policy that then sees the same data (`observe`) has bands that hold at no stated level: the fit has seen the
+        noise, ‖f‖ may exceed `norm_bound`, and the kernel may be wrong. Fitting on data that the policy never sees
+        restores the independence, but B and k may still be wrong. The model is marked `fitted`, and policies then
+        guarantee nothing. Own bands rest on σ alone: they hold if it was given.
         """
         from sklearn.base import clone
         from sklearn.exceptions import ConvergenceWarning
@@ -131,16 +129,16 @@ class Model:
         zeros = {
             f"{h.name}_bounds": "fixed" for h in kernel.hyperparameters if not h.fixed and _is_zero(kernel, h.name)
         }
-        kernel = clone(kernel).set_params(**zeros)  # fits run over logarithms: what is 0 stays 0
+        kernel = clone(kernel).set_params(**zeros)  # fits run over logarithms: a parameter that is 0 stays 0
         unit = float(y.std())
         known = None if noise is None else number("noise (σ)", noise, above=0)
         white = WhiteKernel(0.05, (1e-6, 10.0)) if known is None else WhiteKernel((known / unit) ** 2, "fixed")
         shape = ConstantKernel(1.0, (1e-3, 1e3)) * kernel + white
         offset = float(y.mean())
-        for _ in range(2):  # the fit needs an offset and the offset a fit: twice is enough
+        for _ in range(2):  # the fit needs an offset and the offset a fit; two rounds are enough
             fit = GaussianProcessRegressor(shape, alpha=1e-10, n_restarts_optimizer=3, random_state=0)
             with warnings.catch_warnings():
-                # a hyperparameter at its bound is not news to a user who did not choose the bounds
+                # scikit-learn warns of a hyperparameter at its bound, but the user did not choose the bounds
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 fit.fit(X, (y - offset) / unit)
             ones = np.linalg.solve(fit.L_, np.ones(len(y)))

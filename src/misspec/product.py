@@ -1,10 +1,10 @@
-"""A kernel for mixed parameters: a product over parameters, each with a length scale of its own, and an additive part.
+"""A kernel for mixed parameters: a product over the parameters, one length scale each, and an additive part.
 
     k(x, z) = (1 − a)·∏_j κ(r_j) + a·(1/d)·Σ_j κ(r_j),      r_j = ‖x_j − z_j‖/ℓ_j,   k(x, x) = 1
 
 x_j are the columns of the encoding that belong to parameter j: one for a number, several for a choice (one-hot/√2, so
-that two options are at distance 1). κ is the Matérn profile of smoothness 5/2. With κ alone in each parameter, the
-product says that parameters interact, the sum that they do not.
+that two options are at distance 1). κ is the Matérn profile of smoothness 5/2. The product lets parameters interact,
+the sum does not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from misspec.errors import Array, InvalidInput, listed, number, one_of, shown, vector
 
-ROOT = math.sqrt(5.0)
+ROOT5 = math.sqrt(5.0)
 
 
 class HasColumns(Protocol):
@@ -30,12 +30,12 @@ class HasColumns(Protocol):
 
 
 class ProductMatern:
-    """k as above: ℓ is `length_scale`, one per parameter; a is `additive`, in [0, 1].
+    """k as above, with ℓ = `length_scale`, one per parameter, and a = `additive` in [0, 1].
 
-    columns: for each parameter the first column of the encoding that belongs to it and the one after its last.
+    columns: for each parameter (start, stop), its columns of the encoding; one column each by default.
     """
 
-    stationary = True  # k(x, x) is the same everywhere
+    stationary = True  # read by `kernels.diagonal_gradient`: k(x, x) is constant
 
     def __init__(
         self, length_scale: ArrayLike, columns: Sequence[tuple[int, int]] | None = None, additive: float = 0.0
@@ -46,7 +46,7 @@ class ProductMatern:
         if not (self.length_scale > 0).all():
             raise InvalidInput(f"length scales must be above 0, got {self.length_scale.min():g}")
         pairs = [(j, j + 1) for j in range(len(self.length_scale))] if columns is None else listed("columns", columns)
-        self.columns = tuple(_pair(each) for each in pairs)
+        self.columns = tuple(_pair(pair) for pair in pairs)
         if len(self.columns) != len(self.length_scale):
             raise InvalidInput(
                 f"there must be one length scale per parameter, {len(self.columns)} of them, "
@@ -55,10 +55,9 @@ class ProductMatern:
         owners = [i for start, stop in self.columns for i in range(start, stop)]
         if sorted(owners) != list(range(len(owners))):
             raise InvalidInput(f"columns 0, 1, … of the encoding must belong to one parameter each, got {self.columns}")
-        self._width = len(owners)
-        self._order = np.array(owners)  # columns, those of one parameter after those of another
-        self._widths = np.array([stop - start for start, stop in self.columns])
-        self._first = np.cumsum(self._widths) - self._widths
+        self._order = np.array(owners)  # columns grouped by parameter
+        self._sizes = np.array([stop - start for start, stop in self.columns])
+        self._first = np.cumsum(self._sizes) - self._sizes
         self.additive = number("additive", additive, at_least=0)
         if self.additive > 1:
             raise InvalidInput(f"additive is a share, at most 1, got {shown(additive)}")
@@ -69,7 +68,7 @@ class ProductMatern:
         return f"ProductMatern([{scales}]{f', additive={self.additive:.3g}' if self.additive else ''})"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002  # as scikit-learn's kernels have it
-        """What makes it."""
+        """The arguments of the constructor."""
         return {"length_scale": self.length_scale, "columns": self.columns, "additive": self.additive}
 
     def __call__(self, X: Array, Z: Array, /) -> Array:
@@ -87,29 +86,30 @@ class ProductMatern:
         self._check(X)
         differences = X.T[self._order, :, None] - Z.T[self._order, None, :]  # (columns, n, m)
         s = np.sqrt(np.add.reduceat(differences * differences, self._first, axis=0))  # (parameters, n, m)
-        s *= (ROOT / self.length_scale)[:, None, None]
+        s *= (ROOT5 / self.length_scale)[:, None, None]
         polynomial, decay = (s / 3.0 + 1.0) * s + 1.0, np.exp(-s)
         profiles = polynomial * decay
         product = profiles.prod(axis=0)
         a, d = self.additive, len(self.columns)
-        # κ′(r)/(r κ) and κ′(r)/r: the first does not underflow
+        # κ′(r)/(rκ) times the product, and κ′(r)/r for the sum; dividing by κ itself could underflow
         slope = (s + 1.0) * (-(5.0 / 3.0) / self.length_scale**2)[:, None, None]
         slope *= ((1.0 - a) * product) / polynomial + (a / d) * decay
         gradient = np.empty(differences.shape)
-        gradient[self._order] = np.repeat(slope, self._widths, axis=0) * differences
+        gradient[self._order] = np.repeat(slope, self._sizes, axis=0) * differences
         return (1.0 - a) * product + (a / d) * profiles.sum(axis=0), gradient.transpose(1, 2, 0)
 
     def _check(self, X: Array) -> None:
-        if X.shape[1] != self._width:
+        columns = len(self._order)
+        if X.shape[1] != columns:
             raise InvalidInput(
-                f"{shown(self)} is for {self._width} column{'s' * (self._width > 1)} of an encoding, got points of "
+                f"{shown(self)} is for {columns} column{'s' * (columns > 1)} of an encoding, got points of "
                 f"dimension {X.shape[1]}; product_kernel(domain) makes one for a domain"
             )
 
 
 def _pair(given: Any) -> tuple[int, int]:
     try:
-        start, stop = (operator.index(each) for each in given)
+        start, stop = (operator.index(end) for end in given)
     except (TypeError, ValueError):
         start = stop = 0
     if not 0 <= start < stop:
@@ -125,14 +125,14 @@ def distance(X: Array, Z: Array, at: tuple[int, int]) -> Array:
     if stop - start == 1:
         apart = X[:, start : start + 1] - Z[:, start]
         return np.asarray(np.abs(apart, out=apart))
-    from scipy.spatial.distance import cdist  # not while misspec is imported
+    from scipy.spatial.distance import cdist  # slow to import, and not always needed
 
     return np.asarray(cdist(X[:, start:stop], Z[:, start:stop]))
 
 
 def profile(r: Array, scale: float, *, out: Array | None = None, work: Array | None = None) -> Array:
-    """κ of distances; out and work: arrays of their shape, if there are any to use."""
-    s = np.multiply(r, ROOT / scale, out=work)
+    """κ(r/scale). out, work: arrays of the same shape to write into."""
+    s = np.multiply(r, ROOT5 / scale, out=work)
     values = np.multiply(s, 1.0 / 3.0, out=out)
     values += 1.0
     values *= s
@@ -143,7 +143,7 @@ def profile(r: Array, scale: float, *, out: Array | None = None, work: Array | N
 
 
 def combined(profiles: Iterable[Array], additive: float) -> Array:
-    """k from κ(r_j), one array per parameter, which may be the same one each time."""
+    """k from κ(r_j), one array per parameter; an iterator may yield the same array again and again."""
     product: Any = None
     total: Any = None
     count = 0
@@ -167,13 +167,13 @@ def product_kernel(
 ) -> ProductMatern:
     """A ProductMatern for a domain.
 
-    per: "parameter" (one length scale each, a choice's options all equally far from each other) or "choice" (one for
-    every option too, so that options can be more or less alike). length_scale: one for all, or one for each.
+    per: "parameter" (one length scale per parameter, so all options of a choice are equally far apart) or "choice"
+    (also one per option, so that options can be more or less alike). length_scale: one for all, or one for each.
     """
     one_of("per", per, ("parameter", "choice"))
     if not hasattr(domain, "columns"):
         raise InvalidInput(f"domain must be a Finite, a Box or a Space, got {type(domain).__name__}")
-    pairs = [(each.start, each.stop) for each in domain.columns]
+    pairs = [(columns.start, columns.stop) for columns in domain.columns]
     if per == "choice":
         pairs = [(i, i + 1) for start, stop in pairs for i in range(start, stop)]
     scales = vector("length_scale", length_scale)

@@ -1,10 +1,10 @@
-"""Maximising a score over a region: many Sobol' candidates scored at once, the best few polished.
+"""Maximise a score over a region: score many Sobol' candidates at once, then polish the best few.
 
     score(U)    values at the rows of U, shape (n,)
     slope(U)    values and gradients, shapes (n,) and (n, d)
 
-L-BFGS-B needs gradients; kernels that have none use finite differences, in one batch (`kernels.gradient`). Where some
-columns stand for integers or choices, it climbs in the others, in turns with steps to the best neighbour.
+L-BFGS-B climbs in the columns of floats. Where others stand for integers or choices, it takes turns with steps to the
+best neighbour in those.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ Slope = Callable[[Array], tuple[Array, Array]]
 
 
 class Region(Protocol):
-    """What is searched: a box, or a space of which some columns are no numbers to climb."""
+    """A box, or a space in which some columns cannot be climbed because they stand for integers or choices."""
 
     @property
     def free(self) -> NDArray[np.bool_]:
         """The columns that can be climbed."""
 
     def neighbours(self, U: Array) -> tuple[Array, NDArray[np.intp]]:
-        """Points with one parameter changed that cannot be climbed, and the row of each."""
+        """Points that differ from a row of U in one integer or choice, and that row's number for each."""
 
 
-CANDIDATES = 1024  # points of the cover
-POLISHED = 8  # of the best: starts of L-BFGS-B
-SPREAD = 0.15  # distance below which two starts are taken for the same, in units of the cube's side
-MARGIN = 0.05  # by which a cover is stretched beyond the cube before it is clipped
-MOST_CORNERS = 8  # dimensions up to which it holds all corners
-FINEST = 3.0  # digits of the nearest points drawn around another
-TOGETHER, ALONE = 30, 100  # steps of L-BFGS-B, of all starts at once and then of the best
-TURNS = 4  # of climbing what can be climbed and changing what cannot, at most
+CANDIDATES = 1024  # points of the cover, scored in one batch
+POLISHED = 8  # starts of L-BFGS-B, which climb in one batch
+SPREAD = 0.15  # starts nearer than this in every coordinate, of the unit cube, would climb the same hill
+MARGIN = 0.05  # a cover is stretched by this much beyond the cube and clipped, so that faces get points
+MOST_CORNERS = 8  # dimensions up to which a cover includes all corners: 256 points
+FINEST = 3.0  # points drawn around another are as near as 10^−3 of the cube's side
+TOGETHER, ALONE = 30, 100  # steps of L-BFGS-B for all starts in one batch, then for the best alone
+TURNS = 4  # most turns between climbing floats and stepping in integers and choices
 
 
 def sobol(dimension: int, count: int, seed: Any) -> Array:
-    """Scrambled Sobol' points in the unit cube, the same for the same seed; count is rounded up to a power of two."""
+    """Scrambled Sobol' points in the unit cube, reproducible by seed; count is rounded up to a power of two."""
     from scipy.stats import qmc
 
     powers = max(0, (count - 1).bit_length())
@@ -64,22 +64,22 @@ def cover_with_faces(dimension: int, count: int, seed: Any) -> Array:
 
 
 class Distinct(NamedTuple):
-    """Distinct points in lexicographic order, the first row of each, and for every row which of them it is."""
+    """Distinct points in lexicographic order, the first row of each, and for every row the position of its point."""
 
     points: Array
     first: NDArray[np.intp]
-    place: NDArray[np.intp]
+    position: NDArray[np.intp]
 
 
 def distinct(points: Array) -> Distinct:
-    """np.unique(points, axis=0), but that compares records, where NumPy makes a TypeError of an interrupt."""
+    """As np.unique(points, axis=0), which turns a KeyboardInterrupt during its comparisons into a TypeError."""
     order = np.lexsort(points.T[::-1])
     ordered = points[order]
     new = np.ones(len(points), dtype=bool)
     new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    place = np.empty(len(points), dtype=np.intp)
-    place[order] = np.cumsum(new) - 1
-    return Distinct(ordered[new], order[new], place)
+    position = np.empty(len(points), dtype=np.intp)
+    position[order] = np.cumsum(new) - 1
+    return Distinct(ordered[new], order[new], position)
 
 
 def around(centres: Array, rng: np.random.Generator, count: int, *, finest: float = FINEST) -> Array:
@@ -90,7 +90,7 @@ def around(centres: Array, rng: np.random.Generator, count: int, *, finest: floa
 
 
 class Effort(NamedTuple):
-    """How hard a search tries: starts, steps of all of them together, and of the best alone; points of the cover."""
+    """How hard a search tries: starts, steps of all starts together, steps of the best alone, points of the cover."""
 
     starts: int = POLISHED
     together: int = TOGETHER
@@ -104,37 +104,36 @@ FULL = Effort()
 def polish(
     score: Score, slope: Slope, candidates: Array, *, effort: Effort = FULL, region: Region | None = None
 ) -> Array:
-    """Local maxima from the best candidates that are far from each other, and those candidates themselves.
+    """Local maxima reached from the best candidates that are far from each other, and those candidates.
 
-    All starts climb together, one batch per step; then the best of them climbs on alone, to the end.
+    All starts climb together, one batch per step; then the best of them goes on alone until it converges.
     """
     free = None if region is None else region.free
     chosen = candidates[spread_out(candidates, score(candidates), effort.starts)] if len(candidates) else candidates
-    if not len(chosen):  # there are no candidates, or none with a finite score
+    if not len(chosen):  # no candidates, or none with a finite score
         return chosen
     together = climb(slope, chosen, effort.together, precision=1e6, free=free)
     for _ in range(TURNS if region is not None else 0):
-        better = _stepped(score, together, region)  # type: ignore[arg-type]  # not None
-        if not len(better[0]):
+        rows, points = _stepped(score, together, region)  # type: ignore[arg-type]  # not None
+        if not len(rows):
             break
-        rows, points = better
         together[rows] = climb(slope, points, effort.together, precision=1e6, free=free)
     summit = together[[int(score(together).argmax())]]
     return np.concatenate([climb(slope, summit, effort.alone, precision=10.0, free=free), together, chosen])
 
 
 def _stepped(score: Score, U: Array, region: Region) -> tuple[NDArray[np.intp], Array]:
-    """The rows of U that have a better neighbour, and the best of those."""
+    """The rows of U that have a better neighbour, and the best neighbour of each."""
     points, owner = region.neighbours(U)
     if not len(points):
         return owner, points
     values, reached = score(points), score(U)
     rows, best = [], []
     for row in range(len(U)):
-        mine = np.flatnonzero(owner == row)
-        if len(mine) and values[mine].max() > reached[row]:
+        near = np.flatnonzero(owner == row)
+        if len(near) and values[near].max() > reached[row]:
             rows.append(row)
-            best.append(int(mine[values[mine].argmax()]))
+            best.append(int(near[values[near].argmax()]))
     return np.array(rows, dtype=np.intp), points[best]
 
 

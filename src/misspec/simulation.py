@@ -1,4 +1,4 @@
-"""The loop for problems that know their truth: policy × problem → `Trace`."""
+"""Play a policy against a problem that knows its truth: policy × problem → `Trace`."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from misspec.policies.core.answers import NUMBERS
 from misspec.problems import Problem
 from misspec.threads import one_thread
 
-STREAMS = (101, 102)  # of noise and action sets: not those that problems of the same seed are drawn from
-JUDGED = (103, 20)  # stream and number of the action sets on which recommendations are judged where these vary
+STREAMS = (101, 102)  # random streams of noise and action sets; problems of the same seed are drawn from others
+JUDGED = (103, 20)  # random stream and number of the action sets on which recommendations are judged where these vary
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trace:
-    """What happened, round by round, and what it cost. T rounds:
+    """A run, round by round, and its regret. T rounds:
 
-    index, x, y          the candidate played, its point, and what was observed
+    index, x, y          the candidate played, its point, and the result
     regret               max f* − f*(x_t), the maximum over the round's action set in a contextual problem
-    in_class_regret      the same for f̃; summed, the two differ by at most 2εT
-    mean, std, multiplier, enlargement, upper   what each choice was made by (see Query); NaN for what did
-                         not enter the choice (phased: the last three)
-    base, episode        who played (balancing) and in which episode (phased); None for other policies
+    in_class_regret      max f̃ − f̃(x_t); summed, the two differ by at most 2εT
+    mean, std, multiplier, enlargement, upper   numbers that the choice was made by (see Query); NaN for those that did
+                         not enter it (phased: the last three)
+    base, episode        the base that played (balancing), the episode (phased); None for other policies
     offers               the action sets, (T, k), or None
-    recommended_regret   max f* minus f* at `recommend()` after the last round; where rounds bring vectors, on average
+    recommended_regret   max f* minus f* at `recommend()` after the last round; where rounds bring vectors, averaged
                          over further action sets
-    facts                the policy's own, after the last round: `history` (phased: per episode), `epsilons`, `counts`
-                         and `eliminated` (balancing: per base), `conflicts`, `recommendation`; `before`, the results
-                         that it was told before the first
+    facts                the policy's facts after the last round: `history` (phased: per episode), `epsilons`, `counts`
+                         and `eliminated` (balancing: per base), `conflicts`, `recommendation`; and `before`, the number
+                         of results that it had been told before the first round
 
     and computed from these: cumulative_regret, cumulative_in_class_regret, simple_regret (smallest so far), width
-    (multiplier·σ + enlargement), best_share (of the rounds so far, those in which the best action was played).
+    (multiplier·σ + enlargement), best_share (share of the rounds so far in which the best action was played).
     """
 
     policy: str
@@ -65,7 +65,7 @@ class Trace:
         return len(self.index)
 
     def negated(self) -> Trace:
-        """The same of −y, as someone who minimises sees it; `upper` is then the lower end that was minimised."""
+        """The trace in terms of −y, for minimisers; `upper` is then the lower end that was minimised."""
         facts = {**self.facts, "recommendation": negated(self.facts["recommendation"])}
         return dataclasses.replace(self, y=-self.y, mean=-self.mean, upper=-self.upper, facts=facts)
 
@@ -105,14 +105,13 @@ class Trace:
 def simulate(
     policy: Policy, problem: Problem, horizon: int, seed: int = 0, *, batch: int = 1, progress: Progress | None = None
 ) -> Trace:
-    """Play `horizon` rounds; `seed` is the world's: noise and action sets, the same for every policy.
+    """Play `horizon` rounds. `seed` determines the world: noise and action sets, the same for every policy.
 
-    A policy that has learnt something before goes on from there: compare fresh ones.
+    All of that is drawn before the first round, so that policies are compared round by round in the same world. A
+    policy that has results already continues from them: compare fresh ones.
 
     batch      queries asked at a time; a phased policy hands out at most the rest of its episode
     progress   called as progress(rounds done, horizon) after every batch
-
-    BLAS runs on one thread meanwhile: the matrices are small, and threads would only wait for each other.
     """
     T = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS)
     batch = whole("batch", batch, at_least=1, at_most=MOST_AT_ONCE)
@@ -122,10 +121,10 @@ def simulate(
     if batch > 1 and problem.offers is not None:
         raise InvalidInput("a contextual problem is played round by round; leave batch at 1")
     noise_rng, offer_rng = (np.random.default_rng([seeded(seed), part]) for part in STREAMS)
-    draws = problem.noise.draw(noise_rng, T)
+    draws = problem.sampler.draw(noise_rng, T)
     offers = None if problem.offers is None else problem.offers.draw(offer_rng, T)
-    vectors = None if isinstance(policy.domain, Finite) else problem.domain.points  # what the rounds bring
-    values, noise = problem.values, problem.noise
+    vectors = None if isinstance(policy.domain, Finite) else problem.domain.points  # of the rounds' actions
+    values, sampler = problem.values, problem.sampler
     asked: list[Query] = []
     index = np.empty(T, dtype=np.intp)
     y = np.empty(T)
@@ -138,7 +137,7 @@ def simulate(
             asked.extend(queries)
             for s, query in enumerate(queries, start=t):
                 i = int(query.index if offered is None or vectors is None else offered[query.position])  # type: ignore[arg-type]
-                index[s], y[s] = i, values[i] + noise.at(i, draws[s])
+                index[s], y[s] = i, values[i] + sampler.at(i, draws[s])
             policy.tell(queries, y[t : len(asked)])
             if progress is not None:
                 progress(len(asked), T)
@@ -147,7 +146,7 @@ def simulate(
 
 
 def _recommended(policy: Policy, problem: Problem, seed: int, vectors: Array | None) -> tuple[Recommendation, float]:
-    """What the policy recommends in the end, and its regret: where rounds bring vectors, the average over some sets."""
+    """The final recommendation and its regret; where rounds bring vectors, the average over some action sets."""
     f = problem.values
     if vectors is None or problem.offers is None:
         recommended = policy.recommend()

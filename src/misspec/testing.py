@@ -31,14 +31,14 @@ THREADS = 8
 
 @dataclasses.dataclass(frozen=True)
 class Subject:
-    """What is checked.
+    """A policy to check.
 
-    make       a fresh policy for a seed, on any domain that can be asked without actions or contexts
-    evaluate   the noise-free value at a point
-    kernel, width   the custom kernel and the width function to hand in again when it is restored, if it has any
-    moments    how often it is saved and continued, each time from another state; by default what its domain affords
+    make       returns a fresh policy for a seed, on any domain that can be asked without actions or contexts
+    evaluate   returns the noise-free value at a point
+    kernel, width   the custom kernel and width function to hand in again when a policy is restored, if it has any
+    moments    how often a policy is saved and continued, each time from another state; 12 on a list, else 3
 
-    The policy itself says what it takes (actions, new points, data from elsewhere).
+    Checks skip what the policy says it does not take (actions, new points, data from elsewhere).
     """
 
     make: Callable[[int], Policy]
@@ -49,11 +49,11 @@ class Subject:
     moments: int | None = None
 
     def noisy(self, query: Query) -> float:
-        """A result that depends on the query alone, so that twins are told the same."""
+        """A result that depends only on the query, so that twins are told the same."""
         return float(self.evaluate(query.x) + 0.05 * np.random.default_rng([17, query.id]).standard_normal())
 
     def play(self, policy: Policy, rounds: int, batch: int = 1) -> list[Query]:
-        """Ask and tell; returns what was asked."""
+        """Ask and tell; return the queries."""
         asked: list[Query] = []
         while len(asked) < rounds:
             try:
@@ -69,8 +69,8 @@ def queries_lie_in_the_domain(subject: Subject) -> None:
     policy = subject.make(0)
     domain = policy.domain
     for query in subject.play(policy, subject.rounds):
-        assert (query.index is None) == (not listed(policy))
-        if listed(policy):
+        assert (query.index is None) == (not is_listed(policy))
+        if is_listed(policy):
             np.testing.assert_array_equal(query.x, probes(policy)[query.index])
         assert domain.contains(query.x[None, :]).all()
     assert policy.t >= subject.rounds
@@ -80,7 +80,7 @@ def queries_lie_in_the_domain(subject: Subject) -> None:
 def queries_lie_in_the_action_set(subject: Subject) -> None:
     policy = subject.make(0)
     domain, known = policy.domain, probes(policy)
-    finite = listed(policy)
+    finite = is_listed(policy)
     rng = np.random.default_rng(0)
     if not policy.abilities.takes_actions:
         expect(InvalidInput, lambda: policy.ask(actions=np.array([0, 1]) if finite else known[:2]))
@@ -109,12 +109,12 @@ def same_seed_same_answers(subject: Subject) -> None:
 
 
 def continues_to_the_bit(subject: Subject) -> None:
-    """Saved at any moment (before any data, mid-episode, with queries pending), a policy goes on to the bit."""
+    """A policy saved at any moment (without data, mid-episode, with queries pending) continues to the bit."""
     policy = subject.make(5)
     rng = np.random.default_rng(1)
     with tempfile.TemporaryDirectory() as folder:
         policy.journal(Path(folder) / "journal")
-        for moment in range(subject.moments or (12 if listed(policy) else 3)):
+        for moment in range(subject.moments or (12 if is_listed(policy) else 3)):
             twins = [
                 restore(json.loads(json.dumps(policy.state())), kernel=subject.kernel, width=subject.width),
                 _through_file(policy, Path(folder) / f"{moment}.misspec", subject),
@@ -141,16 +141,16 @@ def order_of_telling_does_not_matter(subject: Subject) -> None:
     for batch in (1, 4, 5):
         first, second = one.ask(batch), other.ask(batch)
         for a, b in zip(first, second, strict=True):
-            # on a box a maximiser is found to some digits, on a finite domain exactly
+            # on a box the search finds a maximiser to some digits, on a list exactly
             apart = np.abs(one.domain.encode(a.x[None, :]) - one.domain.encode(b.x[None, :])).max()
-            assert apart <= (0.0 if listed(one) else 1e-4)
+            assert apart <= (0.0 if is_listed(one) else 1e-4)
         for query in first:
             one.tell(query, subject.noisy(query))
         for query in reversed(second):
             other.tell(query.id, subject.noisy(query))
     a_mean, a_std = one.posterior.at(probes(one))
     b_mean, b_std = other.posterior.at(probes(other))
-    tolerance = 1e-9 if listed(one) else 1e-3
+    tolerance = 1e-9 if is_listed(one) else 1e-3
     np.testing.assert_allclose(a_mean, b_mean, atol=tolerance)
     np.testing.assert_allclose(a_std, b_std, atol=tolerance)
 
@@ -205,15 +205,15 @@ def failed_evaluations_can_be_dropped(subject: Subject) -> None:
     assert policy.t == twin.t
     again, expected = policy.ask(), twin.ask()
     assert policy.domain.contains(again.x[None, :]).all()
-    if not policy.abilities.heeds_failures and listed(policy) and policy.state()["random"] == twin.state()["random"]:
-        assert again.index == expected.index  # policies that draw have drawn more here, and a search has moved on
+    if not policy.abilities.heeds_failures and is_listed(policy) and policy.state()["random"] == twin.state()["random"]:
+        assert again.index == expected.index  # a policy that draws at random, or searches, has moved on
     subject.play(policy, 10)
 
 
 def reads_leave_no_trace(subject: Subject) -> None:
-    """Bands, recommendations, conflicts and states may be looked at without changing what comes next."""
+    """Reading bands, recommendations, conflicts or states does not change what comes next."""
     one, other = subject.make(2), subject.make(2)
-    for _ in range(20 if listed(one) else 5):
+    for _ in range(20 if is_listed(one) else 5):
         band_of(one)
         one.recommend()
         _ = (one.conflicts, one.pending, one.information, repr(one), one.state())
@@ -229,14 +229,14 @@ def data_from_elsewhere(subject: Subject) -> None:
         expect(InvalidInput, lambda: policy.observe(known[:1], [0.1]))
         return
     before = policy.t  # a policy may begin with the results that its domain holds
-    policy.observe([0, 1, 0] if listed(policy) else known[[0, 1, 0]], [0.1, 0.2, 0.3])
+    policy.observe([0, 1, 0] if is_listed(policy) else known[[0, 1, 0]], [0.1, 0.2, 0.3])
     policy.observe(known[2:4], [0.1, 0.2])
     assert policy.t == policy.posterior.t == before + 5
     subject.play(policy, 5)
 
 
-def evaluations_of_others_pend(subject: Subject) -> None:
-    """Evaluations that others have begun are pending here too, and are told or dropped like queries asked here."""
+def evaluations_of_others_are_pending(subject: Subject) -> None:
+    """Evaluations that others have begun are pending, and are told or dropped like the policy's own queries."""
     policy = subject.make(0)
     known = probes(policy)[:3]
     if not policy.abilities.takes_actions:
@@ -250,9 +250,9 @@ def evaluations_of_others_pend(subject: Subject) -> None:
     assert [query.id for query in policy.pending] == [query.id for query in begun]
     np.testing.assert_array_equal([query.x for query in begun], known)
     twin = restore(policy.state(), kernel=subject.kernel, width=subject.width, domain=policy.domain)
-    for each in (policy, twin):
-        each.tell(each.pending[2], 0.1)
-        each.drop(each.pending[0])
+    for learner in (policy, twin):
+        learner.tell(learner.pending[2], 0.1)
+        learner.drop(learner.pending[0])
     assert policy.t == twin.t
     for a, b in zip(_continue(subject, policy), _continue(subject, twin), strict=True):
         assert_same(a, b)
@@ -265,22 +265,22 @@ def recommends_the_best_lower_bound(subject: Subject) -> None:
     assert best.gap >= best.upper - best.lower - 1e-12
     assert (band.lower <= band.upper + 1e-12).all()
     assert best.lower <= best.upper
-    # what is certain of a point at least, and possible at most, where more is better
-    assured, hoped = (-band.upper, -band.lower) if policy.minimize else (band.lower, band.upper)
-    sure = -best.upper if policy.minimize else best.lower
-    if not listed(policy):
+    # turned around for a policy that minimises, so that larger is better
+    lower, upper = (-band.upper, -band.lower) if policy.minimize else (band.lower, band.upper)
+    best_lower = -best.upper if policy.minimize else best.lower
+    if not is_listed(policy):
         assert best.index is None
         assert policy.domain.contains(best.x[None, :]).all()
         np.testing.assert_allclose(policy.band(best.x[None, :]).lower, best.lower, atol=1e-9)
         np.testing.assert_allclose(policy.band(best.x[None, :]).upper, best.upper, atol=1e-9)
         if policy.abilities.takes_data:  # a policy that eliminates recommends from its active set
-            assert sure >= assured.max() - 1e-6
-            assert sure + best.gap >= hoped.max() - 1e-6
+            assert best_lower >= lower.max() - 1e-6
+            assert best_lower + best.gap >= upper.max() - 1e-6
         return
     everything = policy.abilities.takes_data
     rows = slice(None) if everything else np.asarray(getattr(policy, "active", range(len(band.lower))))
     assert best.index is not None
-    assert sure == assured[best.index] == assured[rows].max()
+    assert best_lower == lower[best.index] == lower[rows].max()
 
 
 def answers_cannot_be_changed(subject: Subject) -> None:
@@ -304,7 +304,7 @@ def answers_cannot_be_changed(subject: Subject) -> None:
 
 
 def threads_can_share_a_policy(subject: Subject) -> None:
-    """Several threads ask, tell, drop and read: nothing is lost, told twice, or raised that one alone would not."""
+    """Several threads may ask, tell, drop and read: nothing is lost or told twice, and no call fails."""
     policy = subject.make(1)
     known, failures, before = probes(policy), [], policy.t
     told = [0] * THREADS
@@ -316,14 +316,14 @@ def threads_can_share_a_policy(subject: Subject) -> None:
                     query = policy.ask()
                 except (AwaitingResults, HorizonReached):
                     query = None
-                policy.band(known[:3] if not listed(policy) else [0, 1])
+                policy.band(known[:3] if not is_listed(policy) else [0, 1])
                 _ = (policy.pending, policy.information, policy.observations, repr(policy))
                 if query is not None and (number, turn) == (0, 1):
                     policy.drop(query)
                 elif query is not None:
                     policy.tell(query, subject.noisy(query))
                     told[number] += 1
-        except Exception as error:  # whatever it is: it belongs in the assertion
+        except Exception as error:  # of any kind: reported by the assertion below
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(THREADS)]
@@ -348,28 +348,28 @@ CONTRACT = (
     failed_evaluations_can_be_dropped,
     reads_leave_no_trace,
     data_from_elsewhere,
-    evaluations_of_others_pend,
+    evaluations_of_others_are_pending,
     recommends_the_best_lower_bound,
     answers_cannot_be_changed,
     threads_can_share_a_policy,
 )
 
 
-def listed(policy: Policy) -> bool:
-    """Whether its domain is a list of candidates that have an index."""
+def is_listed(policy: Policy) -> bool:
+    """Whether the policy's domain is a list of candidates with indices."""
     return policy.field.indexed
 
 
 def probes(policy: Policy) -> Array:
-    """Points to look at: the candidates, or some of the domain, in user units."""
-    if listed(policy):
+    """The candidates, or some points of the domain, in user units."""
+    if is_listed(policy):
         return policy.field.whole("probes").points
     rng = np.random.default_rng(8)
     return np.concatenate([policy.field.draw(rng).points for _ in range(50)])
 
 
 def nearby(policy: Policy, points: Array, rng: np.random.Generator) -> Array:
-    """Points that may never have been seen before; where integers or choices cannot move, the same ones."""
+    """The points moved a little; unchanged where the domain refuses that (integers, choices)."""
     moved = points * (1 - 0.1 * rng.random((len(points), 1)))
     try:
         policy.domain.validate(moved)
@@ -379,8 +379,8 @@ def nearby(policy: Policy, points: Array, rng: np.random.Generator) -> Array:
 
 
 def band_of(policy: Policy) -> Band:
-    """The bands on the candidates, or on some points of the domain."""
-    return policy.band() if listed(policy) else policy.band(probes(policy))
+    """The band on the candidates, or on some points of the domain."""
+    return policy.band() if is_listed(policy) else policy.band(probes(policy))
 
 
 def assert_same(a: Query, b: Query) -> None:
@@ -390,7 +390,7 @@ def assert_same(a: Query, b: Query) -> None:
 
 
 def expect(error: type[Exception], call: Callable[[], Any]) -> None:
-    """The call raises exactly this kind of error."""
+    """Assert that the call raises this kind of error."""
     try:
         call()
     except error:
@@ -404,14 +404,14 @@ def _through_file(policy: Policy, path: Path, subject: Subject) -> Policy:
 
 
 def _continue(subject: Subject, policy: Policy) -> list[Query]:
-    """Tell what is pending, then go on for a while."""
+    """Tell all pending queries, then play some more rounds."""
     pending = policy.pending
     policy.tell(pending, [subject.noisy(q) for q in pending])
     return [*subject.play(policy, 6), *subject.play(policy, 6, batch=3)]
 
 
 def _wander(subject: Subject, policy: Policy, rng: np.random.Generator) -> None:
-    """Some random asking, telling and dropping, so that the next moment is a different one."""
+    """Ask, tell and drop at random, so that the next moment is a different one."""
     for _ in range(3):
         try:
             batch = policy.ask(int(rng.integers(1, 4)))

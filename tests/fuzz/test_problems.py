@@ -41,16 +41,19 @@ PROBLEMS = {
         ms.Problem,
         {
             "name": "p", "domain": LIST, "model": MODEL, "values": np.zeros(5), "in_class": np.zeros(5), "epsilon": 0.0,
-            "noise": problems.Gaussian(0.1), "offers": problems.Groups([[0, 1], [2, 3]]), "fresh": False,
+            "sampler": problems.Gaussian(0.1), "offers": problems.Groups([[0, 1], [2, 3]]), "fresh": False,
         },
     ),
     "misspecified": (
         problems.misspecified,
-        {"domain": LIST, "model": MODEL, "epsilon": 0.1, "misfit": "spikes", "seed": 0, "width": 0.1, "centres": 3},
+        {
+            "domain": LIST, "model": MODEL, "epsilon": 0.1,
+            "misfit": "spikes", "seed": 0, "wavelength": 0.1, "centres": 3,
+        },
     ),
     "from_values": (
         problems.from_values,
-        {"domain": LIST, "model": MODEL, "values": np.arange(5) / 9, "noise": None, "offers": None, "name": "v"},
+        {"domain": LIST, "model": MODEL, "values": np.arange(5) / 9, "sampler": None, "offers": None, "name": "v"},
     ),
     "contextual": (problems.contextual, {"problem": PROBLEM, "actions": 2}),
     "needle": (problems.needle, {"domain": LIST, "model": MODEL, "height": 0.5, "seed": 0}),
@@ -65,7 +68,7 @@ PROBLEMS = {
         problems.fresh_actions,
         {
             "model": ms.Model(DotProduct(0), 1.0, 0.1), "dimension": 2, "actions": 3, "epsilon": 0.1,
-            "misfit": "random", "seed": 0, "rounds": 4, "shape": "ball", "width": 0.1,
+            "misfit": "random", "seed": 0, "rounds": 4, "shape": "ball", "wavelength": 0.1,
         },
     ),
     "contextual_trap": (problems.contextual_trap, {"contexts": 2, "seed": 0, "noise": 0.1}),

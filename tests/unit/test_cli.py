@@ -251,8 +251,8 @@ def test_plain_numbers_are_read_in_one_go_as_they_are_cell_by_cell(tmp_path, mon
 
 
 def test_a_part_of_many_points_is_named(misspec_command, tmp_path, monkeypatch):
-    monkeypatch.setattr(certificates, "MOST_POINTS", 20)
-    monkeypatch.setattr(certificates, "PART", 10)
+    monkeypatch.setattr(certificates, "MOST_DISTINCT", 20)
+    monkeypatch.setattr(certificates, "SHARPEST", 10)
     (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{i % 30},{i % 7}\n" for i in range(75)))
     said = misspec_command("diagnose", "t.csv", "--noise", 1)
     assert "from 30 observations, at the 10 points with the smallest radii" in said

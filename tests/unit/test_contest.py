@@ -41,7 +41,7 @@ def test_a_reaction_knows_its_truth():
     assert problem.values.max() == pytest.approx(95.0)
     assert problem.values.min() >= 0
     assert problem.domain.rows[problem.best].keys() == simulated.CONDITIONS.keys()
-    assert problem.noise.noise == problem.model.noise == 5.0
+    assert problem.sampler.noise == problem.model.noise == 5.0
     np.testing.assert_array_equal(ms.problems.reaction(solve=False).values, problem.values)
     assert not np.array_equal(ms.problems.reaction(1, solve=False).values, problem.values)  # another reaction
 

@@ -135,14 +135,14 @@ def test_a_fork_while_others_work_lifts_the_limit_there():
             done.wait(30)
 
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
-        before = [library.get_num_threads() for library in LIMIT._found()]
+        before = [library.get_num_threads() for library in LIMIT._blas()]
         assert 2 in before  # some libraries, that of scs for one, never have more than one
         thread = threading.Thread(target=work)
         thread.start()
         assert inside.wait(30)
-        assert {library.get_num_threads() for library in LIMIT._found()} == {1}
+        assert {library.get_num_threads() for library in LIMIT._blas()} == {1}
         LIMIT.forked()  # what a child does first
-        assert [library.get_num_threads() for library in LIMIT._found()] == before
+        assert [library.get_num_threads() for library in LIMIT._blas()] == before
         done.set()
         thread.join()
     assert not LIMIT._holders

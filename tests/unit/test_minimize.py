@@ -21,7 +21,7 @@ FILE = (
     + """
 [[problems]]
 misfit = "ripple"
-width = 0.3
+wavelength = 0.3
 [[policies]]
 kind = "ECGPUCB"
 [[policies]]
@@ -60,15 +60,15 @@ def test_a_problem_upside_down():
     np.testing.assert_array_equal(loss.in_class, -problem.in_class)
     assert loss.model.offset == -3.0
     assert loss.best == problem.values.argmin()
-    assert loss.noise.at(2, 0.5) == -0.5
+    assert loss.sampler.at(2, 0.5) == -0.5
     again = ms.problems.negated(loss)
-    assert again.noise is problem.noise
+    assert again.sampler is problem.sampler
     np.testing.assert_array_equal(again.values, problem.values)
 
 
 def test_runs_that_maximise_keep_their_keys_and_those_that_minimise_have_others():
     up, down = (ex.parse(f"{first}{FILE}".encode(), "f.toml").runs() for first in ("", "minimize = true\n"))
-    assert [run.key for run in up] == ["97632ec5e47261be1162", "581ffbc5622aaf83d18a"]  # as they always were
+    assert [run.key for run in up] == ["639c024d06615eddce1d", "34bb9e82ad92417908f4"]  # they find finished runs
     assert not {run.key for run in up} & {run.key for run in down}
     said = ex.parse(f"minimize = false\n{FILE}".encode(), "f.toml").runs()
     assert [run.key for run in said] == [run.key for run in up]

@@ -295,7 +295,7 @@ def test_a_run_that_is_through_is_not_spoilt_by_its_workers(tmp_path, caplog):
 
 def test_blas_is_limited_while_the_policy_works_and_not_in_the_function():
     def threads(*_):
-        return max(library.get_num_threads() for library in LIMIT._found())
+        return max(library.get_num_threads() for library in LIMIT._blas())
 
     seen, policy = [], MAKE["gp"]()
     choose = policy.choose

@@ -304,9 +304,9 @@ def test_an_arm_that_pends_a_thousand_times():
     n = 1500
     for query in range(n):
         own.ask(0, query)
-    waiting = own._known[0].waiting
+    waiting = own._known[0].uncounted
     if isinstance(waiting, list):
-        own._known[0].waiting = Watched(waiting)
+        own._known[0].uncounted = Watched(waiting)
     for query in range(n - 1, -1, -1):
         own.tell(0, 0.5, query)
     assert own.lower[0] > 0.4

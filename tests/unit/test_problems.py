@@ -47,11 +47,11 @@ def test_problems_of_one_seed_share_their_member():
 def test_shapes_of_the_misfits():
     signs = problems.misspecified(DOMAIN, MODEL, 0.1, "random").misfit
     np.testing.assert_allclose(np.abs(signs), 0.1)
-    spikes = problems.misspecified(DOMAIN, MODEL, 0.1, "spikes", width=0.07).misfit
+    spikes = problems.misspecified(DOMAIN, MODEL, 0.1, "spikes", wavelength=0.07).misfit
     assert np.sum(np.abs(spikes) > 0.05) == 7
-    ripple = problems.misspecified(DOMAIN, MODEL, 0.1, "ripple", width=0.25).misfit
+    ripple = problems.misspecified(DOMAIN, MODEL, 0.1, "ripple", wavelength=0.25).misfit
     assert np.sum(np.diff(np.sign(ripple)) != 0) in (7, 8)  # four waves
-    bump = problems.misspecified(DOMAIN, MODEL, 0.1, "bump", width=0.02).misfit
+    bump = problems.misspecified(DOMAIN, MODEL, 0.1, "bump", wavelength=0.02).misfit
     assert np.sum(np.abs(bump) > 0.001) < 20
     none = problems.misspecified(DOMAIN, MODEL, 0.1, "none")
     assert none.epsilon == 0.0
@@ -93,7 +93,7 @@ def test_svm_digits():
     assert 0.98 < problem.values.max() < 1.0
     assert problem.values.min() > 0.05
     assert 0.0 < problem.epsilon < 0.3
-    deviations = problem.noise.deviations
+    deviations = problem.sampler.deviations
     assert deviations.shape == (400, 30)
     np.testing.assert_allclose(deviations.mean(axis=1), 0.0, atol=1e-12)
     assert np.ptp(deviations, axis=1).max() / 2 <= problem.model.noise  # so that σ covers bounded noise
@@ -168,13 +168,13 @@ def test_errors_say_what_to_do(call, says):
 
 
 WRONG = {
-    "noise": lambda: ms.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, noise={}),
+    "sampler": lambda: ms.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, sampler={}),
     "offers": lambda: ms.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, offers=3),
     "groups": lambda: ms.Problem(
         "p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, offers=problems.Groups([[0, 100]])
     ),
     "deviations": lambda: ms.Problem(
-        "p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, noise=problems.Replayed(np.zeros((3, 2)))
+        "p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, sampler=problems.Replayed(np.zeros((3, 2)))
     ),
     "name": lambda: ms.Problem(3, DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0),
     "fresh": lambda: ms.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, fresh="no"),

@@ -55,9 +55,9 @@ def test_problems_know_their_misspecification_and_their_noise(regret):
         problem = worlds.problem(**known.get(each.name, each.recipe))
         span = np.ptp(problem.values)
         assert np.abs(problem.misfit).max() <= problem.epsilon + 1e-9
-        assert 0.03 - 1e-9 <= problem.noise.noise / span <= 0.5 + 1e-9
+        assert 0.03 - 1e-9 <= problem.sampler.noise / span <= 0.5 + 1e-9
         told = each.recipe.get("told", 1.0)
-        assert problem.model.noise == pytest.approx(told * problem.noise.noise)
+        assert problem.model.noise == pytest.approx(told * problem.sampler.noise)
         assert (problem.offers is not None) == each.contextual
         if each.group == WELL:
             assert problem.epsilon == 0

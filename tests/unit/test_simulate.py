@@ -259,6 +259,6 @@ def test_a_problem_and_its_noise_of_the_same_seed_share_no_chance():
         rng.choice(200, CENTRES, replace=False)
         coefficients = rng.standard_normal(CENTRES)
         problem = ms.problems.misspecified(ms.Box([(0, 1)]).grid(200), ms.Model(RBF(0.2), 2.0, 1.0), 0.1, seed=seed)
-        noise = problem.noise.draw(default_rng([seed, STREAMS[0]]), 5000)
+        noise = problem.sampler.draw(default_rng([seed, STREAMS[0]]), 5000)
         assert not np.isin(coefficients, noise).any()
         assert len(set(STREAMS) | {1, 2, 3, 4, 5, 6}) == 8  # the streams of problems and of the adversary

@@ -318,7 +318,7 @@ def test_problems_from_tables(tmp_path):
     pl.DataFrame(table).write_csv(tmp_path / "reactions.csv")
     read = ms.problems.from_table(tmp_path / "reactions.csv", "y", ignore="note", model=MODEL, noise=0.0)
     assert read.name == "reactions"
-    assert read.noise.noise == 0.0
+    assert read.sampler.noise == 0.0
     table["y"][3] = None
     with pytest.raises(InvalidInput, match="data row 4 has none"):
         ms.problems.from_table(table, "y")

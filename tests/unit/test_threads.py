@@ -14,7 +14,7 @@ DOMAIN = ms.Box([(0, 1)] * 2).grid(60)
 
 
 def threads():
-    return [library.get_num_threads() for library in LIMIT._found()]
+    return [library.get_num_threads() for library in LIMIT._blas()]
 
 
 def played(make, n, rounds=40):

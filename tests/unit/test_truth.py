@@ -244,7 +244,7 @@ def test_equal_points_of_different_groups_are_no_repeats():
 def test_points_are_numbered_in_the_order_of_their_first_visits(rows):
     numbers = {}
     expected = [numbers.setdefault(row, len(numbers)) for row in rows]
-    place, first = certificates.places(np.array(rows).reshape(-1, 2))
+    place, first = certificates.numbered_points(np.array(rows).reshape(-1, 2))
     assert place.tolist() == expected
     assert [rows[i] for i in first] == list(numbers)
 
@@ -259,8 +259,8 @@ def test_of_many_points_the_sharpest_are_used(monkeypatch, options):
     model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1)
     every = ms.diagnose(X, y, model, **options)
     assert "were used" not in every.sentence
-    monkeypatch.setattr(certificates, "MOST_POINTS", 40)
-    monkeypatch.setattr(certificates, "PART", 20)
+    monkeypatch.setattr(certificates, "MOST_DISTINCT", 40)
+    monkeypatch.setattr(certificates, "SHARPEST", 20)
     some = ms.diagnose(X, y, model, **options)
     assert "at 60 distinct points" in some.sentence
     assert "; of these points the 20 with the smallest radii were used" in some.sentence
@@ -275,8 +275,8 @@ def test_of_many_points_the_sharpest_are_used(monkeypatch, options):
 
 def test_a_part_of_many_points_proves_nothing_of_a_right_model(monkeypatch):
     """The theorem allows each run to fail with probability δ = 0.01; the seeds are fixed."""
-    monkeypatch.setattr(certificates, "MOST_POINTS", 30)
-    monkeypatch.setattr(certificates, "PART", 15)
+    monkeypatch.setattr(certificates, "MOST_DISTINCT", 30)
+    monkeypatch.setattr(certificates, "SHARPEST", 15)
     for seed in range(12):
         rng = np.random.default_rng(seed)
         X = rng.random((300, 2))
@@ -288,8 +288,8 @@ def test_a_part_of_many_points_proves_nothing_of_a_right_model(monkeypatch):
 
 @pytest.mark.parametrize("distinct", [40, 100_000])
 def test_many_rows_take_memory_like_their_own(monkeypatch, distinct):
-    monkeypatch.setattr(certificates, "MOST_POINTS", 100)
-    monkeypatch.setattr(certificates, "PART", 50)
+    monkeypatch.setattr(certificates, "MOST_DISTINCT", 100)
+    monkeypatch.setattr(certificates, "SHARPEST", 50)
     rng = np.random.default_rng(6)
     X = rng.random((distinct, 5))[np.arange(100_000) % distinct]
     y = np.sin(5 * X[:, 0]) + 0.1 * rng.normal(size=len(X))

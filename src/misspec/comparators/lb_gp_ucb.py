@@ -74,7 +74,7 @@ class LBGPUCB(OverBases):
         self.length_scales = [math.exp(-i / self._q) for i in range(M)]
         self._scale = kernels.length_scale(model.kernel)
         reach = model.norm_bound * math.exp(0.5 * self._d / self._q)
-        shorter = [kernels.shortened(model.kernel, factor) for factor in self.length_scales[1:]]
+        shorter = [kernels.with_length_scales_times(model.kernel, factor) for factor in self.length_scales[1:]]
         models = [model, *(dataclasses.replace(model, kernel=k, norm_bound=reach) for k in shorter)]
         self._promise(width, model)
         self._bases = [

@@ -204,12 +204,12 @@ def play(game: Game, tick: Callable[[int], None]) -> Array | str:
     try:
         with one_thread():
             problem = _problem(game.seed)
-            draws = problem.noise.draw(np.random.default_rng([game.seed, STREAMS[0]]), game.evaluations)
+            draws = problem.sampler.draw(np.random.default_rng([game.seed, STREAMS[0]]), game.evaluations)
             player = PLAYERS[game.policy](problem, game.seed)
             index, played = next(player), np.empty((3, game.evaluations))
             for t, draw in enumerate(draws):
                 value = problem.values[index]
-                played[:, t] = value, value + problem.noise.at(index, draw), index
+                played[:, t] = value, value + problem.sampler.at(index, draw), index
                 tick(1)
                 if t + 1 < game.evaluations:
                     index = player.send(float(played[1, t]))

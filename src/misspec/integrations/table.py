@@ -17,7 +17,7 @@ from misspec.errors import LARGEST, Array, InvalidInput, shown
 from misspec.files import frames
 from misspec.model import Model
 from misspec.truth import Diagnosis, diagnoses, noise_from_repeats
-from misspec.truth.certificates import places
+from misspec.truth.certificates import numbered_points
 
 LARGE = 2**23  # bytes of a file from which it is read in one go, if it holds plain numbers only: else cell by cell
 MOST_TEXT = 2**25  # bytes of a file that is read cell by cell, which takes about thirty times as many, and a minute
@@ -162,7 +162,7 @@ def read(
             ends = [(float(plain[name].min()), float(plain[name].max())) for name in chosen]
             parameters: Mapping[str, Parameter] = {name: Float(*pair) for name, pair in zip(chosen, ends, strict=True)}
             beside = [plain[name] for name in left_out]
-            groups = places(np.column_stack(beside))[0].astype(np.float64) if beside else np.zeros(len(points))
+            groups = numbered_points(np.column_stack(beside))[0].astype(np.float64) if beside else np.zeros(len(points))
         else:
             cells = {name: frame.columns[name] for name in chosen} | {goal: _numbers(frame.columns[goal])}
             kept = _kept(frame, cells, goal, skip=skip)
@@ -175,7 +175,9 @@ def read(
             groups = np.array([codes.setdefault(each, len(codes)) for each in others], dtype=np.float64)
             results = np.array([float(cells[goal][i]) for i in kept])
     notes = [str(warning.message) for warning in said]
-    apart = len(places(np.column_stack([points, groups]))[1]) - len(places(points)[1]) if left_out else 0
+    apart = (
+        len(numbered_points(np.column_stack([points, groups]))[1]) - len(numbered_points(points)[1]) if left_out else 0
+    )
     if apart:
         notes.append(
             f"Rows that agree in {', '.join(chosen)} differ in {', '.join(left_out)}: they are taken for {apart} more "

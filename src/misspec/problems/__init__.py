@@ -5,10 +5,10 @@ from misspec.problems.base import (
     Fresh,
     Gaussian,
     Groups,
-    Noise,
     Offers,
     Problem,
     Replayed,
+    Sampler,
     Subsets,
     contextual,
     from_values,
@@ -27,6 +27,7 @@ from misspec.problems.synthetic import (
     wrong_length_scale,
 )
 
+# problems that experiment files can name
 PLAYABLE = (
     "misspecified",
     "rough_truth",
@@ -42,8 +43,8 @@ PLAYABLE = (
     "contextual_trap",
     "contextual_needle",
     "sklearn_bandit",
-)  # by name in files
-# those that bring their own action sets
+)
+# those of them that bring their own action sets
 CONTEXTUAL = ("digits_bandit", "fresh_actions", "contextual_trap", "contextual_needle", "sklearn_bandit")
 
 __all__ = [
@@ -53,10 +54,10 @@ __all__ = [
     "Fresh",
     "Gaussian",
     "Groups",
-    "Noise",
     "Offers",
     "Problem",
     "Replayed",
+    "Sampler",
     "Subsets",
     "classification_bandit",
     "contextual",

@@ -1,5 +1,5 @@
-"""Contextual problems: the paper's setting with action sets that are new in every round, a trap and a needle for those
-who trust a linear model, and classification tables as bandits."""
+"""Contextual problems: new action sets in every round, a trap and a needle for linear models, and classification
+tables as bandits."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from misspec.domains.base import MOST_NUMBERS
 from misspec.errors import Array, InvalidInput, array, flag, matrix, number, one_of, seeded, shown, whole
 from misspec.model import Model, a_model
 from misspec.problems.base import Fresh, Gaussian, Groups, Problem, from_values
-from misspec.problems.synthetic import CENTRES, misfit_of, unit
+from misspec.problems.synthetic import CENTRES, member_coefficients, misfit_of, unit
 
-COMPONENTS = 24  # principal components of a classification table, at most
-MOST_CONTEXTS = 10_000  # and actions in each, whose best member is solved for
-RIDGE = 0.1  # of its model, in units of the squared length of a context
+COMPONENTS = 24  # default limit on the principal components of a table: vectors have as many entries, times the classes
+MOST_CONTEXTS = 10_000  # largest number of contexts, and of actions: `best_in_class` is solved over all of them
+RIDGE = 0.1  # λ of the default model, in units of the mean squared length of a context
 
 
 def fresh_actions(
@@ -32,13 +32,13 @@ def fresh_actions(
     *,
     rounds: int = 5000,
     shape: str = "ball",
-    width: float = 0.05,
+    wavelength: float = 0.05,
 ) -> Problem:
     """Every round brings `actions` vectors that were never seen before, i.i.d.: the setting of the paper's Algorithm 3.
 
-    f̃ is a random member of norm exactly B (for a linear kernel θ·x with ‖θ‖ = B), plus a misfit within ±ε of any kind
-    that `misspecified` knows. shape: vectors are uniform in the unit "ball" or the unit "cube". rounds: how many rounds
-    bring new vectors; then they come again, in another order. Play it on `problem.arena`, an `Open` domain.
+    f̃ is a random member of norm exactly B (for a linear kernel θ·x with ‖θ‖ = B); misfit and wavelength are as for
+    `misspecified`. shape: vectors are uniform in the unit "ball" or the unit "cube". rounds: the number of rounds with
+    new vectors; then they come again, in another order. Play it on `problem.arena`, an `Open` domain.
     """
     d, k, T = (
         whole("dimension", dimension, at_least=1), whole("actions", actions, at_least=1),
@@ -52,7 +52,7 @@ def fresh_actions(
     domain = Finite(_ball(rng, T * k, d) if ball else rng.random((T * k, d)))
     centres = _ball(rng, CENTRES, d) if ball else rng.random((CENTRES, d))
     member = _member(model, centres, domain.points, rng)
-    m, eps = misfit_of(unit(domain), misfit, eps, width, np.random.default_rng([seed, 12]))
+    m, eps = misfit_of(unit(domain), misfit, eps, wavelength, np.random.default_rng([seed, 12]))
     name = f"{k} new actions per round, " + (f"{misfit} misfit of {eps:g}" if eps else "no misfit")
     rows = np.arange(T * k).reshape(T, k)
     return Problem(name, domain, model, member + m, member, eps, offers=Fresh(rows), fresh=True)
@@ -65,11 +65,7 @@ def _ball(rng: np.random.Generator, n: int, d: int) -> Array:
 
 def _member(model: Model, centres: Array, X: Array, rng: np.random.Generator) -> Array:
     """offset + Σ a_i k(·, c_i) of norm exactly B."""
-    a = rng.standard_normal(len(centres))
-    norm = math.sqrt(max(0.0, float(a @ kernels.cross(model.kernel, centres, centres) @ a)))
-    if norm <= 1e-9:
-        raise InvalidInput("the kernel vanishes at the points drawn, so that no member of norm B can be made of them")
-    a *= model.norm_bound / norm
+    a = member_coefficients(model, centres, rng)
     affine = kernels.affine(model.kernel, X.shape[1])
     if affine is not None:  # Σ a_i φ(c_i) is one vector
         return model.offset + affine(X) @ (a @ affine(centres))
@@ -81,9 +77,9 @@ def contextual_trap(contexts: int = 10, seed: int = 0, *, noise: float = 0.1) ->
     """Contexts that come back, with four actions each, one of which is far better than any linear function allows.
 
     The vectors of a context: a long one along the first axis, worth 0.1, a short one along the same axis, worth 0.525,
-    and two in between, worth less. However a linear function is fitted to these, the long one is worth more than the
-    short one: a learner that trusts its linear model (LinUCB) keeps to the long one and loses about 0.3 per round,
-    whatever it has seen. ε is what `best_in_class` finds, about 0.36.
+    and two in between, worth less. Every linear function that fits these rates the long one above the short one: a
+    learner that trusts its linear model (LinUCB) keeps to the long one and loses about 0.3 per round for ever. ε comes
+    from `best_in_class` and is about 0.36.
     """
     from sklearn.gaussian_process.kernels import DotProduct
 
@@ -91,10 +87,10 @@ def contextual_trap(contexts: int = 10, seed: int = 0, *, noise: float = 0.1) ->
     rng = np.random.default_rng([seeded(seed), 13])
     d = 4
     along, worth = np.array([0.9, 0.35, 0.6, 0.5]), np.array([0.1, 0.525, 0.0, 0.05])
-    points = 0.2 * rng.uniform(-1.0, 1.0, (n, 4, d)) / math.sqrt(d - 1)  # what tells contexts apart
+    points = 0.2 * rng.uniform(-1.0, 1.0, (n, 4, d)) / math.sqrt(d - 1)  # distinguishes contexts
     points[:, :, 0] = along
     values = np.tile(worth, n) + 0.02 * rng.uniform(-1.0, 1.0, 4 * n)
-    order = np.concatenate([4 * c + rng.permutation(4) for c in range(n)])  # the row of an action says nothing
+    order = np.concatenate([4 * c + rng.permutation(4) for c in range(n)])  # an action's row must not give it away
     model = Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=number("noise (σ)", noise, at_least=0))
     offers = Groups(np.arange(4 * n).reshape(n, 4))
     return from_values(
@@ -107,8 +103,8 @@ def contextual_needle(
 ) -> Problem:
     """In every context one action is worth `height` and the others nothing, whatever their vectors.
 
-    Vectors are of unit length and i.i.d., and which one is the needle is drawn at random: a linear learner has nothing
-    to learn and loses linearly, and a learner that remembers what was seen finds each needle by trying.
+    Vectors are i.i.d. of unit length, and the needle is drawn at random: a linear learner has nothing to learn and
+    loses in every round, while one that remembers results finds each needle by trying.
     """
     from sklearn.gaussian_process.kernels import DotProduct
 
@@ -137,11 +133,11 @@ def classification_bandit(
     """A classification table by trial and error: a round shows a row and offers all classes; the reward is 1 for the
     right one and 0 otherwise, without noise.
 
-    X: (n, p) numbers. y: n labels of at least two kinds. components: principal components of the standardised columns
-    that a learner sees, all of them by default, but 24 at most. An action is the row's components and a 1, scaled to at
-    most unit length, in the block of its class, so that a linear function has coefficients of its own for each class
-    ("disjoint" LinUCB). model: by default linear, with the chance of a random guess as offset. solve: find f̃ and ε by
-    `best_in_class`, which can take minutes; otherwise f̃ is the offset and ε its distance to the truth.
+    X: (n, p) numbers. y: n labels of at least two kinds. components: the number of principal components of the
+    standardised columns that a learner sees, by default all but at most 24. An action is the row's components and a 1,
+    scaled to at most unit length, in the block of its class, so that a linear function has separate coefficients for
+    each class ("disjoint" LinUCB). model: by default linear, with the chance of a random guess as offset. solve: find
+    f̃ and ε by `best_in_class`, which can take minutes; otherwise f̃ is the offset and ε its distance to the truth.
 
     Play it on `problem.arena`, an `Open` domain, or on `problem.domain`, where candidates have indices.
     """
@@ -170,13 +166,13 @@ def classification_bandit(
     constant = np.full(n * K, model.offset)
     problem = Problem(
         name, Finite(points.reshape(n * K, K * p)), model, values, constant, float(np.abs(values - constant).max()),
-        noise=Gaussian(0.0), offers=Groups(np.arange(n * K).reshape(n, K)), fresh=True,
+        sampler=Gaussian(0.0), offers=Groups(np.arange(n * K).reshape(n, K)), fresh=True,
     )  # fmt: skip
     return problem.solved() if flag("solve", solve) else problem
 
 
 def _coded(labels: NDArray[Any]) -> tuple[list[Any], NDArray[np.intp]]:
-    """The classes, and for each label which it is."""
+    """The classes, and the position of each label among them."""
     if labels.dtype == np.float64 and not np.isfinite(labels).all():
         raise InvalidInput("labels must not be missing; leave those rows out")
     try:
@@ -187,11 +183,11 @@ def _coded(labels: NDArray[Any]) -> tuple[list[Any], NDArray[np.intp]]:
 
 
 def _components(rows: Array, components: int | None) -> Array:
-    """Principal components of the standardised columns, those that do not vary left out."""
+    """Principal components of the standardised columns, without constant ones."""
     spread = rows.std(axis=0)
     varying = spread > 1e-12 * np.maximum(1.0, np.abs(rows).max(axis=0))
     if not varying.any():
-        raise InvalidInput("the columns of X are constant: there is nothing to tell rows apart by")
+        raise InvalidInput("the columns of X are constant: rows cannot be told apart")
     Z = (rows[:, varying] - rows[:, varying].mean(axis=0)) / spread[varying]
     most = min(Z.shape)
     wanted = min(most, COMPONENTS) if components is None else whole("components", components, at_least=1)

@@ -1,5 +1,4 @@
-"""A problem that knows its truth: f*, the member f̃ of the class that is near it, how near, and where noise comes
-from."""
+"""Problems that know their truth: f*, a member f̃ of the class near it, their distance, and the noise."""
 
 from __future__ import annotations
 
@@ -14,17 +13,17 @@ from misspec.errors import MOST, Array, InvalidInput, array, flag, instance, mat
 from misspec.model import Model
 from misspec.truth import best_in_class, check_known
 
-ROUNDING = 1e-9  # by which |f* − f̃| may exceed ε, in units of the largest value
+ROUNDING = 1e-9  # |f* − f̃| may exceed ε by this share of the largest value
 
 
-class Noise(Protocol):
-    """What is added to f*. All its draws come before a run, so that policies can be compared round by round."""
+class Sampler(Protocol):
+    """Noise that is added to f*. It is drawn before a run, so that policies can be compared round by round."""
 
     def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[Any]:
-        """One draw per round, the same whatever is played."""
+        """One draw per round, whatever will be played."""
 
     def at(self, index: int, draw: Any) -> float:
-        """The noise at this candidate for a round's draw; its mean is zero."""
+        """The noise at this candidate, given the round's draw; its mean is zero."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +44,7 @@ class Gaussian:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Replayed:
-    """Noise from a table: each round replays one of the recorded repetitions, whose mean at each candidate is f*."""
+    """Noise from a table: each round replays one of the recorded repetitions, whose mean is f*."""
 
     deviations: Array  # (N, repetitions)
 
@@ -61,15 +60,15 @@ class Replayed:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Negated:
-    """The same noise with the other sign."""
+    """Noise of the opposite sign."""
 
-    noise: Noise
+    sampler: Sampler
 
     def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[Any]:
-        return self.noise.draw(rng, rounds)
+        return self.sampler.draw(rng, rounds)
 
     def at(self, index: int, draw: Any) -> float:
-        return -self.noise.at(index, draw)
+        return -self.sampler.at(index, draw)
 
 
 class Offers(Protocol):
@@ -113,7 +112,7 @@ class Groups:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fresh(Groups):
-    """Each round offers a group that was not offered before, in an order drawn at random; then they come again."""
+    """Each round offers a group that was not offered before, in random order, until all were; then they start over."""
 
     def draw(self, rng: np.random.Generator, rounds: int) -> NDArray[np.intp]:
         turns = -(-rounds // len(self.rows))
@@ -123,15 +122,14 @@ class Fresh(Groups):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
-    """A Finite domain, what the learner is told (the model), and what it is not.
+    """A Finite domain, the model that the learner is told, and the truth that it is not.
 
     values     f* on the domain
     in_class   f̃ on the domain, a member of the class
     epsilon    a bound on |f* − f̃|
-    noise      where noise comes from; Gaussian(model.noise) by default
-    offers     where action sets come from in a contextual problem
-    fresh      whether policies are handed the vectors of an action set, most of them never seen before, rather than
-               indices of candidates
+    sampler    draws the noise; Gaussian(model.noise) by default
+    offers     draws the action sets of a contextual problem
+    fresh      whether a round hands policies the vectors of its actions, most of them new, rather than indices
     """
 
     name: str
@@ -140,7 +138,7 @@ class Problem:
     values: Array
     in_class: Array
     epsilon: float
-    noise: Noise = None  # type: ignore[assignment]  # None is replaced below
+    sampler: Sampler = None  # type: ignore[assignment]  # None is replaced below
     offers: Offers | None = None
     fresh: bool = False
 
@@ -151,7 +149,7 @@ class Problem:
         epsilon = number("epsilon", self.epsilon, at_least=0)
         instance("name", self.name, str)
         if flag("fresh", self.fresh) and self.offers is None:
-            raise InvalidInput("a problem whose rounds bring vectors needs to know which: offers=…")
+            raise InvalidInput("a problem whose rounds bring vectors needs offers=… that say which")
         self._check_draws()
         apart = float(np.abs(values - in_class).max())
         if apart > epsilon + ROUNDING * max(1.0, float(np.abs(values).max())):
@@ -159,25 +157,25 @@ class Problem:
                 f"values and in_class lie {apart:g} apart somewhere, more than the epsilon of {epsilon:g}"
             )
         values.flags.writeable = in_class.flags.writeable = False
-        noise = Gaussian(self.model.noise) if self.noise is None else self.noise
-        for name, value in {"values": values, "in_class": in_class, "epsilon": epsilon, "noise": noise}.items():
+        sampler = Gaussian(self.model.noise) if self.sampler is None else self.sampler
+        for name, value in {"values": values, "in_class": in_class, "epsilon": epsilon, "sampler": sampler}.items():
             object.__setattr__(self, name, value)  # frozen: set once, here
 
     def _check_draws(self) -> None:
-        """InvalidInput unless noise and action sets can be drawn, for these candidates."""
-        for name, each, methods in (("noise", self.noise, ("draw", "at")), ("offers", self.offers, ("draw",))):
-            if each is not None and not all(callable(getattr(each, method, None)) for method in methods):
+        """InvalidInput unless noise and action sets can be drawn for these candidates."""
+        for name, source, methods in (("sampler", self.sampler, ("draw", "at")), ("offers", self.offers, ("draw",))):
+            if source is not None and not all(callable(getattr(source, method, None)) for method in methods):
                 needed = " and ".join(f"{method}(…)" for method in methods)
-                raise InvalidInput(f"{name} must be None or have {needed}, got {shown(each)}; see misspec.problems")
+                raise InvalidInput(f"{name} must be None or have {needed}, got {shown(source)}; see misspec.problems")
         N, offers = len(self.domain), self.offers
         known = int(offers.rows.max()) + 1 if isinstance(offers, Groups) else getattr(offers, "points", N)
-        recorded = len(self.noise.deviations) if isinstance(self.noise, Replayed) else N
+        recorded = len(self.sampler.deviations) if isinstance(self.sampler, Replayed) else N
         if known > N or recorded != N:
-            raise InvalidInput(f"offers and noise must be those of the {N} candidates, got {known} and {recorded}")
+            raise InvalidInput(f"offers and noise must be for the {N} candidates, got {known} and {recorded}")
 
     @property
     def arena(self) -> Finite | Open:
-        """The domain to make policies on: that of the candidates, or an Open one where rounds bring vectors."""
+        """The domain to make policies on: `domain`, or an Open one where rounds bring vectors."""
         return Open(self.domain.dimension) if self.fresh else self.domain
 
     @property
@@ -191,12 +189,12 @@ class Problem:
         return int(self.values.argmax())
 
     def with_misfit(self, misfit: ArrayLike, name: str | None = None) -> Problem:
-        """The same with another misfit, at most the ε of this problem in size."""
+        """This problem with another misfit, within its ± ε."""
         m = vector("misfit", misfit, length=len(self.domain))
         return dataclasses.replace(self, values=self.in_class + m, name=self.name if name is None else name)
 
     def solved(self) -> Problem:
-        """The same with f̃ and ε by `best_in_class`: ε is then as small as it can be."""
+        """This problem with f̃ and ε from `best_in_class`, which makes ε as small as possible."""
         best = best_in_class(self.domain, self.model, self.values)
         return dataclasses.replace(self, in_class=best.values, epsilon=best.epsilon)
 
@@ -210,31 +208,31 @@ def from_values(
     model: Model,
     values: ArrayLike,
     *,
-    noise: Noise | None = None,
+    sampler: Sampler | None = None,
     offers: Offers | None = None,
     name: str = "given values",
 ) -> Problem:
-    """Any truth: f̃ and ε come from `best_in_class`. offers: action sets, as in Groups([[0, 1, 2], [3, 4, 5]])."""
+    """A problem with any truth; f̃ and ε come from `best_in_class`. offers: as in Groups([[0, 1, 2], [3, 4, 5]])."""
     best = best_in_class(domain, model, values)
     truth = vector("values", values, length=len(domain))
-    return Problem(name, domain, model, truth, best.values, best.epsilon, noise, offers)  # type: ignore[arg-type]
+    return Problem(name, domain, model, truth, best.values, best.epsilon, sampler, offers)  # type: ignore[arg-type]
 
 
 def negated(problem: Problem) -> Problem:
-    """The same upside down: −f*, −f̃, −offset and −noise. Policies maximise; to minimise a loss is to maximise this."""
-    noise = problem.noise.noise if isinstance(problem.noise, Negated) else Negated(problem.noise)
+    """The problem upside down, for losses: −f*, −f̃, −offset and −noise."""
+    sampler = problem.sampler.sampler if isinstance(problem.sampler, Negated) else Negated(problem.sampler)
     model = dataclasses.replace(problem.model, offset=0.0 - problem.model.offset)
     return dataclasses.replace(
-        problem, model=model, values=0.0 - problem.values, in_class=0.0 - problem.in_class, noise=noise
+        problem, model=model, values=0.0 - problem.values, in_class=0.0 - problem.in_class, sampler=sampler
     )
 
 
 def contextual(problem: Problem, actions: int) -> Problem:
-    """The same as a contextual problem: each round offers `actions` of the candidates, drawn i.i.d."""
+    """A contextual problem of it: each round offers `actions` of the candidates, drawn i.i.d."""
     k = whole("actions", actions, at_least=1)
     instance("problem", problem, Problem)
     if problem.offers is not None:
-        raise InvalidInput(f"{shown(problem)} is contextual already; make one of the problem without action sets")
+        raise InvalidInput(f"{shown(problem)} is contextual already; start from a problem without action sets")
     if k > len(problem.domain):
         raise InvalidInput(f"actions must be at most the {len(problem.domain)} candidates, got {k}")
     name = f"{problem.name}, {k} actions per round"

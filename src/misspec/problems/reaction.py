@@ -1,4 +1,4 @@
-"""Simulated reactions: what a chemist would try in the laboratory, with a truth that is known."""
+"""Simulated chemical reactions with a known truth."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from misspec.errors import Array, flag, seeded
 from misspec.model import Model
 from misspec.problems.base import Problem
 
-BEST = 95.0  # % of the best conditions
-NOISE = 5.0  # points by which the same experiment varies
-GAS = 8.314e-3  # kJ/(mol K)
-REFERENCE = 363.15  # K: where the rates are drawn
+BEST = 95.0  # yield in % of the best conditions
+NOISE = 5.0  # standard deviation of a repeated experiment, in percentage points
+GAS = 8.314e-3  # the gas constant, kJ/(mol K)
+REFERENCE = 363.15  # temperature in K at which the rates are drawn
 CONDITIONS: dict[str, list[Any]] = {
     "ligand": [f"L{i}" for i in range(1, 13)],
     "base": ["K2CO3", "Cs2CO3", "KOAc", "K3PO4"],
@@ -30,19 +30,19 @@ def reaction(seed: int = 0, model: Model | None = None, *, solve: bool = True) -
     """Find the conditions of a catalytic reaction with the best yield in %: 2,304 combinations of ligand, base,
     solvent, temperature and concentration; a result varies by a standard deviation of 5 points.
 
-    A → P → by-products over a night, with rates by Arrhenius whose constants are drawn at random: another seed is
-    another reaction. The ligand matters most. No smooth model fits it exactly: some ligands decompose above some
-    temperature, some do not bear some base, and every pair of ligand and solvent has an effect of its own. The best
-    conditions give 95 %; half of all give less than about 10.
+    A → P → by-products overnight, with Arrhenius rates whose constants are drawn at random: another seed is another
+    reaction. The ligand matters most. No smooth model fits exactly: some ligands decompose above a certain temperature,
+    some do not tolerate a base, and every pair of ligand and solvent interacts. The best conditions yield 95 %; half of
+    all yield less than about 10 %.
 
-    model: by default an RBF on the encoding of the columns, which knows of none of this. solve: find f̃ and ε by
-    `best_in_class`, some seconds; otherwise f̃ is the model's offset, and ε the largest distance from it.
+    model: by default an RBF on the encoding of the columns, which knows none of this. solve: find f̃ and ε by
+    `best_in_class`, which takes seconds; otherwise f̃ is the model's offset and ε its distance to the truth.
     """
     from sklearn.gaussian_process.kernels import RBF
 
     positions = np.array(list(itertools.product(*(range(len(levels)) for levels in CONDITIONS.values()))))
     values = _yields(positions, np.random.default_rng([seeded(seed), 5]))
-    rows = [dict(zip(CONDITIONS, each, strict=True)) for each in itertools.product(*CONDITIONS.values())]
+    rows = [dict(zip(CONDITIONS, levels, strict=True)) for levels in itertools.product(*CONDITIONS.values())]
     if model is None:
         model = Model(RBF(1.0), norm_bound=150.0, noise=NOISE, offset=20.0)
     constant = np.full(len(values), model.offset)
@@ -69,9 +69,9 @@ def _yields(positions: Array, rng: np.random.Generator) -> Array:
         + 0.5 * np.log(concentration)
     )
     decay = -2.5 + 0.5 * rng.standard_normal(solvents)[solvent] + 90.0 * warmth + 0.3 * np.log(concentration)
-    stable = rng.choice([90.0, 110.0, math.inf], ligands)  # °C up to which a ligand lives
-    bears = rng.random((ligands, bases)) > 0.1  # one pair in ten does not go together
-    alive = (kelvin - 273.15 <= stable[ligand]) & bears[ligand, base]
+    stable = rng.choice([90.0, 110.0, math.inf], ligands)  # °C up to which a ligand is stable
+    tolerates = rng.random((ligands, bases)) > 0.1  # one pair in ten is incompatible
+    alive = (kelvin - 273.15 <= stable[ligand]) & tolerates[ligand, base]
     yields = _intermediate(np.exp(forward) * np.where(alive, 1.0, 0.1), np.exp(decay))
     return np.asarray(BEST * yields / yields.max())
 

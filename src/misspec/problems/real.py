@@ -1,4 +1,4 @@
-"""Problems from data: tuning a classifier, classification as a contextual bandit, any table. The data determine ε."""
+"""Problems from data, which determine ε: tuning a classifier, classification as a contextual bandit, any table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def svm_digits(model: Model | None = None) -> Problem:
 
     An observation is the accuracy on one held-out fold; f* is the mean over 30 of them (ten times three-fold
     cross-validation). The table was computed once, by tools/svm_table.py. model: by default an RBF of length scale 0.2
-    in the unit square, with σ half the largest range of a cell's accuracies: bounded noise is σ-sub-Gaussian.
+    in the unit square; σ is half the largest range of a cell's accuracies, since bounded noise is σ-sub-Gaussian.
     """
     from sklearn.gaussian_process.kernels import RBF
 
@@ -37,7 +37,7 @@ def svm_digits(model: Model | None = None) -> Problem:
     if model is None:
         noise = float(np.ptp(accuracies, axis=1).max()) / 2.0
         model = Model(RBF(0.2), norm_bound=3.0, noise=math.ceil(1000 * noise) / 1000, offset=0.5)
-    return from_values(domain, model, values, noise=Replayed(accuracies - values[:, None]), name="SVM on digits")
+    return from_values(domain, model, values, sampler=Replayed(accuracies - values[:, None]), name="SVM on digits")
 
 
 def digits_bandit(images: int = 500, *, components: int = 16, solve: bool = True) -> Problem:
@@ -48,7 +48,7 @@ def digits_bandit(images: int = 500, *, components: int = 16, solve: bool = True
     the class; the kernel is an RBF on both. images: how many of the 1,797 to use. solve: find f̃ and ε by
     `best_in_class`, a few seconds for 500 images, a minute for all; otherwise f̃ is the offset and ε = 0.9.
 
-    The theory's widths only explore here for thousands of rounds; a numeric one (width=0.5) learns.
+    Policies with the theory's widths only explore here for thousands of rounds; those with width=0.5 learn.
     """
     from sklearn.datasets import load_digits
     from sklearn.gaussian_process.kernels import RBF
@@ -66,7 +66,7 @@ def digits_bandit(images: int = 500, *, components: int = 16, solve: bool = True
     model = Model(RBF(0.7), norm_bound=4.0, noise=0.1, regularization=0.1, offset=0.1)
     constant = np.full(len(values), model.offset)
     offers = Groups(np.arange(len(values)).reshape(n, 10))
-    problem = Problem("digits as a bandit", domain, model, values, constant, 0.9, noise=Gaussian(0.0), offers=offers)
+    problem = Problem("digits as a bandit", domain, model, values, constant, 0.9, sampler=Gaussian(0.0), offers=offers)
     return problem.solved() if flag("solve", solve) else problem
 
 
@@ -89,13 +89,13 @@ def from_table(
     noise: float | None = None,
     name: str | None = None,
 ) -> Problem:
-    """The rows of a table whose results are all known: f* is the target, and f̃ and ε come from `best_in_class`.
+    """A table with a result in every row as a problem: f* is the target, and f̃ and ε come from `best_in_class`.
 
-    source, target, ignore: as for `Finite.from_table`; the result of every row must be there.
+    source, target, ignore: as for `Finite.from_table`.
     noise: σ of the Gaussian noise added to f*, 5 % of the target's range by default.
-    model: by default an RBF of length scale ½√d on the encoding of d columns (numbers in [0, 1], options 1 apart),
-    the mean of the target as offset, and as B the norm of the ridge fit that allows for the noise, or the standard
-    deviation of the target if that is larger. It knows the results, as no learner does: for comparisons, not for use.
+    model: by default an RBF of length scale ½√d on the encoding of d columns (numbers in [0, 1], options 1 apart);
+    offset is the target's mean, and B the norm of a ridge fit, or the target's standard deviation if that is larger.
+    This model has seen the results, as no learner has: it is for comparisons.
     """
     domain = Table(source, target, ignore)
     values = domain.observations.y
@@ -110,13 +110,13 @@ def from_table(
         raise InvalidInput(f"the results in {shown(target)} are all {values[0]:g}: there is nothing to find")
     sigma = 0.05 * spread if noise is None else number("noise (σ)", noise, at_least=0)
     if model is None:
-        model = _plain_model(domain, values, sigma)
+        model = _fitted_model(domain, values, sigma)
     title = name or (Path(source).stem if isinstance(source, str | os.PathLike) else "a table")
     hidden = Table([{**row, target: None} for row in domain.rows], target, ignore)  # no learner may see the results
-    return from_values(hidden, model, values, noise=Gaussian(sigma), name=title)
+    return from_values(hidden, model, values, sampler=Gaussian(sigma), name=title)
 
 
-def _plain_model(domain: Table, values: Array, sigma: float) -> Model:
+def _fitted_model(domain: Table, values: Array, sigma: float) -> Model:
     from sklearn.gaussian_process.kernels import RBF
 
     kernel = RBF(0.5 * math.sqrt(domain.dimension))

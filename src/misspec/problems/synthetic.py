@@ -1,4 +1,4 @@
-"""Synthetic truths: a member of the class of norm exactly B, plus a misfit within ±ε; and truths of another class."""
+"""Synthetic truths: a member of the class of norm exactly B plus a misfit within ±ε, and truths of another class."""
 
 from __future__ import annotations
 
@@ -16,58 +16,63 @@ from misspec.model import Model
 from misspec.problems.base import Problem, from_values
 from misspec.truth import check_known
 
-CENTRES = 30  # kernels of which a random member is made
+CENTRES = 30  # terms of a random member
 
 
 def random_member(domain: Finite, model: Model, seed: Any = 0, centres: int = CENTRES) -> Array:
     """offset + Σ a_i k(·, c_i) on the domain, with normal a and candidates c drawn at random, of norm exactly B."""
     check_known(domain, model)
-    rng = np.random.default_rng([seeded(each) for each in (seed if isinstance(seed, list) else [seed])])
+    rng = np.random.default_rng([seeded(part) for part in (seed if isinstance(seed, list) else [seed])])
     X = domain.encoded
     c = X[rng.choice(len(X), min(len(X), whole("centres", centres, at_least=1)), replace=False)]
-    a = rng.standard_normal(len(c))
-    norm = math.sqrt(max(0.0, float(a @ kernels.cross(model.kernel, c, c) @ a)))
+    return model.offset + kernels.cross(model.kernel, X, c) @ member_coefficients(model, c, rng)
+
+
+def member_coefficients(model: Model, centres: Array, rng: np.random.Generator) -> Array:
+    """Random a for which Σ a_i k(·, c_i) has norm exactly B."""
+    a = rng.standard_normal(len(centres))
+    norm = math.sqrt(max(0.0, float(a @ kernels.cross(model.kernel, centres, centres) @ a)))
     if norm <= 1e-9:
         raise InvalidInput("the kernel vanishes at the points drawn, so that no member of norm B can be made of them")
-    return model.offset + kernels.cross(model.kernel, X, c) @ (a * (model.norm_bound / norm))
+    return np.asarray(a * (model.norm_bound / norm))
 
 
 # -- misfits: functions of the points in [0, 1]^d, with values in [−1, 1] ----------------------------------------------
 
 
-def _none(U: Array, rng: np.random.Generator, width: float) -> Array:  # noqa: ARG001
+def _no_misfit(U: Array, rng: np.random.Generator, wavelength: float) -> Array:  # noqa: ARG001
     return np.zeros(len(U))
 
 
-def _random(U: Array, rng: np.random.Generator, width: float) -> Array:  # noqa: ARG001
+def _random_signs(U: Array, rng: np.random.Generator, wavelength: float) -> Array:  # noqa: ARG001
     return rng.choice([-1.0, 1.0], len(U))
 
 
-def _ripple(U: Array, rng: np.random.Generator, width: float) -> Array:
-    wave = np.asarray(np.sin(2.0 * np.pi * (U.sum(axis=1) / width + rng.random())))
+def _ripple(U: Array, rng: np.random.Generator, wavelength: float) -> Array:
+    wave = np.asarray(np.sin(2.0 * np.pi * (U.sum(axis=1) / wavelength + rng.random())))
     if len(wave) > 2 and np.ptp(wave) < 1.0:
         raise InvalidInput(
-            f"a ripple of wavelength {width:g} falls between the candidates, all of which lie at the same phase of it; "
-            "take another width, or more candidates"
+            f"a ripple of wavelength {wavelength:g} falls between the candidates, all of which lie at the same phase "
+            "of it; take another wavelength, or more candidates"
         )
     return wave
 
 
-def _spikes(U: Array, rng: np.random.Generator, width: float) -> Array:
-    chosen = rng.choice(len(U), min(len(U), max(1, round(width * len(U)))), replace=False)
+def _spikes(U: Array, rng: np.random.Generator, wavelength: float) -> Array:
+    chosen = rng.choice(len(U), min(len(U), max(1, round(wavelength * len(U)))), replace=False)
     result = np.zeros(len(U))
     result[chosen] = rng.choice([-1.0, 1.0], len(chosen))
     return result
 
 
-def _bump(U: Array, rng: np.random.Generator, width: float) -> Array:
+def _bump(U: Array, rng: np.random.Generator, wavelength: float) -> Array:
     centre = U[rng.integers(len(U))]
-    return np.asarray(rng.choice([-1.0, 1.0]) * np.exp(-0.5 * ((U - centre) ** 2).sum(axis=1) / width**2))
+    return np.asarray(rng.choice([-1.0, 1.0]) * np.exp(-0.5 * ((U - centre) ** 2).sum(axis=1) / wavelength**2))
 
 
 MISFITS: dict[str, Callable[[Array, np.random.Generator, float], Array]] = {
-    "none": _none,
-    "random": _random,
+    "none": _no_misfit,
+    "random": _random_signs,
     "ripple": _ripple,
     "spikes": _spikes,
     "bump": _bump,
@@ -81,15 +86,16 @@ def misspecified(
     misfit: str | ArrayLike = "random",
     seed: int = 0,
     *,
-    width: float = 0.05,
+    wavelength: float = 0.05,
     centres: int = CENTRES,
 ) -> Problem:
     """A random member of norm exactly B as f̃, plus a misfit within ±ε.
 
-    misfit   "random" (signs), "ripple" (a sine of wavelength `width`), "spikes" (±ε at a share `width` of the
-             candidates), "bump" (a Gaussian of that width), "none", or N numbers of your own within ±ε
-    width    in units of the domain's extent
-    seed     of the member and of the misfit; problems that differ in ε or misfit alone share the member
+    misfit       "random" (signs), "ripple" (a sine), "spikes" (±ε at a few candidates), "bump" (a Gaussian), "none",
+                 or N numbers of your own within ±ε
+    wavelength   how fine the misfit is, in units of the domain's extent: the wavelength of a ripple, the standard
+                 deviation of a bump, the share of candidates that have a spike
+    seed         of the member and of the misfit; problems that differ only in ε or misfit share the member
 
     f̃ is the planted member and ε bounds its distance; `problem.solved()` has the nearest member, which may be nearer.
     For the misfit that hurts a given policy most, see `misspec.adversary`.
@@ -97,19 +103,21 @@ def misspecified(
     eps = number("epsilon", epsilon, at_least=0)
     member = random_member(domain, model, [seeded(seed), 1], centres)
     if isinstance(misfit, str):
-        m, eps = misfit_of(unit(domain), misfit, eps, width, np.random.default_rng([seed, 2]))
+        m, eps = misfit_of(unit(domain), misfit, eps, wavelength, np.random.default_rng([seed, 2]))
         name = f"{misfit} misfit of {eps:g}" if eps else "no misfit"
     else:
         m, name = vector("misfit", misfit, length=len(domain)), f"given misfit within {eps:g}"
     return Problem(name, domain, model, member + m, member, eps)
 
 
-def misfit_of(U: Array, misfit: str, epsilon: float, width: float, rng: np.random.Generator) -> tuple[Array, float]:
-    """A named misfit at points of the unit cube, and its ε: 0 where there is none."""
+def misfit_of(
+    U: Array, misfit: str, epsilon: float, wavelength: float, rng: np.random.Generator
+) -> tuple[Array, float]:
+    """A named misfit at points of the unit cube, and its ε: 0 if it is zero everywhere."""
     if not isinstance(misfit, str) or misfit not in MISFITS:
         hint = "; see misspec.adversary for that" if isinstance(misfit, str) and misfit == "adversarial" else ""
         raise InvalidInput(f"misfit must be one of {', '.join(MISFITS)} or N numbers, got {shown(misfit)}{hint}")
-    shape = MISFITS[misfit](U, rng, number("width", width, above=0))
+    shape = MISFITS[misfit](U, rng, number("wavelength", wavelength, above=0))
     return epsilon * shape, epsilon if shape.any() else 0.0
 
 
@@ -126,7 +134,7 @@ def unit(domain: Finite) -> Array:
 def wrong_kernel(
     domain: Finite, model: Model, kernel: Any, seed: int = 0, *, size: float = 1.0, name: str = "wrong kernel"
 ) -> Problem:
-    """A random member of another kernel's class, scaled to at most `size` away from the offset, under the model."""
+    """A random member of another kernel's class, at most `size` away from the model's offset."""
     check_known(domain, model)
     other = Model(kernel, 1.0, model.noise)
     shape = random_member(domain, other, [seeded(seed), 3])
@@ -135,7 +143,7 @@ def wrong_kernel(
 
 
 def rough_truth(domain: Finite, model: Model, seed: int = 0, *, length_scale: float = 0.2) -> Problem:
-    """A Matérn ½ truth, which has kinks, under whatever smooth model is given."""
+    """A Matérn ½ truth, which has kinks, for any smooth model."""
     from sklearn.gaussian_process.kernels import Matern
 
     return wrong_kernel(domain, model, Matern(length_scale, nu=0.5), seed, name="Matérn ½ truth")
@@ -157,7 +165,7 @@ def wrong_length_scale(domain: Finite, model: Model, seed: int = 0, *, factor: f
 
 
 def nonstationary(domain: Finite, model: Model, seed: int = 0, *, size: float = 1.0) -> Problem:
-    """A truth that is slow at one end of the domain and fast at the other: a sine of a warped coordinate."""
+    """A truth that varies slowly at one end of the domain and fast at the other: a sine of a warped coordinate."""
     check_known(domain, model)
     rng = np.random.default_rng([seeded(seed), 4])
     U = unit(domain)

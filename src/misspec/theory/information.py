@@ -18,13 +18,13 @@ from misspec.errors import Array, InvalidInput, array, shown, whole
 from misspec.model import Model, a_model
 from misspec.posterior import Tracked
 
-DESIGN_STEPS = 300  # most multiplicative steps of the design bound; it gains little after a hundred
+DESIGN_STEPS = 300  # most multiplicative steps of the design bound
 DESIGN_WORK = 3e10  # most floating-point operations of the design bound: a few seconds
 DESIGN_GAP = 1e-3  # the design bound is good enough within this factor of the greedy value
 GREEDY_FACTOR = 1.0 - 1.0 / math.e  # a greedy design reaches this share of γ_T (submodularity)
 COVER = 1024  # Sobol' points that stand for a box
 CHECK = 2048  # other points of the box, at which the cover's blind spot ρ is measured
-POLISHED = 100  # greedy steps that are polished in the box: later ones repeat points
+POLISHED = 100  # greedy steps that are polished in the box
 STARTS = 4  # points of the cover from which a greedy step is polished
 CLIMB = 30  # most steps of L-BFGS-B per polish
 MOST_STEPS = 1_000_000  # longest greedy design, one step per round: half a minute
@@ -120,7 +120,7 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
     return _KEPT[key]
 
 
-_KEPT: dict[tuple[str, float, bytes, int], InformationGain] = {}  # what a few calls found: runs of many seeds share it
+_KEPT: dict[tuple[str, float, bytes, int], InformationGain] = {}  # the last results, by their arguments
 
 
 def _gain(domain: Finite, model: Model, T: int, unseen: float) -> InformationGain:

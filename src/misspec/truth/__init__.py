@@ -1,11 +1,11 @@
-"""How wrong is the model? The best member of its class for a known truth, and certificates from data."""
+"""Misspecification of a model: the best member of its class for a known truth, and certificates from data."""
 
 from misspec.truth.certificates import (
     Averages,
-    Bands,
     Diagnosis,
+    OwnIntervals,
     certificate_of_bands,
-    contradictions,
+    certified_conflicts,
     diagnose,
     diagnoses,
     noise_from_repeats,
@@ -14,14 +14,14 @@ from misspec.truth.members import BestInClass, Profile, best_in_class, check_kno
 
 __all__ = [
     "Averages",
-    "Bands",
     "BestInClass",
     "Diagnosis",
+    "OwnIntervals",
     "Profile",
     "best_in_class",
     "certificate_of_bands",
+    "certified_conflicts",
     "check_known",
-    "contradictions",
     "diagnose",
     "diagnoses",
     "misspecification_profile",

@@ -1,4 +1,4 @@
-"""How wrong the model is at least: certificates from data."""
+"""Certificates from data: proved lower bounds on a model's misspecification."""
 
 from __future__ import annotations
 
@@ -19,29 +19,26 @@ from misspec.theory import own_bands, widths
 from misspec.truth.convex import GAP, Program
 from misspec.truth.members import check_known, encoded_by
 
-MODERATE = 10.0  # factor on the norm bound up to which a larger one is advised, rather than another kernel
-ROUNDED = 1e-9  # what rounding may do to a band, in units of the largest value
-MOST_WORK = 2e9  # operations up to which the bands of all candidates of a domain are looked at
-MOST_POINTS = 2000  # distinct points up to which `diagnose` uses all, whatever time that takes
-PART = 400  # of more points, so many are used: several norm bounds then take less than a minute
-LEAST_REPEATS = 5  # observations at points observed before, from which the noise is estimated
-
-
-# -- data --------------------------------------------------------------------------------------------------------------
+MODERATE = 10.0  # `diagnose` advises a larger norm bound up to this factor, beyond it another kernel
+ROUNDING = 1e-9  # allowance for rounding of a band, in units of the largest value
+MOST_WORK = 2e9  # most operations that are spent on the bands of all candidates
+MOST_DISTINCT = 2000  # `diagnose` uses all distinct points up to this number
+SHARPEST = 400  # of more points it uses this many, so that several norm bounds take less than a minute
+LEAST_REPEATS = 5  # fewest degrees of freedom for an estimate of the noise
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What data prove about a model, with probability 1 − δ over their noise.
+    """Facts about a model that data prove, with probability 1 − δ over their noise.
 
-    epsilon_lower   the model is misspecified by at least this; 0 if the data do not contradict it
+    epsilon_lower   a lower bound on the model's misspecification; 0 if the data do not contradict it
     worst_point     the observed point that is hardest to explain
-    norm_needed     the smallest norm bound that explains the data without misfit (inf if none that can be computed)
-    points          the distinct points used (all, or 400 of more than 2,000), in the order of first visits, with
-    averages, counts, radii   their average observations, how often each was seen, and the radii allowed
+    norm_needed     the smallest norm bound that explains the data without misfit; inf if none was found
+    points          the distinct points used (all, or 400 of more than 2,000), in the order of first visits
+    averages, counts, radii   the average, number and confidence radius of the observations at each of them
     fitted          the nearest member of the class at them; residuals = averages − fitted
     adaptive        whether the radii hold for points chosen by looking at earlier results
-    sentence        all this for people, with what to do
+    sentence        a summary for people, with advice
     """
 
     epsilon_lower: float
@@ -76,28 +73,28 @@ def diagnose(
     time_order: bool = False,
     groups: ArrayLike | None = None,
 ) -> Diagnosis:
-    """How wrong the model is at least, from observations gathered in any way: the larger of two certificates.
+    """A lower bound on the model's misspecification, from observations gathered in any way.
 
-    Own bands against the class: no member passes through all averages within their radii. And bands against each other:
-    the posterior's band for f̃ does not meet an own band, or what the class allows at all. Each has half of δ.
+    It is the larger of two certificates, each with half of δ. Own bands against the class: no member passes through
+    all averages within their radii. Bands against each other: the posterior's band for f̃ does not meet an own band, or
+    the interval that the class allows.
 
-    Valid for adaptively gathered data: the radii are those of the own bands, which hold at all times and for points
-    chosen by looking at earlier results, in whatever order the rows come: every point pays for the last rank, on a list
-    (domain=) for that of its last candidate, as a policy does that observes the rows. time_order: rows come in the
-    order in which they were observed, not in one made from the results; points seen early then have smaller radii.
-    fixed_design: the points were fixed before any result was seen; the radii are then σ√(2 ln(4u/δ)/n_j) for u distinct
-    points, which are smaller. Observations at equal points (to the bit) are averaged. All rows that there are must be
-    handed in: a set chosen by its results proves nothing. The noise level σ is taken as known; if it is too small,
-    noise looks like misfit.
+    By default valid for points chosen by looking at earlier results, and for any order of the rows: radii are those of
+    own bands, and every point pays for the last rank, on a list (domain=) for that of its last candidate, as in a
+    policy that observes the rows. time_order: rows come in the order in which they were observed, not in one made from
+    the results; points seen early then have smaller radii. fixed_design: the points were fixed before any result was
+    seen; the radii are then the smaller σ√(2 ln(4u/δ)/n_j) for u distinct points. Observations at equal points (to the
+    bit) are averaged. Pass all rows: a selection made by results proves nothing. The noise level σ is taken as known;
+    if it is too small, noise looks like misfit.
 
-    Of more than 2,000 distinct points the 400 with the smallest radii are used, as the sentence says. Radii hold at
-    all points at once, so that is valid for the own bands. The posterior's band is then computed from these points for
-    a fixed design, from the first 400 points in time order, and otherwise not at all.
+    Of more than 2,000 distinct points the 400 with the smallest radii are used, as the sentence says; radii hold at all
+    points at once, so that is valid. The posterior's band is then computed from these points for a fixed design, from
+    the first 400 points in time order, and otherwise not at all.
 
-    Points are taken as the kernel will see them. For a Box or its grid, whose kernels see the unit cube, hand in
-    `domain=` with points in user units.
+    Points are taken as the kernel sees them. For a Box or its grid, whose kernels see the unit cube, pass `domain=` and
+    points in user units.
 
-    groups: a number per observation, where points leave something out; only observations of one group are repeats.
+    groups: a number per observation, where the points leave something out; only observations of one group are repeats.
     Equal points of different groups are then different arms, which no function of the class can tell apart.
     """
     options: dict[str, Any] = {"fixed_design": fixed_design, "time_order": time_order, "groups": groups}
@@ -118,12 +115,14 @@ def diagnoses(
     X = matrix("points", points, rows_at_least=1)
     y = vector("observations", observations, length=len(X))
     adaptive, model = not flag("fixed_design", fixed_design), models[0]
-    place, first = places(X if groups is None else np.column_stack([X, vector("groups", groups, length=len(X))]))
-    counts = np.bincount(place)
-    averages = np.bincount(place, y) / counts
+    number, first = numbered_points(
+        X if groups is None else np.column_stack([X, vector("groups", groups, length=len(X))])
+    )
+    counts = np.bincount(number)
+    averages = np.bincount(number, y) / counts
     distinct = X[first]
     encoded = distinct if domain is None else encoded_by(domain, distinct)
-    check_known(Finite(encoded[:MOST_POINTS]), model)
+    check_known(Finite(encoded[:MOST_DISTINCT]), model)
     u, delta, ordered = len(counts), model.delta / 2, flag("time_order", time_order)
     radii = model.noise * np.sqrt(2.0 * math.log(2.0 * u / delta) / counts)
     if adaptive:
@@ -133,15 +132,15 @@ def diagnoses(
         pairs = zip(sizes.tolist(), ranks, strict=True)
         radii = np.array([own_bands.own_radius(model.noise, n, rank, delta) for n, rank in pairs])[which]
     seen = f"{len(y)} observations at {u} distinct points, {int((counts > 1).sum())} of them repeated"
-    used = fed = np.arange(u)  # by the class, and by the posterior
-    if u > MOST_POINTS:
-        used = _sharpest(radii, PART)
+    used = fed = np.arange(u)  # points compared with the class, and points that the posterior is fed
+    if u > MOST_DISTINCT:
+        used = _sharpest(radii, SHARPEST)
         fed = used if not adaptive else np.arange(len(used) if ordered else 0)
         seen += f"; of these points the {len(used)} with the smallest radii were used"
     told = Averages(encoded[fed], averages[fed], counts[fed])
-    del X, y, place, first  # of millions of rows
+    del X, y, number, first  # there may be millions of rows
     distinct, counts = distinct[used], counts[used]
-    own = Bands(encoded[used], averages[used], radii[used])
+    own = OwnIntervals(encoded[used], averages[used], radii[used])
     also = None if domain is None else domain.probes()
     also = None if also is None or len(also) * len(used) ** 2 > MOST_WORK else also
     program = Program(model.kernel, own.encoded, own.averages - model.offset, own.radii)
@@ -155,7 +154,7 @@ def diagnoses(
         worst = int((np.abs(nearest.values - program.target) - own.radii).argmax())
         if by_bands[: len(used)].max() > by_class:
             worst = int(by_bands[: len(used)].argmax())
-        found = Diagnosis(
+        diagnosis = Diagnosis(
             epsilon_lower=float(max(by_class, by_bands.max())),
             worst_point=distinct[worst],
             norm_needed=min(norms, default=math.inf),
@@ -167,11 +166,11 @@ def diagnoses(
             adaptive=adaptive,
             sentence="",
         )
-        sentence = _sentence(found, model, float(found.residuals[worst]), _spelled(found.worst_point, domain), seen)
-        yield dataclasses.replace(found, sentence=sentence)
+        residual, where = float(diagnosis.residuals[worst]), _spelled(diagnosis.worst_point, domain)
+        yield dataclasses.replace(diagnosis, sentence=_sentence(diagnosis, model, residual, where, seen))
 
 
-class Bands(NamedTuple):
+class OwnIntervals(NamedTuple):
     """Own bands: points as the kernel sees them, averages and radii."""
 
     encoded: Array
@@ -189,23 +188,23 @@ class Averages(NamedTuple):
     @classmethod
     def of(cls, encoded: Array, y: Array) -> Averages:
         """From single observations."""
-        place, first = places(encoded)
-        counts = np.bincount(place)
-        return cls(encoded[first], np.bincount(place, y) / np.maximum(counts, 1), counts)
+        number, first = numbered_points(encoded)
+        counts = np.bincount(number)
+        return cls(encoded[first], np.bincount(number, y) / np.maximum(counts, 1), counts)
 
 
 def certificate_of_bands(
-    model: Model, own: Bands, told: Averages, *, delta: float, also: Array | None = None
+    model: Model, own: OwnIntervals, told: Averages, *, delta: float, also: Array | None = None
 ) -> tuple[Array, Array]:
-    """For each point, the misspecification proved by bands that do not meet there, and by how much ε moves them.
+    """The misspecification proved by bands that do not meet, per point, and the factor by which ε moves them together.
 
-    The posterior of what is told puts f̃(x) into μ ± (multiplier·σ + ε‖ζ‖₁), uniformly over x and whatever the choice of
-    points. Where that does not meet the own band of x, or what the class allows at all, ε is at least
+    The posterior puts f̃(x) into μ ± (multiplier·σ + ε‖ζ‖₁), uniformly over x and however points were chosen. Where that
+    does not meet the own band of x, or the interval that the class allows, ε is at least
 
         dist/(1 + ‖ζ(x)‖₁ − 2W_x(x))     against the own band, W_x the point's own weight
         dist/‖ζ(x)‖₁                     against offset ± B√k(x,x)
 
-    with the distances at ε = 0. Points are those of the own bands, and then others where only the class is compared.
+    with the distances at ε = 0. also: further points, where only the class is compared.
     """
     from scipy.linalg import cho_factor, cho_solve
 
@@ -224,74 +223,74 @@ def certificate_of_bands(
     W = cho_solve(factor, k)  # column j: the weights at X_j
     mean, norm1, prior = (told.averages - model.offset) @ W, np.abs(W).sum(axis=0), kernels.diagonal(model.kernel, X)
     std = np.sqrt(np.maximum(prior - np.einsum("ij,ij->j", k, W), 0.0))
-    rounding = ROUNDED * max(1.0, float(np.abs(told.averages - model.offset).max()))
+    rounding = ROUNDING * max(1.0, float(np.abs(told.averages - model.offset).max()))
     half = widths.mixture(model, log_det, delta) * std + rounding
-    proved = (np.abs(mean) - model.norm_bound * np.sqrt(prior) - half) / np.maximum(norm1, ROUNDED)
+    proved = (np.abs(mean) - model.norm_bound * np.sqrt(prior) - half) / np.maximum(norm1, ROUNDING)
     reach = norm1.copy()
-    seats: dict[bytes, list[int]] = {}
+    arms: dict[bytes, list[int]] = {}
     for i, x in enumerate(told.encoded):
-        seats.setdefault(x.tobytes(), []).append(i)
+        arms.setdefault(x.tobytes(), []).append(i)
     for j, x in enumerate(own.encoded):
         # of several arms at a point (`groups`) each has a misfit of its own: the smallest weight proves the least
-        weight = min((W[i, j] for i in seats.get(x.tobytes(), [])), default=0.0)
-        moved = max(1.0 + norm1[j] - 2.0 * weight, ROUNDED)
+        weight = min((W[i, j] for i in arms.get(x.tobytes(), [])), default=0.0)
+        moved = max(1.0 + norm1[j] - 2.0 * weight, ROUNDING)
         by_own = (abs(own.averages[j] - model.offset - mean[j]) - own.radii[j] - half[j]) / moved
         if by_own > proved[j]:
             proved[j], reach[j] = by_own, moved
     return np.maximum(proved, 0.0), reach
 
 
-def contradictions(
-    model: Model, own: Bands, told: Averages, *, delta: float, epsilon: float, also: Array | None = None
+def certified_conflicts(
+    model: Model, own: OwnIntervals, told: Averages, *, delta: float, epsilon: float, also: Array | None = None
 ) -> list[tuple[int, float, float]]:
-    """Where observations prove more misspecification than ε: point, gap, and what is proved. Empty if they do not.
+    """Points at which observations prove more misspecification than ε: (position, gap, proved ε) for each.
 
     The larger of two certificates, as in `diagnose`: own bands against the class, and bands against each other.
     """
     proved, reach = certificate_of_bands(model, own, told, delta=delta, also=also)
     apart = np.flatnonzero(proved > epsilon)
-    found = {int(i): (float((proved[i] - epsilon) * reach[i]), float(proved[i])) for i in apart}
+    conflicts = {int(i): (float((proved[i] - epsilon) * reach[i]), float(proved[i])) for i in apart}
     program = Program(model.kernel, own.encoded, own.averages - model.offset, own.radii)
     if not program.explained(model.norm_bound, epsilon):
         with contextlib.suppress(NumericalError):  # a solver that finds nothing proves nothing
             nearest = program.nearest(model.norm_bound)
             if nearest.proved > epsilon + GAP * program.scale:
                 worst = int((np.abs(nearest.values - program.target) - own.radii).argmax())
-                gap, implied = found.get(worst, (0.0, 0.0))
-                found[worst] = (max(gap, nearest.proved - epsilon), max(implied, nearest.proved))
-    return [(i, float(gap), float(implied)) for i, (gap, implied) in sorted(found.items())]
+                gap, implied = conflicts.get(worst, (0.0, 0.0))
+                conflicts[worst] = (max(gap, nearest.proved - epsilon), max(implied, nearest.proved))
+    return [(i, float(gap), float(implied)) for i, (gap, implied) in sorted(conflicts.items())]
 
 
 def noise_from_repeats(points: ArrayLike, observations: ArrayLike) -> float:
     """σ as the pooled standard deviation of observations at equal points (to the bit), whatever f* is there.
 
-    An estimate, not a bound: what is proved with it holds as far as it does. Needs five repetitions in all.
+    An estimate, not a bound, so that nothing is proved with it. Needs five repetitions in all.
     """
     X = matrix("points", points, rows_at_least=1)
     y = vector("observations", observations, length=len(X))
-    place, _ = places(X)
-    counts = np.bincount(place)
+    number, _ = numbered_points(X)
+    counts = np.bincount(number)
     freedom = int((counts - 1).sum())
     if freedom < LEAST_REPEATS:
         raise InvalidInput(
             f"an estimate of the noise needs at least {LEAST_REPEATS} observations at points that were observed "
             f"before, got {freedom}; say what the noise is instead, or repeat some points"
         )
-    averages = np.bincount(place, y) / counts
-    return math.sqrt(float(((y - averages[place]) ** 2).sum()) / freedom)
+    averages = np.bincount(number, y) / counts
+    return math.sqrt(float(((y - averages[number]) ** 2).sum()) / freedom)
 
 
-def places(X: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """For each row the number of its point, in the order of first visits; and the rows of the first visits."""
-    _, first, where = search.distinct(X)
+def numbered_points(X: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The number of each row's point, in the order of first visits; and the rows of the first visits."""
+    _, first, position = search.distinct(X)
     order = np.argsort(first)
-    number = np.empty_like(order)
-    number[order] = np.arange(len(order))
-    return number[where], first[order]
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return rank[position], first[order]
 
 
 def _sharpest(radii: Array, count: int) -> NDArray[np.intp]:
-    """The points with the smallest radii; of equal ones, some that are spread over the visits."""
+    """The `count` points with the smallest radii; ties are spread evenly over the visits."""
     last = np.partition(radii, count - 1)[count - 1]
     smaller, equal = np.flatnonzero(radii < last), np.flatnonzero(radii == last)
     spread = np.linspace(0, len(equal) - 1, count - len(smaller)).astype(np.intp)
@@ -299,7 +298,7 @@ def _sharpest(radii: Array, count: int) -> NDArray[np.intp]:
 
 
 def _spelled(point: Array, domain: Any) -> str:
-    """A point in words: by name, where its coordinates have names."""
+    """A point as text, by name where its coordinates have names."""
     space = domain.box if isinstance(domain, Finite) else domain
     if not isinstance(space, Space):
         return np.array2string(point, precision=4, separator=", ")
@@ -309,31 +308,33 @@ def _spelled(point: Array, domain: Any) -> str:
     )
 
 
-def _sentence(found: Diagnosis, model: Model, residual: float, where: str, seen: str) -> str:
-    if found.epsilon_lower <= 0.0:
-        passes = f"a function of norm {found.norm_needed:.3g} (the model allows {model.norm_bound:g}) passes"
-        if found.norm_needed > model.norm_bound:  # between what is proved and what was found
+def _sentence(diagnosis: Diagnosis, model: Model, residual: float, where: str, seen: str) -> str:
+    if diagnosis.epsilon_lower <= 0.0:
+        passes = f"a function of norm {diagnosis.norm_needed:.3g} (the model allows {model.norm_bound:g}) passes"
+        if diagnosis.norm_needed > model.norm_bound:  # between what is proved and what was found
             passes = "as far as can be computed a function of the class passes"
         return (
-            f"The data do not contradict the model: {passes} within the noise of every point. That is no proof that "
+            f"The data do not contradict the model: {passes} within the noise of every point. That does not prove that "
             f"the model is right: {seen}; more at the same points make the test sharper."
         )
     how = (
-        "also if the points were chosen by looking at results" if found.adaptive else "if the points were fixed before"
+        "also if the points were chosen by looking at results"
+        if diagnosis.adaptive
+        else "if the points were fixed before"
     )
     doubt = f"if the noise is at most {model.noise:g}" + (" and although the model was fitted" if model.fitted else "")
     side = "above" if residual > 0 else "below"
     return (
-        f"The model is wrong by at least {found.epsilon_lower:.3g} with probability at least {1 - model.delta:g} "
+        f"The model is wrong by at least {diagnosis.epsilon_lower:.3g} with probability at least {1 - model.delta:g} "
         f"({how}, {doubt}; {seen}). Hardest to explain is {where}, observed {abs(residual):.3g} {side} the nearest "
-        f"function of the class. {_suspicion(found, model)}Either allow for it, ECGPUCB with an epsilon above "
-        f"{found.epsilon_lower:.3g} (or RegretBalancing, which needs none), or change the model: "
-        f"{_remedy(found, model)}."
+        f"function of the class. {_suspicion(diagnosis, model)}Either allow for it, ECGPUCB with an epsilon above "
+        f"{diagnosis.epsilon_lower:.3g} (or RegretBalancing, which needs none), or change the model: "
+        f"{_remedy(diagnosis, model)}."
     )
 
 
-def _remedy(found: Diagnosis, model: Model) -> str:
-    needed = found.norm_needed
+def _remedy(diagnosis: Diagnosis, model: Model) -> str:
+    needed = diagnosis.norm_needed
     if not math.isfinite(needed):
         return "no norm bound that can be computed explains the data with this kernel, take another"
     if needed <= MODERATE * model.norm_bound:
@@ -341,9 +342,9 @@ def _remedy(found: Diagnosis, model: Model) -> str:
     return f"a rougher kernel or a shorter length scale (this one would need a norm bound of {needed:.2g})"
 
 
-def _suspicion(found: Diagnosis, model: Model) -> str:
-    """Mistakes of set-up that look like misfit."""
-    level = float(np.average(found.averages, weights=found.counts))
+def _suspicion(diagnosis: Diagnosis, model: Model) -> str:
+    """A warning of a wrong offset, which looks like misfit."""
+    level = float(np.average(diagnosis.averages, weights=diagnosis.counts))
     if abs(level - model.offset) > model.norm_bound:
         return f"The observations average {level:.3g} but the model's offset is {model.offset:g}: set it first. "
     return ""

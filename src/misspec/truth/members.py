@@ -1,4 +1,4 @@
-"""The best member of a model's class for a known truth, and misspecification as a function of B."""
+"""The best member of a model's class for a known truth, and its misspecification as a function of B."""
 
 from __future__ import annotations
 
@@ -13,16 +13,13 @@ from misspec.errors import Array, InvalidInput, NumericalError, shown, vector
 from misspec.model import Model, a_model
 from misspec.truth.convex import GAP, Program
 
-TRUSTED = 1e-4  # and above which best_in_class has no result
-SLACK = 1e-6  # among members within this factor of the smallest distance, the one of least norm is taken
-
-
-# -- a known truth -----------------------------------------------------------------------------------------------------
+TRUSTED = 1e-4  # `best_in_class` fails if solution and proof are farther apart than this share of the largest value
+SLACK = 1e-6  # members within this factor of the smallest distance count as nearest; the one of least norm is taken
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BestInClass:
-    """The member f̃ of the class that is nearest to f* in the sup norm; of several, the one of least norm.
+    """The member f̃ of the class nearest to f* in the sup norm; if there are several, the one of least norm.
 
     values    f̃ on the domain
     epsilon   max |f* − f̃|, the misspecification
@@ -61,7 +58,7 @@ def best_in_class(domain: Finite, model: Model, values: ArrayLike) -> BestInClas
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Profile:
-    """The misspecification ε as a function of the norm bound B: how much a larger class would help."""
+    """The misspecification ε as a function of the norm bound B. It shows whether a larger class would help."""
 
     norm_bounds: Array
     epsilons: Array
@@ -83,7 +80,7 @@ def misspecification_profile(
 
 
 def encoded_by(domain: Any, points: Array) -> Array:
-    """Points in user units as the kernel sees them; those outside a box are a mistake in units."""
+    """The codes of points in user units; InvalidInput for points outside a box, which are in the wrong units."""
     if not isinstance(domain, Finite | Box | Space):
         raise InvalidInput(f"domain must be a Finite or a Box, got {type(domain).__name__}; leave it out or make one")
     box = domain.box if isinstance(domain, Finite) else domain

@@ -112,7 +112,7 @@ class BoxSample:
     def at(self, actions: Actions) -> Array:
         values = self.values(actions.encoded)
         found = distinct(actions.encoded)
-        return values[found.first[found.place]]  # equal points have equal values, whatever the rounding
+        return values[found.first[found.position]]  # equal points have equal values, whatever the rounding
 
     def values(self, U: Array) -> Array:
         return np.asarray(kernels.cross(self._kernel, U, self._Z) @ self._a)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def conflicts_of(policy: Hooks, events: Sequence[log.Event]) -> list[Conflict]:
-    """What `certificates.contradictions` proves from the observations of some events and the policy's shares of δ."""
+    """The `certified_conflicts` in the observations of some events, with the policy's shares of δ."""
     field, model, own = policy.field, policy.model, policy._evidence.own
     if len(events) < len(policy.log.events):
         own = log.own_bands(events, field, model, own)
@@ -29,9 +29,9 @@ def conflicts_of(policy: Hooks, events: Sequence[log.Event]) -> list[Conflict]:
         best = np.sort(np.argsort(radii, kind="stable")[: log.CERTIFIED])
         points, averages, radii, keys = points[best], averages[best], radii[best], [keys[i] for i in best]
     doubtful = _doubtful(policy, len(points))
-    found = certificates.contradictions(
+    found = certificates.certified_conflicts(
         policy.reported_model,
-        certificates.Bands(policy.domain.encode(points), averages, radii),
+        certificates.OwnIntervals(policy.domain.encode(points), averages, radii),
         certificates.Averages.of(*log.told_prefix(events, field, model, one_call=policy.log.in_parts)),
         delta=policy._delta if policy.grounded else policy._delta / 2,
         epsilon=policy.epsilon,
