@@ -78,10 +78,10 @@ def shown(value: Any) -> str:
         return f"something of type {type(value).__name__}"
 
 
-def short(what: Any) -> str:
+def short(what: Any, most: int = SHOWN) -> str:
     """A text, or what another error says, cut where it would flood a terminal."""
     text = re.sub(r"\s*\n\s*", " ", str(what))
-    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def number(

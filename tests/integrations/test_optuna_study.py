@@ -16,7 +16,7 @@ from sklearn.gaussian_process.kernels import RBF
 import misspec as ms
 from misspec.errors import InvalidInput
 from misspec.integrations import optuna as ours
-from misspec.integrations.optuna import MisspecSampler, choosing, distributions_of, policy_of, sampler, space_of
+from misspec.integrations.optuna import MisspecSampler, choosing, distributions_of, policy_of, space_of
 from misspec.integrations.optuna import trials as trials
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -224,8 +224,8 @@ def test_results_are_told_at_the_points_that_were_evaluated(policy, monkeypatch)
     study.enqueue_trial({"depth": 11})
     study.optimize(objective, n_trials=2)
     made = []
-    original = sampler.replayed
-    monkeypatch.setattr(sampler, "replayed", lambda *given: made.append(original(*given)) or made[-1])
+    original = choosing.replayed
+    monkeypatch.setattr(choosing, "replayed", lambda *given: made.append(original(*given)) or made[-1])
     study.optimize(objective, n_trials=1)
     told = made[-1].observations
     axes = trials.Axes(dict(sorted(SPACE.items())))

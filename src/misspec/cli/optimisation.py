@@ -58,11 +58,11 @@ def optimize(
     misspec optimize space.toml -- python train.py --lr {lr} --depth {depth}
     """
     from misspec.integrations import command, space_file
-    from misspec.integrations.command.storages import shown
+    from misspec.integrations.command.storages import without_password
 
-    study = space.stem if name is None else name
+    study, where = space.stem if name is None else name, without_password(storage)
     options: dict[str, Any] = {"-n": evaluations, "--jobs": jobs if jobs > 1 else None, "--json": json}
-    options |= {"--storage": shown(storage) if storage != command.STORAGE else None, "--name": name}
+    options |= {"--storage": where if storage != command.STORAGE else None, "--name": name}
     options |= {"--timeout": timeout, "--retries": retries or None, "--seed": seed, "--into": into}
     options |= {"--policy": policy if policy != "auto" else None}
     given = [part for option, value in options.items() if value is not None for part in (option, str(value))]
@@ -90,8 +90,8 @@ def optimize(
             )
         except KeyboardInterrupt:
             done = f"; {show.latest.done} of {evaluations} results are kept" if show.latest else ""
-            fail(f"stopped{done} in {shown(storage)}; go on with: {line}", INTERRUPTED)
-    console.print(f"{found.t} results in {shown(storage)}, study {study}", soft_wrap=True)
+            fail(f"stopped{done} in {where}; go on with: {line}", INTERRUPTED)
+    console.print(f"{found.t} results in {where}, study {study}", soft_wrap=True)
     console.print(found.summary(), soft_wrap=True)
     called = "".join(each if each.isalnum() or each in "._- " else "_" for each in study)  # a name of a folder
     folder = into if into is not None else space.with_name(f"{called}-results")

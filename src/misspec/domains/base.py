@@ -79,20 +79,6 @@ class Domain(Protocol):
         """Encoded points on which a kernel is checked."""
 
 
-class Searched(Domain, Protocol):
-    """What a Box and a Space have, as far as a list of their points needs it."""
-
-    @property
-    def columns(self) -> tuple[Columns, ...]:
-        """Which columns of the encoding belong to which coordinate."""
-
-    def settings(self) -> Any:
-        """As JSON."""
-
-    def uniform(self, count: int, seed: Any) -> Array:
-        """Uniform points as the kernel sees them, at least `count`."""
-
-
 def a_domain(domain: Any) -> Any:
     """A domain of this library or a foreign one, or InvalidInput."""
     if isinstance(domain, type) or not all(hasattr(domain, name) for name in ("dimension", "encode", "probes")):

@@ -63,10 +63,10 @@ class Box:
         """Points as floats of the right dimension; a Box is open to points around it (contextual actions)."""
         return matrix("points", without_names(points, self), columns=self.dimension)
 
-    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
-        """For each point, whether it lies in the box, its faces included."""
-        points = self.validate(points)
-        return np.asarray(((points >= self.low) & (points <= self.high)).all(axis=1))
+    def contains(self, points: ArrayLike, slack: float = 0.0) -> NDArray[np.bool_]:
+        """For each point, whether it lies in the box, its faces included; slack: beyond them, in shares of a side."""
+        points, beyond = self.validate(points), slack * (self.high - self.low)
+        return np.asarray(((points >= self.low - beyond) & (points <= self.high + beyond)).all(axis=1))
 
     def encode(self, points: ArrayLike) -> Array:
         """User units to the unit cube."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from misspec.domains.base import MOST_CORNERS, PROBES, coordinates, width_of
+from misspec.domains.base import MOST_CORNERS, PROBES, coordinates, width_of, without_names
 from misspec.domains.box import Box
 from misspec.domains.finite import Finite
 from misspec.domains.parameters import Columns
@@ -66,9 +66,7 @@ class Open:
 
     def validate(self, points: ArrayLike) -> Array:
         """Points as floats of the right dimension, within the radius and the box where there are any."""
-        if frames.is_named(points) and not frames.is_frame(points):
-            raise InvalidInput("coordinates of an Open domain have no names; hand in an (n, d) array")
-        found = matrix("points", points, columns=self.dimension)
+        found = matrix("points", without_names(points, self), columns=self.dimension)
         if self.bounded and len(found):
             inside = self.inside(found)
             if not inside.all():
@@ -84,8 +82,7 @@ class Open:
         if self.radius is not None:
             inside &= np.einsum("nd,nd->n", points, points) <= (self.radius * (1 + SLACK)) ** 2
         if self.box is not None:
-            slack = SLACK * (self.box.high - self.box.low)
-            inside &= ((points >= self.box.low - slack) & (points <= self.box.high + slack)).all(axis=1)
+            inside &= self.box.contains(points, SLACK)
         return inside
 
     def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
@@ -155,12 +152,8 @@ class Joint:
     @property
     def columns(self) -> tuple[Columns, ...]:
         """Which columns of the encoding belong to which coordinate."""
-        start = width_of(self.domain)
-        return self.domain.columns + tuple(c._replace(start=c.start + start, stop=c.stop + start) for c in self._theirs)
-
-    @property
-    def _theirs(self) -> tuple[Columns, ...]:
-        return self.contexts.columns
+        start, theirs = width_of(self.domain), self.contexts.columns
+        return self.domain.columns + tuple(c._replace(start=c.start + start, stop=c.stop + start) for c in theirs)
 
     def context(self, given: Any) -> Array:
         """A context as handed in (numbers; by name on a Space; an index on a list), as numbers, shape (1, d_c)."""
@@ -178,7 +171,8 @@ class Joint:
         found = contexts.validate(given)
         if found.shape != (1, contexts.dimension):
             raise InvalidInput(f"one context is expected, of {contexts.dimension} number(s), got {len(found)} of them")
-        if not self._near(found):
+        near = contexts.contains(found, SLACK) if isinstance(contexts, Box) else contexts.contains(found)
+        if not near.all():
             raise InvalidInput(
                 f"a context must be one of {shown(contexts)}, got {found[0].tolist()}; wider contexts take it, and "
                 "ms.Open(…) takes any"
@@ -200,13 +194,6 @@ class Joint:
         found = array("contexts must be rows of numbers, all equally long", given)
         each = n > 1 and self.contexts.dimension == 1 and found.shape == (n,)  # one number each
         return list(found) if found.ndim >= 2 or each else []
-
-    def _near(self, c: Array) -> bool:
-        """Whether a context lies among the contexts, up to rounding."""
-        if isinstance(self.contexts, Box):
-            slack = SLACK * (self.contexts.high - self.contexts.low)
-            return bool(((c >= self.contexts.low - slack) & (c <= self.contexts.high + slack)).all())
-        return bool(self.contexts.contains(c).all())
 
     def together(self, points: Array, c: Array) -> Array:
         """Rows [x, c] for one context, shape (1, d_c)."""

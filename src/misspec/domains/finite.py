@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from misspec.domains.base import SEARCHED, Searched, coordinates, without_names
+from misspec.domains.base import SEARCHED, coordinates, without_names
 from misspec.domains.parameters import Columns
 from misspec.errors import Array, InvalidInput, array, listed, matrix, nearest, shown
 
 if TYPE_CHECKING:
+    from misspec.domains.box import Box
+    from misspec.domains.space import Space
     from misspec.domains.table import Table
 
 
@@ -27,11 +29,13 @@ class Finite:
     kind = "Finite"  # as it is stored
     from_table: ClassVar[type[Table]]  # makes a Finite of a table; set by `table.py`, which builds on this module
 
-    def __init__(self, points: ArrayLike, names: Sequence[str] | None = None, *, box: Searched | None = None) -> None:
+    def __init__(
+        self, points: ArrayLike, names: Sequence[str] | None = None, *, box: Box | Space | None = None
+    ) -> None:
         self.points: Array = matrix("points of a Finite domain", points, rows_at_least=1)
         if box is not None and getattr(box, "kind", None) not in SEARCHED:
             raise InvalidInput(f"box must be a {' or '.join(SEARCHED)}, got {type(box).__name__}")
-        self.box: Searched | None = box
+        self.box: Box | Space | None = box
         plain = box is None and type(self).encode is Finite.encode
         self.encoded: Array = self.points if plain else self.encode(self.points)
         self.points.flags.writeable = self.encoded.flags.writeable = False

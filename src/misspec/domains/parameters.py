@@ -5,7 +5,17 @@
     code      what the kernel sees: [0, 1] for numbers, on a logarithmic scale if log; one column per option for a
               choice, 1/√2 at the one that is taken, so that two options lie at distance 1
 
-All arrays hold one entry per point: numbers (n,), codes (n, width).
+All arrays hold one entry per point: numbers (n,), codes (n, width). Every parameter has
+
+    kind, width, count     as it is stored; columns of its code; how many values it can have, None for a continuum
+    number, value          a value as a coordinate, and back
+    wrong, inside          which coordinates can be none of its values, whatever the bounds; which are among them
+    settled                coordinates without the rounding that steps allow for: equal values are equal to the bit
+    encode, decode         coordinates to codes; codes to the nearest legal coordinates, ties to the first
+    from_unit              uniform numbers in [0, 1] to legal coordinates, uniform on its scale
+    every, steps, jump     all coordinates, where finitely many; others to try from here; random others, by a symmetric
+                           law, of which some may lie outside. A continuum has no steps: it is climbed
+    expects                what a value must be, in words
 """
 
 from __future__ import annotations
@@ -14,13 +24,14 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from misspec.errors import (
     LARGEST,
+    MOST,
     NO_NUMBERS,
     Array,
     InvalidInput,
@@ -36,7 +47,6 @@ from misspec.errors import (
 from misspec.files.frames import is_number
 
 HOT = 1.0 / math.sqrt(2.0)
-EXACT = 2**53  # integers beyond are not floats
 DIGITS = 12  # after the point, up to which numbers on a grid are rounded to what people write
 COARSEST = 0.1  # of a step: rounding beyond which floats cannot hold a grid
 ROUNDING = 1e-6  # of a step: numbers this near to the grid are on it
@@ -49,56 +59,6 @@ class Columns(NamedTuple):
     start: int
     stop: int
     choice: bool
-
-
-class Parameter(Protocol):
-    """What a space asks of its parameters."""
-
-    kind: ClassVar[str]  # as it is stored
-
-    @property
-    def width(self) -> int:
-        """Columns of its code."""
-
-    @property
-    def count(self) -> int | None:
-        """Values that it can have; None: a continuum."""
-
-    def number(self, value: Any, where: str) -> float:
-        """A value as a coordinate; InvalidInput if it cannot be one."""
-
-    def value(self, number: float) -> Any:
-        """A coordinate as a native value."""
-
-    def wrong(self, numbers: Array) -> NDArray[np.bool_]:
-        """Which coordinates can be none of its values, whatever the bounds."""
-
-    def inside(self, numbers: Array) -> NDArray[np.bool_]:
-        """Which coordinates are among its values."""
-
-    def encode(self, numbers: Array) -> Array: ...
-
-    def decode(self, codes: Array) -> Array:
-        """The nearest legal numbers, ties to the first."""
-
-    def from_unit(self, unit: Array) -> Array:
-        """Uniform numbers in [0, 1] to legal ones, uniform on its scale."""
-
-    def every(self) -> Array:
-        """All its values as numbers, in order, where they are finitely many."""
-
-    def settled(self, numbers: Array) -> Array:
-        """The same numbers without the rounding that steps allow for: equal values are equal to the bit."""
-
-    def steps(self, at: float) -> Array:
-        """Other legal numbers to try from here; none for a continuum, which is climbed."""
-
-    def jump(self, numbers: Array, rng: np.random.Generator) -> Array:
-        """Random other numbers, by a symmetric law; some may lie outside. Not for a continuum."""
-
-    @property
-    def expects(self) -> str:
-        """What a value must be, in words."""
 
 
 class _Interval:
@@ -124,7 +84,7 @@ class _Interval:
         if self.log:
             raise InvalidInput(f"{kind} has steps or a logarithmic scale, not both; leave step= or log= out")
         most = (self.high - self.low) / self.step
-        if most >= EXACT or self._rounding(0.0) > COARSEST:
+        if most >= MOST or self._rounding(0.0) > COARSEST:
             raise InvalidInput(
                 f"{kind} has steps of {shown(self.step)}, too small for its size; take larger ones, or leave step= out"
             )
@@ -137,7 +97,7 @@ class _Interval:
         digits = max(decimals(self.low), decimals(self.step))
         if digits > DIGITS:
             return np.asarray(numbers)
-        exact = np.abs(numbers) * 10.0**digits < EXACT  # beyond, rounding by decimals is itself rounding
+        exact = np.abs(numbers) * 10.0**digits < MOST  # beyond, rounding by decimals is itself rounding
         return np.where(exact, np.round(numbers, digits), numbers)
 
     def _places(self, numbers: Array) -> Array:
@@ -277,7 +237,7 @@ class Int(_Interval):
         for name in ("low", "high", "step"):
             given = getattr(self, name)
             integer = isinstance(given, int | np.integer) and not isinstance(given, NO_NUMBERS)
-            if not integer or abs(int(given)) > EXACT:
+            if not integer or abs(int(given)) > MOST:
                 raise InvalidInput(f"{name} of an Int must be a whole number, at most 2^53 in size, got {shown(given)}")
             object.__setattr__(self, name, int(given))
         if self.step < 1:
@@ -416,6 +376,7 @@ class Choice:
         return f"one of {short(some)}{', …' if len(self.options) > 8 else ''}"
 
 
+Parameter = Float | Int | Choice
 KINDS: dict[str, Any] = {cls.kind: cls for cls in (Float, Int, Choice)}
 
 

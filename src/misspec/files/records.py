@@ -168,21 +168,19 @@ class Appender:
 
     def _lock(self, handle: int) -> None:
         try:
-            import fcntl
+            free = storage.lock(handle)
         except ImportError:  # no such locks on this system
             return
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StorageError(
-                f"another policy, here or in another process, writes to {self.path}: end it or detach it there "
-                "(policy.journal(None)), or choose another name"
-            ) from None
         except OSError as error:
             raise StorageError(
                 f"{self.path} cannot be locked ({error.strerror}), and two writers would spoil it; choose a folder "
                 "whose file system has locks"
             ) from error
+        if not free:
+            raise StorageError(
+                f"another policy, here or in another process, writes to {self.path}: end it or detach it there "
+                "(policy.journal(None)), or choose another name"
+            )
 
     def size(self) -> int:
         """Bytes in the file."""
@@ -194,8 +192,7 @@ class Appender:
         handle, (end, checksum) = self.handle, self.mark
         assert handle is not None
         self._settle(handle)
-        checksum = zlib.crc32(payload, checksum)
-        line = b"%08x %d %s\n" % (checksum, len(payload), payload)  # as in `frame`
+        line, checksum = frame(payload, checksum)
         self._loose = True
         written = os.write(handle, line)
         while written < len(line):

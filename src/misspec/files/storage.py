@@ -201,33 +201,37 @@ def _tidy(folder: Path, name: str) -> None:
 
 def _remove_unlocked(path: Path) -> None:
     with contextlib.suppress(OSError, ImportError):
-        import fcntl
-
         handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            path.unlink()  # while it is locked, so that a process that has just made it notices
+            if lock(handle):
+                path.unlink()  # while it is locked, so that a process that has just made it notices
         finally:
             os.close(handle)
 
 
-def _locked(handle: int, patience: float = 0.0) -> bool:
-    """Lock a file; False where another process holds the lock for longer than `patience` seconds, or the file has lost
-    its name meanwhile (a new one may be taken for litter). True where there are no locks."""
+def lock(handle: int, patience: float = 0.0) -> bool:
+    """Lock an open file until it is closed; False where another process holds the lock for longer than `patience`
+    seconds. ImportError where the system has no such locks, OSError where its file system has none."""
+    import fcntl
+
     deadline = time.monotonic() + patience
     while True:
         try:
-            import fcntl
-
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
         except BlockingIOError:
             if time.monotonic() >= deadline:
                 return False
             time.sleep(0.01)
-        except (ImportError, OSError):
-            return True
-        else:
-            return os.fstat(handle).st_nlink > 0
+
+
+def _locked(handle: int, patience: float = 0.0) -> bool:
+    """Lock a file, where there are locks; False where that fails, or the file has lost its name meanwhile (a new one
+    may be taken for litter)."""
+    try:
+        return lock(handle, patience) and os.fstat(handle).st_nlink > 0
+    except (ImportError, OSError):
+        return True
 
 
 def _put(temporary: Path, target: Path) -> None:

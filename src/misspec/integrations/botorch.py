@@ -36,6 +36,7 @@ try:
     from botorch.models.gpytorch import GPyTorchModel, MultiTaskGPyTorchModel
     from botorch.models.model import Model as BotorchModel
     from botorch.models.model import ModelList
+    from botorch.models.transforms.input import ChainedInputTransform, Normalize
     from botorch.models.transforms.outcome import ChainedOutcomeTransform, Standardize
     from botorch.models.utils import gpt_posterior_settings
     from botorch.utils.transforms import average_over_ensemble_models, is_ensemble, t_batch_mode_transform
@@ -82,7 +83,7 @@ class EnlargedUpperConfidenceBound(AnalyticAcquisitionFunction):
 
     The weights need an exact GP: SingleTaskGP and those like it, with any kernel, mean and input transform, outcomes
     as they are or standardised, noise learnt or given, and ensembles of them (fully Bayesian models), over which the
-    score is averaged. Of any other model only "paper" can be had, with λ and n handed in.
+    score is averaged. Any other model takes "paper" only, with λ and n handed in.
     """
 
     def __init__(
@@ -117,18 +118,14 @@ class EnlargedUpperConfidenceBound(AnalyticAcquisitionFunction):
         given = regularization is not None or observations is not None
         if enlargement != "paper" and given:
             raise InvalidInput('regularization and observations are for enlargement="paper"; leave them out')
-        if _exact_gp(model) is None and self.epsilon > 0:
-            if enlargement != "paper":
-                raise InvalidInput(
-                    f"enlargement={shown(enlargement)} needs the weights of an exact GP, as a SingleTaskGP has; "
-                    f'{type(model).__name__} has none: use enlargement="paper" with regularization=, the variance of '
-                    "the noise in units of the outcome squared, and observations=, the number of results"
-                )
-            if regularization is None or observations is None:
-                raise InvalidInput(
-                    f'enlargement="paper" for {type(model).__name__} needs regularization=, the variance of the noise '
-                    "in units of the outcome squared, and observations=, the number of results"
-                )
+        if _exact_gp(model) is None and self.epsilon > 0 and (regularization is None or observations is None):
+            needs = "regularization=, the variance of the noise in units of the outcome squared, and observations="
+            if enlargement == "paper":
+                raise InvalidInput(f'enlargement="paper" for {type(model).__name__} needs {needs}, how many results')
+            raise InvalidInput(
+                f"enlargement={shown(enlargement)} needs the weights of an exact GP, as a SingleTaskGP has; "
+                f'{type(model).__name__} has none: use enlargement="paper" with {needs}, how many results'
+            )
         self._kept: tuple[Any, _Weights] | None = None
 
     @t_batch_mode_transform(expected_q=1)
@@ -186,11 +183,9 @@ class _Weights:
         self.offset, self.unit = _affine(gp)
         self.ridge = self.unit**2 / (1.0 / self.noise).mean(-1)  # λ
 
-    @property
-    def log_det(self) -> Tensor:
+    def log_det(self) -> float:
         """log det(I + Λ⁻¹K)."""
-        log_det: Tensor = 2.0 * self._L.diagonal(dim1=-2, dim2=-1).log().sum(-1) - self.noise.log().sum(-1)
-        return log_det
+        return float(2.0 * self._L.diagonal().log().sum() - self.noise.log().sum())
 
     def solve(self, values: Tensor) -> Tensor:
         """(K + Λ)⁻¹ times the rows of values, shape (*any, *batch, n): any rows share one factorisation."""
@@ -346,35 +341,21 @@ def _parts(n: int, each: int) -> list[slice]:
     return [slice(start, start + step) for start in range(0, n, step)]
 
 
-def _within(kernel: Any) -> list[Any]:
-    return list(getattr(kernel, "kernels", None) or [])  # of sums and products
+def _inside(kernel: Any) -> list[Any]:
+    """The kernels that one is made of: of a sum, a product, or one that is scaled."""
+    base = getattr(kernel, "base_kernel", None)
+    return list(getattr(kernel, "kernels", None) or []) if base is None else [base]
 
 
 def _name(kernel: Any) -> str:
-    base = getattr(kernel, "base_kernel", None)
-    inside = ", ".join(_name(each) for each in ([base] if base is not None else _within(kernel)))
+    inside = ", ".join(map(_name, _inside(kernel)))
     return f"{type(kernel).__name__}({inside})" if inside else type(kernel).__name__
 
 
 def _stationary(kernel: Any) -> bool:
-    if type(kernel) is theirs.ScaleKernel:
-        return _stationary(kernel.base_kernel)
-    if type(kernel) in (theirs.AdditiveKernel, theirs.ProductKernel):
-        return all(_stationary(each) for each in _within(kernel))
+    if type(kernel) in (theirs.ScaleKernel, theirs.AdditiveKernel, theirs.ProductKernel):
+        return all(map(_stationary, _inside(kernel)))
     return type(kernel) in (theirs.RBFKernel, theirs.MaternKernel, theirs.RQKernel, theirs.PeriodicKernel)
-
-
-class _FromUnitCube(torch.nn.Module):
-    """What a model in user units sees of a point of the unit cube."""
-
-    def __init__(self, box: Box, transform: Any) -> None:
-        super().__init__()
-        self._low, self._span = torch.tensor(box.low), torch.tensor(box.high - box.low)
-        self.transform = transform
-
-    def forward(self, X: Tensor) -> Any:
-        X = self._low + X * self._span
-        return X if self.transform is None else self.transform(X)
 
 
 def model_of(
@@ -404,9 +385,7 @@ def model_of(
             "equal precision, or use EnlargedUpperConfidenceBound, which takes noise as it is"
         )
     if not isinstance(gp.mean_module, ConstantMean | ZeroMean):
-        raise InvalidInput(
-            f"a Model has a constant prior mean, got {type(gp.mean_module).__name__}; use a ConstantMean"
-        )
+        raise InvalidInput(f"a Model has a constant prior mean, got {type(gp.mean_module).__name__}; use ConstantMean")
     (inputs,) = gp.train_inputs
     with torch.no_grad():
         mean = gp.mean_module(inputs).detach().double()
@@ -441,7 +420,7 @@ def multiplier_of(
     (σ, None for the model's), and delta as in `Model`. A guarantee needs them, and the kernel, to be known beforehand.
     """
     belief, weights = model_of(model, norm_bound, noise=noise, delta=delta), _Weights(_single_task(model))
-    found = widths.multiplier(widths.check_width(width), belief, float(weights.log_det), belief.delta)
+    found = widths.multiplier(widths.check_width(width), belief, weights.log_det(), belief.delta)
     return found / belief.scale  # there a factor on σ where k(x,x) = 1, here on σ in units of the outcome
 
 
@@ -457,10 +436,10 @@ def _single_task(model: Any) -> Any:
 
 def _encoding(gp: Any, domain: Domain | None) -> Any:
     """From points as a policy's kernel sees them to those that the model's kernel sees."""
-    transform = getattr(gp, "input_transform", None)
-    box = domain.box if isinstance(domain, Finite) else domain
+    transform, box = getattr(gp, "input_transform", None), domain.box if isinstance(domain, Finite) else domain
     if isinstance(box, Box):
-        return _FromUnitCube(box, transform)
+        units = Normalize(box.dimension, bounds=torch.tensor(np.array([box.low, box.high])), reverse=True)
+        return units if transform is None else ChainedInputTransform(units=units, own=transform)
     if box is not None:
         raise InvalidInput(
             f"domain must be a Box, its grid or a Finite, got {type(domain).__name__}; fit the model to "

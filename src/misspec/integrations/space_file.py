@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from misspec.domains import Choice, Float, Int, Space
-from misspec.errors import SHOWN, InvalidInput, nearest, shown
+from misspec.errors import InvalidInput, nearest, short, shown
 from misspec.files import frames
 
-LONGEST = 600  # characters of a complaint
+LONGEST = 600  # characters of what is wrong with a parameter, which may quote a long list
 KINDS = {"float": Float, "int": Int, "choice": Choice}
 KNOWN = ("kind", "low", "high", "log", "step", "options")
 ALIASES = {"type": "kind", "min": "low", "max": "high", "choices": "options", "values": "options"}
@@ -38,8 +38,7 @@ def read(path: str | os.PathLike[str]) -> Space:
         raise InvalidInput(f"{path} is not a TOML file: {error}") from None
     given = table.get("parameters", table)
     if not isinstance(given, Mapping) or (given is not table and len(table) > 1):
-        others = ", ".join(name for name in table if name != "parameters")
-        got = others[:SHOWN] or shown(given)
+        got = short(", ".join(name for name in table if name != "parameters")) or shown(given)
         raise InvalidInput(f"{path}: beside [parameters] nothing is known, got {got}; {EXAMPLE}")
     if not given:
         raise InvalidInput(f"{path} names no parameter; write one per line, {EXAMPLE}")
@@ -55,9 +54,7 @@ def _parameter(where: str, value: Any) -> Any:
             return Choice((value,))
         return _of_table(value)
     except InvalidInput as error:
-        said = str(error)
-        said = said if len(said) <= LONGEST else f"{said[:LONGEST]}…"  # of a list that is quoted
-        raise InvalidInput(f"{where}: {said}") from None
+        raise InvalidInput(f"{where}: {short(error, LONGEST)}") from None
 
 
 def _of_table(table: Mapping[str, Any]) -> Any:

@@ -132,8 +132,12 @@ def go(
             grace=grace,
             lost=lost,
         )
+
+        def work(evaluation: _Evaluation) -> float:
+            return _evaluate(evaluation, shared, command, key=key, timeout=timeout, retries=retries)
+
         try:
-            _fill(shared, command, running, jobs=jobs, key=key, timeout=timeout, retries=retries, show=show)
+            _fill(shared, work, running, jobs=jobs, show=show)
             return policy_of(shared.study, space)
         finally:
             shared.close()
@@ -141,21 +145,15 @@ def go(
 
 def _fill(
     shared: Shared,
-    command: Command,
+    work: Callable[[_Evaluation], float],
     running: dict[int, _Evaluation],
     *,
     jobs: int,
-    key: str | None,
-    timeout: float | None,
-    retries: int,
     show: Callable[[Progress], None],
 ) -> None:
     """Until the study has its results."""
     ended: queue.Queue[_Evaluation] = queue.Queue()
     before, began, failures = shared.standing().done, time.monotonic(), 0
-
-    def work(evaluation: _Evaluation) -> float:
-        return _evaluate(evaluation, shared, command, key=key, timeout=timeout, retries=retries)
 
     def progress(result: Result | None = None) -> Progress:
         found = shared.standing()

@@ -27,16 +27,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.distributions import BaseDistribution
 from optuna.exceptions import DuplicatedStudyError, StorageInternalError, UpdateFinishedTrialError
-from optuna.storages import BaseStorage, RDBStorage
+from optuna.storages import RDBStorage
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from misspec.domains import Space
 from misspec.errors import InvalidInput
 from misspec.integrations.command import processes
-from misspec.integrations.command.storages import TRIES, open_storage, shown
+from misspec.integrations.command.storages import TRIES, open_storage, without_password
 from misspec.integrations.optuna.trials import AGAIN
 
 OWNER = "misspec:owner"  # of a trial: run, place, pid, start
@@ -94,14 +94,45 @@ class Shared:
         self._mine: dict[int, int] = {}  # ids of the trials that this process evaluates, by number
         self._seen: dict[int, tuple[Any, float]] = {}  # beats of others, and since when they are what they are
         self._lost, self._closed = lost, threading.Event()
+        wanted = StudyDirection.MINIMIZE if minimize else StudyDirection.MAXIMIZE
         try:
-            self.study = _study(self.storage, url, name, space, self.distributions, minimize=minimize, sampler=sampler)
+            self.study = self._joined(url, name, space, wanted, sampler)
         except BaseException:
             self._let_go()
             raise
-        self._id = self.storage.get_study_id_from_name(name)
+        self._id = self.study._study_id
         self._beating = threading.Thread(target=self._keep_beating, args=(beat,), daemon=True)
         self._beating.start()
+
+    def _joined(
+        self, url: str, name: str, space: Space, wanted: StudyDirection, sampler: optuna.samplers.BaseSampler
+    ) -> optuna.Study:
+        """The study of a name, made if there is none; InvalidInput if it is about something else."""
+        storage = self.storage
+        try:
+            storage.get_study_id_from_name(name)
+        except KeyError:
+            with contextlib.suppress(DuplicatedStudyError):  # another process was quicker
+                storage.create_new_study([wanted], name)
+        study = optuna.load_study(study_name=name, storage=storage, sampler=sampler)
+        where, other = f"study {name!r} in {without_password(url)}", "take another --name"
+        if study.directions != [wanted]:
+            several, direction = len(study.directions) > 1, study.directions[0].name.lower()
+            has = "has several objectives" if several else f"is to {direction}"
+            hint = "" if several else f", or say --{direction}"
+            raise InvalidInput(f"{where} {has}, and this is to {wanted.name.lower()}; {other}{hint}")
+        settings = json.loads(json.dumps(space.settings()))
+        kept = storage.get_study_system_attrs(study._study_id).get(SPACE)
+        if kept is None:  # new, or made by another program
+            for trial in storage.get_all_trials(study._study_id, deepcopy=False):
+                if trial.distributions and trial.distributions != self.distributions:
+                    raise InvalidInput(f"{where} has trials with other parameters than this space; {other}")
+            storage.set_study_system_attr(study._study_id, SPACE, settings)
+        elif kept != settings:
+            raise InvalidInput(
+                f"{where} is about another space: {_difference(kept, settings)}; {other}, or restore the file"
+            )
+        return study
 
     def close(self) -> None:
         """Stop beating, and let go of the storage."""
@@ -124,10 +155,8 @@ class Shared:
         results = [t for t in trials if t.state == TrialState.COMPLETE and t.value is not None]
         sign = -1.0 if self.study.direction == StudyDirection.MINIMIZE else 1.0
         best = max(results, key=lambda t: sign * (t.value or 0.0), default=None)
-        running = sum(_under_way(t) for t in trials)
-        if best is None:
-            return Standing(len(results), running, None, {})
-        return Standing(len(results), running, best.value, dict(best.params))
+        value, params = (None, {}) if best is None else (best.value, dict(best.params))
+        return Standing(len(results), sum(_under_way(t) for t in trials), value, params)
 
     # -- taking and finishing trials -----------------------------------------------------------------------------------
 
@@ -140,7 +169,7 @@ class Shared:
         try:
             trial = Trial(self.study, self._mine[number])
             for name, distribution in self.distributions.items():
-                _suggest(trial, name, distribution)
+                trial._suggest(name, distribution)
         except UpdateFinishedTrialError:  # this took so long that another machine took it for dead
             del self._mine[number]
             return None
@@ -307,45 +336,6 @@ class Shared:
                 self._lost(number)
 
 
-def _study(
-    storage: BaseStorage,
-    url: str,
-    name: str,
-    space: Space,
-    distributions: Mapping[str, BaseDistribution],
-    *,
-    minimize: bool,
-    sampler: optuna.samplers.BaseSampler,
-) -> optuna.Study:
-    """The study of a name, made if there is none; InvalidInput if it is about something else."""
-    wanted = StudyDirection.MINIMIZE if minimize else StudyDirection.MAXIMIZE
-    try:
-        storage.get_study_id_from_name(name)
-    except KeyError:
-        with contextlib.suppress(DuplicatedStudyError):  # another process was quicker
-            storage.create_new_study([wanted], name)
-    study = optuna.load_study(study_name=name, storage=storage, sampler=sampler)
-    where, other = f"study {name!r} in {shown(url)}", "take another --name"
-    study_id = storage.get_study_id_from_name(name)
-    found = list(storage.get_study_directions(study_id))
-    if found != [wanted]:
-        has = "has several objectives" if len(found) > 1 else f"is to {found[0].name.lower()}"
-        hint = "" if len(found) > 1 else f", or say --{found[0].name.lower()}"
-        raise InvalidInput(f"{where} {has}, and this is to {wanted.name.lower()}; {other}{hint}")
-    settings = json.loads(json.dumps(space.settings()))
-    kept = storage.get_study_system_attrs(study_id).get(SPACE)
-    if kept is None:  # new, or made by another program
-        for trial in storage.get_all_trials(study_id, deepcopy=False):
-            if trial.distributions and trial.distributions != dict(distributions):
-                raise InvalidInput(f"{where} has trials with other parameters than this space; {other}")
-        storage.set_study_system_attr(study_id, SPACE, settings)
-    elif kept != settings:
-        raise InvalidInput(
-            f"{where} is about another space: {_difference(kept, settings)}; {other}, or restore the file"
-        )
-    return study
-
-
 def _difference(kept: Any, now: list[Any]) -> str:
     """The first parameter that differs."""
     with contextlib.suppress(TypeError, ValueError):
@@ -403,17 +393,6 @@ def _deaths(kept: Any) -> int:
 def _of(retry: Any) -> int | None:
     number = retry.get("of") if isinstance(retry, dict) else None
     return number if isinstance(number, int) else None
-
-
-def _suggest(trial: Trial, name: str, distribution: BaseDistribution) -> None:
-    if isinstance(distribution, FloatDistribution):
-        low, high = distribution.low, distribution.high
-        trial.suggest_float(name, low, high, step=distribution.step, log=distribution.log)
-    elif isinstance(distribution, IntDistribution):
-        trial.suggest_int(name, distribution.low, distribution.high, step=distribution.step, log=distribution.log)
-    else:
-        assert isinstance(distribution, CategoricalDistribution)
-        trial.suggest_categorical(name, distribution.choices)
 
 
 def _patiently(write: Callable[[], T]) -> T:

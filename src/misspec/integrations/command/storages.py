@@ -48,7 +48,7 @@ class _SQLite(RDBStorage):
             self._here.alone = False
 
 
-def shown(url: str) -> str:
+def without_password(url: str) -> str:
     """A URL without its password."""
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
@@ -100,7 +100,7 @@ def _database(url: str) -> BaseStorage:
 
     if url.startswith("sqlite") and (":memory:" in url or url.rstrip("/") == "sqlite:"):
         raise InvalidInput(f"{url} would keep nothing; name a file, {KINDS}")
-    name = shown(url)
+    name = without_password(url)
     for tried in range(TRIES):
         try:
             if url.startswith("sqlite"):
@@ -142,5 +142,6 @@ def storage_errors(url: str) -> Iterator[None]:
         yield
     except (StorageInternalError, SQLAlchemyError) as error:
         raise StorageError(
-            f"the storage {shown(url)} failed: {_first_line(error)}; what is in it is kept, and the same line goes on"
+            f"the storage {without_password(url)} failed: {_first_line(error)}; what is in it is kept, and the same "
+            "line goes on"
         ) from error

@@ -25,41 +25,14 @@ from optuna.trial import FrozenTrial
 from misspec.domains import Float, Space
 from misspec.errors import InvalidInput, one_of, seeded, shown, whole
 from misspec.hyperparameters import Scaling
-from misspec.integrations.optuna.choosing import (
-    BELIEVED,
-    LEARNT,
-    TRIED,
-    Chosen,
-    Kept,
-    Mirror,
-    asked_of,
-    believed,
-    event_of,
-    learnt_by,
-    model_of_learnt,
-    policy_of,
-    replayed,
-    success_of,
-    teach,
-)
-from misspec.integrations.optuna.trials import (
-    ASKED,
-    Axes,
-    History,
-    attributes_of,
-    distributions_of,
-    get,
-    is_count,
-    parameter_of,
-    put,
-    space_of,
-)
+from misspec.integrations.optuna import choosing, trials
+from misspec.integrations.optuna.choosing import Chosen, Kept, Mirror
+from misspec.integrations.optuna.trials import Axes, History, parameter_of
 from misspec.model import Model, a_model
 from misspec.policies import ECGPUCB, GPUCB, Auto, PhasedUncertaintySampling, Policy, RegretBalancing
 from misspec.policies.auto.policy import FIRST, GROWTH, LIKELY
 from misspec.threads import lock_after_fork, one_thread, tell_of_forks
 
-__all__ = ["MisspecSampler", "distributions_of", "policy_of", "space_of"]
 POLICIES = ("auto", "balancing", "ec", "phased", "gp_ucb")
 HORIZON = 1000  # of balancing, where n_trials is not known
 WIDTH = 2.0  # of policies with a model that is learnt, whose widths guarantee nothing anyway
@@ -77,8 +50,8 @@ class MisspecSampler(BaseSampler):
     options    of the policy, such as epsilon= for "ec" or noise= for "auto"
 
     Parameters outside the intersection of all trials' spaces are sampled one by one, by Optuna's TPESampler. Running
-    trials pend, failed ones teach where trials fail, pruned ones count with their last
-    value, but as no better than the median. Constraints are refused.
+    trials pend, failed ones teach where trials fail, pruned ones count with their last value, but as no better than the
+    median. Constraints are refused.
     """
 
     def __init__(
@@ -136,10 +109,10 @@ class MisspecSampler(BaseSampler):
         given = {**trial.distributions, param_name: param_distribution}
         known = {name: each for name, each in given.items() if parameter_of(each) is not None}
         axes = Axes(known) if known else None
-        success = None if axes is None else success_of(study, axes)
+        success = None if axes is None else choosing.success_of(study, axes)
         drawn = []
-        for i, seed in enumerate(seeds.generate_state(1 if success is None else TRIED).tolist()):
-            sampler: BaseSampler = TPESampler(seed=seed) if i < TRIED // 2 else RandomSampler(seed=seed)
+        for i, seed in enumerate(seeds.generate_state(1 if success is None else choosing.TRIED).tolist()):
+            sampler: BaseSampler = TPESampler(seed=seed) if i < choosing.TRIED // 2 else RandomSampler(seed=seed)
             drawn.append(sampler.sample_independent(study, trial, param_name, param_distribution))
         if success is None or axes is None:
             return drawn[0]
@@ -164,9 +137,9 @@ class MisspecSampler(BaseSampler):
                 chosen = self._by_theory(study, axes, history, trial, fixed)
             params = axes.params(chosen.x)
             asked = {"params": axes.stored(chosen.x), "query": chosen.event}
-            put(study, trial, ASKED, {**asked, "policy": self._policy, "space": axes.digest})
+            trials.put(study, trial, trials.ASKED, {**asked, "policy": self._policy, "space": axes.digest})
             for what, found in chosen.believed.items():
-                study._storage.set_trial_user_attr(trial._trial_id, BELIEVED.format(what), found)
+                study._storage.set_trial_user_attr(trial._trial_id, choosing.BELIEVED.format(what), found)
             return params
 
     # -- choosing --------------------------------------------------------------------------------------------
@@ -188,10 +161,10 @@ class MisspecSampler(BaseSampler):
         if mirror is None or not mirror.follows(history):
             minimize = study.direction == StudyDirection.MINIMIZE
             mirror = Mirror(Auto(axes.space, minimize=minimize, seed=self._seed, **self._options))
-        mirror.learn(history, learnt_by(study, axes))
+        mirror.learn(history, choosing.learnt_by(study, axes))
         chosen = mirror.choose(trial, history, fixed, self._seed)
         if mirror.news is not None:
-            teach(study, axes, mirror.news)
+            choosing.teach(study, axes, mirror.news)
         if not history.unseen:  # one that has asked what others ask is of no further use
             self._kept = kept._replace(mirror=mirror)
         return chosen
@@ -209,25 +182,26 @@ class MisspecSampler(BaseSampler):
             learnt = self._samples(study, axes, history, minimize)
             if learnt is None:
                 return Chosen.first(axes, rng, fixed)
-            model, scaling = model_of_learnt(learnt, axes.space)
-        policy = replayed(self._made(axes.space, model, learnt, minimize=minimize), history, scaling)
+            model, scaling = choosing.model_of_learnt(learnt, axes.space)
+        policy = choosing.replayed(self._made(axes.space, model, learnt, minimize=minimize), history, scaling)
         policy._rng = rng
-        x, query = asked_of(policy, fixed, 0 if policy.abilities.keeps_rounds else history.unseen)
+        x, query = choosing.asked_of(policy, fixed, 0 if policy.abilities.keeps_rounds else history.unseen)
         if query is None:  # an episode whose results others are waiting for, or the end of the horizon
             return Chosen(x, None, {"rule": "while others are awaited"})
         conflicts = self._conflicts(study, axes, policy)
-        return Chosen(x, event_of(query), believed(policy, query, scaling, model.noise * scaling.width, conflicts))
+        said = choosing.believed(policy, query, scaling, model.noise * scaling.width, conflicts)
+        return Chosen(x, choosing.event_of(query), said)
 
     def _samples(self, study: Study, axes: Axes, history: History, minimize: bool) -> dict[str, Any] | None:
         """The model that is learnt for the policies of the theory; the phased one keeps its first."""
-        learnt = learnt_by(study, axes)
+        learnt = choosing.learnt_by(study, axes)
         if learnt is not None and self._policy == "phased":
             return learnt
         mirror = Mirror(Auto(axes.space, minimize=minimize, seed=self._seed))
         mirror.learn(history, learnt)
         mirror.renew()
         if mirror.news is not None:
-            teach(study, axes, mirror.news)
+            choosing.teach(study, axes, mirror.news)
         return mirror.policy.samples
 
     def _made(self, space: Space, model: Model, learnt: Any, *, minimize: bool) -> Policy:
@@ -251,14 +225,14 @@ class MisspecSampler(BaseSampler):
 
     def _conflicts(self, study: Study, axes: Axes, policy: Policy) -> int:
         """How many points contradict the model; looked for when results have grown by a seventh."""
-        key = f"{LEARNT}:conflicts:{axes.digest}"
-        found = get(attributes_of(study), key)
+        key = f"{choosing.LEARNT}:conflicts:{axes.digest}"
+        found = trials.get(trials.attributes_of(study), key)
         seen, count = (found.get(name) for name in ("results", "count")) if isinstance(found, dict) else (0, 0)
-        if not (is_count(seen) and is_count(count) and seen <= policy.t):
+        if not (trials.is_count(seen) and trials.is_count(count) and seen <= policy.t):
             seen = count = 0
         if policy.t >= max(FIRST, (1.0 + GROWTH) * seen):
             count = len(policy.conflicts)
-            put(study, None, key, {"results": policy.t, "count": count})
+            trials.put(study, None, key, {"results": policy.t, "count": count})
         return int(count)
 
     # -- copies ----------------------------------------------------------------------------------------------
