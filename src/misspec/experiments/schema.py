@@ -29,11 +29,12 @@ import dataclasses
 import functools
 import hashlib
 import inspect
+import itertools
 import json
 import math
 import os
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib import resources
 from typing import Annotated, Any
 
@@ -57,7 +58,6 @@ FEW = 12  # candidates, or rounds, on which to try a problem that takes long
 
 # -- parts of a file ---------------------------------------------------------------------------------------------------
 
-
 # control characters of a name are for no terminal, no picture and no table
 Name = Annotated[str, pydantic.AfterValidator(printable)]
 
@@ -77,8 +77,6 @@ class DomainSpec(_Part):
     @pydantic.field_validator("box", mode="before")
     @classmethod
     def _pairs(cls, value: Any) -> Any:
-        if value is None:
-            return None
         if not isinstance(value, list) or not all(isinstance(each, list) and len(each) == 2 for each in value):
             raise ValueError(f"a box is a list of [low, high] pairs, as in [[0, 1]]; got {shown(value)}")
         return value
@@ -116,13 +114,30 @@ class ModelSpec(_Part):
         return self
 
 
-class ProblemSpec(BaseModel):
+class _Made(BaseModel):
+    """Something by the name of what makes it, with arguments."""
+
+    model_config = ConfigDict(extra="allow", allow_inf_nan=False, strict=True)
+    kind: str
+    name: Name = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+    def _check_names(self, known: Iterable[str]) -> None:
+        """ValueError for an argument that is not known."""
+        for name in self.settings:
+            if name not in known:
+                also = nearest(name, {*known, *type(self).model_fields})
+                raise ValueError(f"{self.kind} has no argument {name!r}{also}")
+
+
+class ProblemSpec(_Made):
     """A function of misspec.problems with its arguments; `domain`, `model`, `epsilons` and `minimize` replace the
     file's."""
 
-    model_config = ConfigDict(extra="allow", allow_inf_nan=False, strict=True)
     kind: str = "misspecified"
-    name: Name = ""
     domain: DomainSpec | None = None
     model: ModelSpec | None = None
     epsilons: list[Annotated[float, Field(ge=0)]] | None = None
@@ -131,8 +146,7 @@ class ProblemSpec(BaseModel):
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> ProblemSpec:
-        takes = set(self._takes()) - {"domain", "model", "epsilon"}
-        _check_names(self.kind, self.settings, takes, also=ProblemSpec.model_fields)
+        self._check_names(set(construct.takes(self.kind)) - {"domain", "model", "epsilon"})
         if self.kind == "wrong_kernel" and "kernel" not in self.settings:
             raise ValueError("wrong_kernel needs the truth's kernel, as in kernel = { name = 'Matern', nu = 0.5 }")
         for key, value in self.settings.items():
@@ -141,45 +155,22 @@ class ProblemSpec(BaseModel):
         if "kernel" in self.settings:
             kernel_from_table(self.settings["kernel"])
         for part in ("domain", "model"):
-            if getattr(self, part) is not None and part not in self._takes():
+            if getattr(self, part) is not None and not self.takes(part):
                 raise ValueError(f"{self.kind} brings its own {part}; leave it out")
-        if self.actions is not None and construct.contextual(self.kind) and "actions" not in self._takes():
+        if self.actions is not None and construct.contextual(self.kind) and not self.takes("actions"):
             raise ValueError(f"{self.kind} is contextual already; leave actions out")
-        if self.epsilons is not None and not self.takes_epsilon:
+        if self.epsilons is not None and not self.takes("epsilon"):
             raise ValueError(f"the ε of {self.kind} is computed; leave epsilons out")
         self.name = self.name or _label(self.kind, self.settings | ({"actions": self.actions} if self.actions else {}))
         return self
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
-
-    def _takes(self) -> list[str]:
-        return construct.takes(self.kind)
-
-    @property
-    def takes_epsilon(self) -> bool:
-        return "epsilon" in self._takes()
-
-    @property
-    def takes_domain(self) -> bool:
-        return "domain" in self._takes()
-
-    def needs(self, part: str) -> bool:
-        """Whether it cannot do without a domain, or a model, of the file."""
-        return construct.needs(self.kind, part)
-
-    @property
-    def contextual(self) -> bool:
-        return self.actions is not None or construct.contextual(self.kind)
+    def takes(self, argument: str) -> bool:
+        return argument in construct.takes(self.kind)
 
 
-class PolicySpec(BaseModel):
+class PolicySpec(_Made):
     """A policy of misspec with its arguments; seed, and horizon where it has one, are filled in."""
 
-    model_config = ConfigDict(extra="allow", allow_inf_nan=False, strict=True)
-    kind: str
-    name: Name = ""
     as_in_paper: bool = False
 
     @pydantic.model_validator(mode="after")
@@ -191,23 +182,17 @@ class PolicySpec(BaseModel):
         takes = set(parameters)
         if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):  # options of as_in_paper
             takes |= set(construct.arguments(cls))
-        takes -= {"domain", "model", "options", "bases", "horizon"}  # the horizon is the experiment's
-        _check_names(self.kind, self.settings, takes, also=PolicySpec.model_fields)
-        self.name = self.name or _label(
-            self.kind, ({"as_in_paper": True} if self.as_in_paper else {}) | self.settings, skip=("epsilon",)
-        )
+        self._check_names(takes - {"domain", "model", "options", "bases", "horizon"})  # the horizon is the experiment's
+        told = {name: value for name, value in self.settings.items() if name != "epsilon"}
+        self.name = self.name or _label(self.kind, ({"as_in_paper": True} if self.as_in_paper else {}) | told)
         return self
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return dict(self.model_extra or {})
 
 
 class Experiment(_Part):
     """What a file says; `runs()` lists what is to be done."""
 
     horizon: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
-    seeds: Annotated[int, Field(ge=1)] | list[Annotated[int, Field(ge=0)]] = 5
+    seeds: int | list[int] = 5
     epsilons: list[Annotated[float, Field(ge=0)]] = []
     title: Name = ""
     minimize: bool = False
@@ -223,6 +208,8 @@ class Experiment(_Part):
         several = isinstance(value, list) and value and all(type(each) is int and each >= 0 for each in value)
         if not several and not (type(value) is int and value >= 1):
             raise ValueError(f"give a number from 1 on, or a list of seeds, got {shown(value)}")
+        if several and len(set(value)) < len(value):
+            raise ValueError("give a number, or a list of different seeds")
         return value
 
     @pydantic.field_validator("problems", "policies", mode="before")
@@ -234,36 +221,33 @@ class Experiment(_Part):
 
     @pydantic.model_validator(mode="after")
     def _check(self) -> Experiment:
-        for what, names in (
-            ("policies", [p.name for p in self.policies]),
-            ("problems", [p.name for p in self.problems]),
-        ):
-            twice = sorted({name for name in names if names.count(name) > 1})
-            if twice:
+        for what in ("policies", "problems"):
+            names = [table.name for table in getattr(self, what)]
+            if twice := sorted({name for name in names if names.count(name) > 1}):
                 raise ValueError(f"{what}: two are called {twice[0]!r}; give each a name of its own")
-        if isinstance(self.seeds, list) and len(set(self.seeds)) < len(self.seeds):
-            raise ValueError("seeds: give a number, or a list of different seeds")
         worlds_of = sum(len(self.epsilons_of(problem)) for problem in self.problems)
         count = len(self.policies) * worlds_of * (self.seeds if isinstance(self.seeds, int) else len(self.seeds))
         if count > MOST_RUNS:
             raise ValueError(f"these are {count:.3g} runs, more than {MOST_RUNS:,}; take fewer seeds, or several files")
         worlds: list[tuple[Finite | Open, Model] | None] = []
         for i, problem in enumerate(self.problems):
-            place = f"problems[{i}] ({problem.name})"
+            at = f"problems[{i}] ({problem.name})"
             for part in ("domain", "model"):
-                if problem.needs(part) and getattr(problem, part) is None and getattr(self, part) is None:
-                    raise ValueError(f"{place}: {problem.kind} needs a {part}; add a table [{part}] to the file")
-            if problem.takes_epsilon and not self.epsilons_of(problem):
-                raise ValueError(f"{place}: {problem.kind} needs epsilons; add epsilons = [0.0, 0.1] to the file")
+                there = getattr(problem, part) or getattr(self, part)
+                if there is None and construct.needs(problem.kind, part):
+                    raise ValueError(f"{at}: {problem.kind} needs a {part}; add a table [{part}] to the file")
+            if problem.takes("epsilon") and not self.epsilons_of(problem):
+                raise ValueError(f"{at}: {problem.kind} needs epsilons; add epsilons = [0.0, 0.1] to the file")
             try:
                 worlds.append(self._try(problem))
             except (ValueError, TypeError, ArithmeticError) as error:
-                raise ValueError(f"{place}: {error}") from None
+                raise ValueError(f"{at}: {error}") from None
+        contextual = [p.name for p in self.problems if p.actions is not None or construct.contextual(p.kind)]
         for i, policy in enumerate(self.policies):
-            found = [p.name for p in self.problems if p.contextual]
-            if found and not construct.policy_class(policy.kind).abilities.takes_actions:
+            at = f"policies[{i}] ({policy.name})"
+            if contextual and not construct.policy_class(policy.kind).abilities.takes_actions:
                 raise ValueError(
-                    f"policies[{i}] ({policy.name}): {policy.kind} plays no contextual problem, and {found[0]} is one; "
+                    f"{at}: {policy.kind} plays no contextual problem, and {contextual[0]} is one; "
                     "give those a file of their own, without it"
                 )
             for problem, world in zip(self.problems, worlds, strict=True):
@@ -272,7 +256,7 @@ class Experiment(_Part):
                     construct.make_policy(policy.model_dump(), *here, 0.1, self.horizon, seed=0)
                 except (ValueError, TypeError, ArithmeticError) as error:
                     on = f" (on {problem.name})" if len(self.problems) > 1 and ":" not in policy.kind else ""
-                    raise ValueError(f"policies[{i}] ({policy.name}){on}: {error}") from None
+                    raise ValueError(f"{at}{on}: {error}") from None
         return self
 
     def _try(self, problem: ProblemSpec) -> tuple[Finite | Open, Model] | None:
@@ -280,7 +264,7 @@ class Experiment(_Part):
 
         Returns a small world to try policies on, with the problem's model; None where that would take long.
         """
-        settings = self._first(problem).settings
+        settings = next(self._runs(problem)).settings
         if "solve" in construct.takes(problem.kind):  # what it brings is known without its truth
             return _small(*construct.make_world(settings))
         if problem.kind == "svm_digits":  # takes seconds, and has nothing to check but a model
@@ -305,65 +289,42 @@ class Experiment(_Part):
     def all_seeds(self) -> list[int]:
         return list(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
-    @property
-    def first_seed(self) -> int:
-        """That of the runs that are pictured."""
-        return 0 if isinstance(self.seeds, int) else self.seeds[0]
-
-    def minimizes(self, problem: ProblemSpec) -> bool:
-        """Whether smaller is better there."""
-        return self.minimize if problem.minimize is None else problem.minimize
-
     def epsilons_of(self, problem: ProblemSpec) -> list[float | None]:
         """[None] for a problem that computes its own ε."""
-        if not problem.takes_epsilon:
+        if not problem.takes("epsilon"):
             return [None]
         return list(dict.fromkeys(self.epsilons if problem.epsilons is None else problem.epsilons))
 
     def world(self) -> tuple[Finite | Open, Model]:
         """The domain and the model of the first problem."""
-        return construct.make_world(self._first(self.problems[0]).settings)
-
-    def _first(self, problem: ProblemSpec) -> Run:
-        policy = self.policies[0]
-        return self._run(
-            policy, problem, self._settings(policy, problem), self.epsilons_of(problem)[0], self.first_seed
-        )
+        return construct.make_world(next(self._runs(self.problems[0])).settings)
 
     def runs(self) -> list[Run]:
+        return [run for problem in self.problems for run in self._runs(problem)]
+
+    def _runs(self, problem: ProblemSpec) -> Iterator[Run]:
         """Policies innermost: neighbours share their problem."""
-        found = []
-        for problem in self.problems:
-            alike = [(policy, self._settings(policy, problem)) for policy in self.policies]  # whatever ε and the seed
-            found += [
-                self._run(policy, problem, settings, epsilon, seed)
-                for epsilon in self.epsilons_of(problem)
-                for seed in self.all_seeds
-                for policy, settings in alike
-            ]
-        return found
+        alike = [(policy, self._settings(policy, problem)) for policy in self.policies]  # whatever ε and the seed
+        epsilons, seeds = self.epsilons_of(problem), self.all_seeds
+        for epsilon, seed, (policy, settings) in itertools.product(epsilons, seeds, alike):
+            own = {"epsilon": epsilon, "seed": seed, "pictured": seed == seeds[0]}
+            yield Run(policy.name, problem.name, epsilon, seed, settings | own)
 
     def _settings(self, policy: PolicySpec, problem: ProblemSpec) -> dict[str, Any]:
-        domain, model = problem.domain or self.domain, problem.model or self.model
+        domain = (problem.domain or self.domain) if problem.takes("domain") else None
+        model = problem.model or (self.model if construct.needs(problem.kind, "model") else None)
         # the names are for people: changing them changes nothing
         settings = {
             "format": FORMAT,
             "policy": policy.model_dump(mode="json", exclude={"name"}),
             "problem": problem.model_dump(mode="json", exclude={"name", "domain", "model", "epsilons", "minimize"}),
-            "domain": domain.model_dump(mode="json") if domain is not None and problem.takes_domain else None,
-            "model": model.model_dump(mode="json")
-            if model is not None and (problem.needs("model") or problem.model is not None)
-            else None,
+            "domain": None if domain is None else domain.model_dump(mode="json"),
+            "model": None if model is None else model.model_dump(mode="json"),
             "horizon": self.horizon,
         }
         # said only where it is so: runs that maximise keep the settings, and the key, that they always had
-        return settings | {"minimize": True} if self.minimizes(problem) else settings
-
-    def _run(
-        self, policy: PolicySpec, problem: ProblemSpec, settings: dict[str, Any], epsilon: float | None, seed: int
-    ) -> Run:
-        own = {"epsilon": epsilon, "seed": seed, "pictured": seed == self.first_seed}
-        return Run(policy.name, problem.name, epsilon, seed, settings | own)
+        minimize = self.minimize if problem.minimize is None else problem.minimize
+        return settings | {"minimize": True} if minimize else settings
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -415,8 +376,6 @@ def parse(content: bytes, name: str) -> Experiment:
         return Experiment.model_validate(table)
     except pydantic.ValidationError as error:
         raise InvalidInput(f"{name}: {_first(error, table)}") from None
-    except RecursionError:
-        raise InvalidInput(f"{name} nests tables too deeply; an experiment needs three levels") from None
 
 
 def with_minimize(content: bytes, name: str) -> bytes:
@@ -451,22 +410,20 @@ def _check_values(value: Any, name: str, key: str, depth: int = 0) -> None:
 def _first(error: pydantic.ValidationError, table: Any) -> str:
     """The first complaint in one line: key, what was expected, what came."""
     # a key that is not known comes before one that is missing: often it is the same one, misspelt
-    found = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
-    first = found[0]
+    first, *others = sorted(error.errors(include_url=False), key=lambda each: each["type"] != "extra_forbidden")
     key = _key(first["loc"], table, missing=first["type"] == "missing")
-    tables: dict[Any, type[BaseModel]] = {"domain": DomainSpec, "model": ModelSpec}
-    parents = [part for part in first["loc"][:-1] if part in tables]
-    fields = (tables[parents[-1]] if parents else Experiment).model_fields
     if first["type"] == "missing":
         says = "is missing; add it"
     elif first["type"] == "extra_forbidden":
-        says = f"is not a key of this table{nearest(str(first['loc'][-1]), fields)}"
+        *parents, last = first["loc"]
+        kind = DomainSpec if "domain" in parents else ModelSpec if "model" in parents else Experiment
+        says = f"is not a key of this table{nearest(str(last), kind.model_fields)}"
     elif first["type"] == "value_error":
         says = str(first["ctx"]["error"])
         says = says if len(says) <= LONGEST else f"{says[:LONGEST]}…"  # of a list that is quoted
     else:
         says = f"{first['msg'][0].lower()}{first['msg'][1:]}, got {shown(first['input'])}"
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    more = f" (and {len(others)} more)" if others else ""
     return f"{key}: {says}{more}" if key else f"{says}{more}"
 
 
@@ -486,13 +443,6 @@ def _small(domain: Finite | Open, model: Model) -> tuple[Finite | Open, Model]:
     return (Finite(domain.points[:FEW], box=domain.box) if type(domain) is Finite else domain), model
 
 
-def _check_names(kind: str, given: dict[str, Any], known: set[str], also: Iterable[str] = ()) -> None:
-    """ValueError for an argument that is not known; `also`: keys of the table that are not arguments."""
-    for name in given:
-        if name not in known:
-            raise ValueError(f"{kind} has no argument {name!r}{nearest(name, {*known, *also})}")
-
-
-def _label(kind: str, settings: dict[str, Any], skip: tuple[str, ...] = ()) -> str:
-    shown = ", ".join(f"{k}={v}" for k, v in settings.items() if k not in skip and not isinstance(v, dict | list))
-    return f"{kind}({shown})" if shown else kind
+def _label(kind: str, settings: dict[str, Any]) -> str:
+    told = ", ".join(f"{name}={value}" for name, value in settings.items() if not isinstance(value, dict | list))
+    return f"{kind}({told})" if told else kind
