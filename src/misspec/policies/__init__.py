@@ -9,9 +9,10 @@ from misspec.policies.core.policy import Policy
 from misspec.policies.core.registry import signature_of
 from misspec.policies.core.state import restore
 from misspec.policies.ec_gp_ucb import ECGPUCB
+from misspec.policies.episodes import Episode
 from misspec.policies.gp_ucb import GPUCB
 from misspec.policies.insured import InsuredUCB
-from misspec.policies.phased import Episode, PhasedUncertaintySampling
+from misspec.policies.phased import PhasedUncertaintySampling
 from misspec.policies.thompson import ThompsonSampling
 from misspec.policies.uniform import UniformSampling
 
