@@ -255,7 +255,7 @@ def drive(policy, log, seed, *, vary, others, steps, hostile):
         for ours, (*_, left, right) in zip(policy.eliminated, gone, strict=True):
             assert (ours.left, ours.right) == (pytest.approx(left, abs=1e-6), pytest.approx(right, abs=1e-6))
         assert policy.caution.earned == pytest.approx(earned, abs=1e-6)
-        for i, h in policy._radii.items():  # those that are kept for the next test
+        for i, h in policy._ledger.h.items():  # those that are kept for the next test
             assert h == pytest.approx(log.h(counts[i], log.spread()), rel=1e-9)
 
     def ask():

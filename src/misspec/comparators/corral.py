@@ -17,13 +17,14 @@ from misspec import theory
 from misspec.domains import Domain
 from misspec.errors import Array, InvalidInput, flag, number, one_of, vector, whole
 from misspec.model import Model
-from misspec.policies.bases import OverBases, Rounds
+from misspec.policies.bases import OverBases
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Place, Round, position_in
 from misspec.policies.ec_gp_ucb import decide, keeps_weights
 from misspec.policies.enlarged import Enlarged
+from misspec.policies.ledger import Rounds
 from misspec.theory.widths import Width
 
 

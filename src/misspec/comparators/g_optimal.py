@@ -82,7 +82,7 @@ class PhasedElimination(ArmElimination):
     def _arm(self, slot: int) -> int:
         return int(self._sequence[slot])
 
-    def _conclude(self, arms: NDArray[np.intp], y: Array) -> Estimates:
+    def _estimate(self, arms: NDArray[np.intp], y: Array) -> Estimates:
         Q, log = self._Q, math.log(1.0 / self.alpha)
         sums = np.bincount(np.searchsorted(self.active, arms), y, minlength=len(Q))
         G = (Q.T * self._u) @ Q

@@ -17,14 +17,14 @@ from misspec.comparators.igp_ucb import with_ridge
 from misspec.domains import Domain
 from misspec.errors import InvalidInput, flag, number, whole
 from misspec.model import Model
-from misspec.policies.balancing import Elimination
-from misspec.policies.bases import OverBases, Rounds
+from misspec.policies.bases import OverBases
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Place, Round, position_in
 from misspec.policies.ec_gp_ucb import Maximiser, decide
 from misspec.policies.enlarged import Enlarged
+from misspec.policies.ledger import Elimination, Ledger
 from misspec.theory.widths import Width
 
 MOST_LENGTH_SCALES = 1000
@@ -83,11 +83,9 @@ class LBGPUCB(OverBases):
             )
             for m in models
         ]
-        self.counts = [0] * M  # |S_i|
-        self.rewards = [0.0] * M
-        self.candidate_bounds = [0.0] * M
+        self._ledger = Ledger(M)
+        self.counts, self.rewards, self.candidate_bounds = self._ledger.N, self._ledger.J, self._ledger.R
         self.eliminated: list[Elimination] = []
-        self._rounds = Rounds()
         self._varies = False  # whether rounds have brought actions or contexts of their own
 
     @classmethod
@@ -98,11 +96,8 @@ class LBGPUCB(OverBases):
     # -- the algorithm ---------------------------------------------------------------------------------------
 
     def choose(self, actions: Round) -> Decision:
-        plays = list(self.counts)
-        for asked in self._rounds.waiting():
-            plays[asked.details["base"]] += 1
         # θ_t ∈ argmin of R_θ(|S_θ| + 1) over the candidates so far, ties to the longest; then x_t maximises its μ + βσ
-        i = min(self.active, key=lambda i: self.suspected_bound(i, plays[i] + 1))
+        i = min(self.active, key=lambda i: self.suspected_bound(i, self._ledger.plays(i) + 1))
         decided = decide(self._bases[i], self.field, actions, self.log.next_id)
         place = self.field.place(decided.offer, decided.row)
         details = {"base": i, "bound": self._width(i, decided, place), "varies": actions is not None}
@@ -118,10 +113,7 @@ class LBGPUCB(OverBases):
 
     def _count(self, counted: list[tuple[Asked, float]]) -> None:
         for asked, y in counted:
-            i = asked.details["base"]
-            self.counts[i] += 1
-            self.rewards[i] += y
-            self.candidate_bounds[i] += asked.details["bound"]
+            self._ledger.count(asked, y)
             self._reject()
 
     def _reject(self) -> None:
@@ -147,7 +139,7 @@ class LBGPUCB(OverBases):
     def active(self) -> list[int]:
         """The candidates so far that are not rejected."""
         rejected = {each.base for each in self.eliminated}
-        t = sum(self.counts) + len(self._rounds.waiting()) + 1
+        t = sum(self.counts) + len(self._ledger.waiting()) + 1
         return [i for i in range(self._added(t)) if i not in rejected]
 
     def _width(self, i: int, decided: Maximiser, place: Place) -> float:
@@ -177,17 +169,17 @@ class LBGPUCB(OverBases):
         if asked.of_others:  # evidence only: no candidate chose it
             return
         self._varies = self._varies or asked.details["varies"]
-        self._rounds.ask(asked)
+        self._ledger.ask(asked)
 
     def on_tell(self, asked: Asked, y: float) -> None:
         super().on_tell(asked, y)
         if not asked.of_others:
-            self._count(self._rounds.tell(asked, y))
+            self._count(self._ledger.tell(asked, y))
 
     def on_drop(self, asked: Asked) -> None:
         super().on_drop(asked)
         if not asked.of_others:
-            self._count(self._rounds.drop(asked))
+            self._count(self._ledger.drop(asked))
 
     # -- what a user sees ------------------------------------------------------------------------------------
 

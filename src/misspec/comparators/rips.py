@@ -78,7 +78,7 @@ class RIPS(ArmElimination):
     def _arm(self, slot: int) -> int:  # noqa: ARG002  # Algorithm 1: x_1, …, x_τ independent, from λ
         return int(self.active[np.searchsorted(self._cumulated, self._rng.random(), side="right")])
 
-    def _conclude(self, arms: NDArray[np.intp], y: Array) -> Estimates:
+    def _estimate(self, arms: NDArray[np.intp], y: Array) -> Estimates:
         moment = self.reward_bound**2 + self.model.noise**2
         s = np.sqrt(moment * self._norms)  # root of the second moment of ⟨φ(x), A⁻¹φ(x_s)⟩ y_s
         dual, phi = self._features[arms] @ self._inverse, self._features[self.active]

@@ -1,7 +1,7 @@
 """Policies to ask and tell: one algorithm per file."""
 
 from misspec.policies.auto import Auto
-from misspec.policies.balancing import Elimination, RegretBalancing
+from misspec.policies.balancing import RegretBalancing
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, Query, Recommendation
 from misspec.policies.core.journal import load
 from misspec.policies.core.log import Asked
@@ -9,9 +9,11 @@ from misspec.policies.core.policy import Policy
 from misspec.policies.core.registry import signature_of
 from misspec.policies.core.state import restore
 from misspec.policies.ec_gp_ucb import ECGPUCB
+from misspec.policies.episodes import Episode
 from misspec.policies.gp_ucb import GPUCB
 from misspec.policies.insured import InsuredUCB
-from misspec.policies.phased import Episode, PhasedUncertaintySampling
+from misspec.policies.ledger import Elimination
+from misspec.policies.phased import PhasedUncertaintySampling
 from misspec.policies.thompson import ThompsonSampling
 from misspec.policies.uniform import UniformSampling
 

@@ -6,7 +6,6 @@ up (docs/paper.md).
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ from misspec.domains import Domain
 from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, flag, number, one_of, shown, whole
 from misspec.model import Model
-from misspec.policies.bases import OverBases, Rounds
+from misspec.policies.bases import OverBases
 from misspec.policies.caution import Caution
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
@@ -28,20 +27,11 @@ from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Round, position_in
 from misspec.policies.ec_gp_ucb import Maximiser, decide, keeps_weights
 from misspec.policies.enlarged import Enlarged
+from misspec.policies.ledger import Elimination, Ledger
 from misspec.theory import information_gain
 from misspec.theory.widths import Width
 
 VARIES = "varies"  # what is kept of an action set once two different ones were seen
-
-
-@dataclasses.dataclass(frozen=True)
-class Elimination:
-    """Base `base` was dropped after `round` told observations: its optimistic average `left` fell below `right`."""
-
-    base: int
-    round: int
-    left: float
-    right: float
 
 
 class RegretBalancing(OverBases):
@@ -123,15 +113,9 @@ class RegretBalancing(OverBases):
         self.gains = [self._gain_of(m, T, gain) if bounds == "paper" else math.nan for m, _ in pairs]
         self._bases = self._make_bases(pairs, width, enlargement, inflate, budget)
         self.active = list(range(M))  # I_t
-        self.counts = [0] * M  # N_i
-        self.rewards = [0.0] * M  # J_i
-        self.candidate_bounds = [0.0] * M  # R_i
+        self._ledger = Ledger(M)
+        self.counts, self.rewards, self.candidate_bounds = self._ledger.N, self._ledger.J, self._ledger.R
         self.eliminated: list[Elimination] = []
-        # rounds that do not count yet, as asked, with results; how many there are of each base, and their bounds
-        self._rounds = Rounds()
-        self._waiting = [0] * M
-        self._waiting_bounds = [0.0] * M
-        self._radii: dict[int, float] = {}  # h_i, where it is known
         self._offers: set[str] = set()  # digests of the action sets seen: more than one, and they vary
 
     @classmethod
@@ -149,66 +133,48 @@ class RegretBalancing(OverBases):
 
     def choose(self, actions: Round) -> Decision:
         # 5   i_t ∈ argmin over active i of R_i(N_i(t−1)), times the price of caution; ties to the lowest
-        plays = [n + waiting for n, waiting in zip(self.counts, self._waiting, strict=True)]
+        plays = [self._ledger.plays(i) for i in range(len(self._bases))]
         affordable, prices = self.caution.affordable(self.active, plays), self.caution.prices
         i = min(affordable, key=lambda i: prices[i] * self._bound(i, pending=True))
         decided = decide(self._bases[i], self.field, actions, self.log.next_id)  # 6   base i_t plays x_t
-        bound, refuted = self._realised(i, decided)
-        if self.log.partial:  # the bands may be biased now
-            bound, refuted = self._ranges[i], False
-        details = {"base": i, "epsilon": self.epsilons[i], "bound": bound, "offer": self._offer(actions)}
-        if refuted:
-            details["refuted"] = True
+        details = {"base": i, "epsilon": self.epsilons[i], **self._realised(i, decided), "offer": self._offer(actions)}
         details |= self.caution.noted(i, decided, self._eager(i))
         place = self.field.place(decided.offer, decided.row)
         return Decision(place, position_in(actions, decided.row), {**decided.reasons, "details": details})
-
-    def check_details(self, details: Mapping[str, Any]) -> None:
-        whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
-        for name in ("bound", *({"expected"} & set(details))):
-            number(f"{name} of a stored query", details.get(name))
-        if not isinstance(details.get("offer"), str):
-            raise InvalidInput(f"offer of a stored query must be text, got {shown(details.get('offer'))}")
 
     def on_ask(self, asked: Asked) -> None:
         if asked.of_others:  # no base chose it: evidence only, which none of N, J, R and the test counts
             return
         if asked.details["offer"] not in self._offers:  # 4   D_t was received
             self._offers.add(asked.details["offer"])
-            self._radii.clear()
+            self._ledger.h.clear()
         if not self._shared:
             self._evidence.restrict(asked.query.id, [self._bases[asked.details["base"]].posterior])
         self.caution.asked(asked.details)
-        self._rounds.ask(asked)
-        self._await(asked, 1)
-
-    def _await(self, asked: Asked, change: int) -> None:
-        """One round more, or less, that a base has played and that does not count yet."""
-        i = asked.details["base"]
-        self._waiting[i] += change
-        self._waiting_bounds[i] = self._waiting_bounds[i] + change * asked.details["bound"] if self._waiting[i] else 0.0
+        self._ledger.ask(asked)
 
     def on_tell(self, asked: Asked, y: float) -> None:
         super().on_tell(asked, y)  # 6, 7   observe y_t; update the base
         if not asked.of_others:
-            self._count(self._rounds.tell(asked, y))
+            self._count(self._ledger.tell(asked, y))
+
+    def on_drop(self, asked: Asked) -> None:
+        super().on_drop(asked)
+        if not asked.of_others:
+            self._count(self._ledger.drop(asked))
 
     def _count(self, rounds: list[tuple[Asked, float]]) -> None:
         """Rounds count in the order asked, up to the first pending one: a set chosen by its values would be biased."""
         for asked, y in rounds:
-            self._await(asked, -1)
-            i = asked.details["base"]
-            self.counts[i] += 1  # 7   N_i, J_i and R_i
-            self.rewards[i] += y
+            i = self._ledger.count(asked, y)  # 7   N_i, J_i and R_i
+            if self._bounds == "paper":
+                self._ledger.R[i] = self._bound(i)
             self.caution.counted(asked.place.key, asked.details, y)
-            realised = self._bounds == "realised"
-            self.candidate_bounds[i] = self.candidate_bounds[i] + asked.details["bound"] if realised else self._bound(i)
-            self._radii.pop(i, None)
             self._eliminate()  # 8   update the active set
 
     def _eliminate(self) -> None:
         """Drop i if J_i/N_i + R_i/N_i + h_i < max over j of J_j/N_j − h_j. The maximiser never fails."""
-        N, J, R, h = self.counts, self.rewards, self.candidate_bounds, self._radii
+        N, J, R, h = self._ledger.N, self._ledger.J, self._ledger.R, self._ledger.h
         played = [i for i in self.active if N[i] > 0]
         for i in played:
             if i not in h:  # those whose count has changed
@@ -218,16 +184,17 @@ class RegretBalancing(OverBases):
             left = (J[i] + R[i]) / N[i] + h[i]
             if left < right:
                 self.active.remove(i)
-                counted = sum(self.counts) + self.t - self.log.answered  # whatever the order of telling
+                counted = sum(N) + self.log.t - self.log.answered  # whatever the order of telling
                 self.eliminated.append(Elimination(i, counted, left, right))
 
-    def on_drop(self, asked: Asked) -> None:
-        super().on_drop(asked)
-        if not asked.of_others:
-            self._await(asked, -1)
-            self._count(self._rounds.drop(asked))
-
     # -- its parts -------------------------------------------------------------------------------------------
+
+    def check_details(self, details: Mapping[str, Any]) -> None:
+        whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
+        for name in ("bound", *({"expected"} & set(details))):
+            number(f"{name} of a stored query", details.get(name))
+        if not isinstance(details.get("offer"), str):
+            raise InvalidInput(f"offer of a stored query must be text, got {shown(details.get('offer'))}")
 
     def admit(self, actions: Actions) -> Actions:
         """Bases may have kernels of their own, each of which has to be at most 1 there."""
@@ -240,15 +207,21 @@ class RegretBalancing(OverBases):
         found = (j for j in self.active if self.epsilons[j] == 0)
         return next((self._bases[j] for j in found if self._bases[j].posterior is self._bases[i].posterior), None)
 
-    def _realised(self, i: int, decided: Maximiser) -> tuple[float, bool]:
-        """By how much R_i grows when base i plays this point: its band's width before the point is observed.
+    def _realised(self, i: int, decided: Maximiser) -> dict[str, Any]:
+        """`bound`: by how much R_i grows when base i plays this point, its band's width before the point is observed.
 
-        And whether own bands prove that ε > 0, by not meeting at an action on offer those of a base with ε̂_i = 0.
+        And `refuted`, where own bands prove that ε > 0, by not meeting at an action on offer those of a base with
+        ε̂_i = 0.
         """
+        if self.log.partial:  # the bands may be biased now
+            return {"bound": self._ranges[i]}
+        if self._bounds == "paper":
+            return {"bound": 0.0}
         base, c, row, reasons = self._bases[i], decided.known, decided.row, decided.reasons
+        looks = self.caution.looks(i)
         if base.posterior.pending:  # choices are made by a smaller variance then
             offer = decided.offer
-            if not self.caution.looks(i):  # then the point chosen is all that matters
+            if not looks:  # then the point chosen is all that matters
                 only = self.field.only(self.field.place(offer, row))
                 offer, row = only.offered() if c.flat else only, 0
             c = self.field.look(base.posterior, base.own, offer, pending=False)
@@ -256,25 +229,24 @@ class RegretBalancing(OverBases):
         else:
             mean, half = reasons["mean"], reasons["multiplier"] * reasons["std"] + reasons["enlargement"]
         half += self.epsilons[i]
-        if self._bounds == "paper":
-            return 0.0, False
         if c.own_lower is None or c.own_upper is None:
-            return min(self._ranges[i], 2.0 * half), False
+            return {"bound": min(self._ranges[i], 2.0 * half)}
         # grounded, as in `own_bands.ground`
         low, high = float(c.own_lower[row]), float(c.own_upper[row])
         lower, upper = max(mean - half, low), min(mean + half, high)
         bound = min(self._ranges[i], upper - lower if lower <= upper else high - low)
-        if not self.caution.looks(i):
-            return bound, False
-        reach = base.half(c)
-        return bound, bool(((c.own_lower > c.mean + reach) | (c.own_upper < c.mean - reach)).any())
+        if looks:
+            reach = base.half(c)
+            if ((c.own_lower > c.mean + reach) | (c.own_upper < c.mean - reach)).any():
+                return {"bound": bound, "refuted": True}
+        return {"bound": bound}
 
     def _bound(self, i: int, *, pending: bool = False) -> float:
         """R_i: realised, or min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}; with rounds that do not count yet, for choosing."""
         if self._bounds == "realised":
-            return self.candidate_bounds[i] + (self._waiting_bounds[i] if pending else 0.0)
-        n, m, delta = self.counts[i] + (self._waiting[i] if pending else 0), self._bases[i].model, self._bases[i].delta
-        return theory.candidate_bound(m, n, self.gains[i], self.epsilons[i], delta, self._ranges[i])
+            return self._ledger.hopes(i) if pending else self._ledger.R[i]
+        n, base = self._ledger.plays(i) if pending else self._ledger.N[i], self._bases[i]
+        return theory.candidate_bound(base.model, n, self.gains[i], self.epsilons[i], base.delta, self._ranges[i])
 
     def elimination_radius(self, n: Array) -> Array:
         """h: how far an average of n rewards may stray; covers the varying maximum too where action sets vary."""
