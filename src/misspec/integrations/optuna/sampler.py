@@ -56,7 +56,8 @@ from misspec.integrations.optuna.trials import (
 )
 from misspec.model import Model, a_model
 from misspec.policies import ECGPUCB, GPUCB, Auto, PhasedUncertaintySampling, Policy, RegretBalancing
-from misspec.policies.auto.policy import FIRST, GROWTH, LIKELY
+from misspec.policies.auto.feasible import LIKELY
+from misspec.policies.auto.model import FIRST, GROWTH
 from misspec.threads import lock_after_fork, one_thread, tell_of_forks
 
 __all__ = ["MisspecSampler", "distributions_of", "policy_of", "space_of"]
