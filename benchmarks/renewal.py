@@ -61,7 +61,7 @@ def seconds_of_auto(X: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
     warm = ms.Auto(ms.Box([(0.0, 1.0)] * X.shape[1]))
     before = math.floor(t / (1.0 + 1.0 / 7.0))
     warm.observe(X[:before], y[:before])
-    warm.renew()
+    warm.refresh()
     warm.observe(X[before:], y[before:])
     query = timed(warm)
     warm.tell(query, float(y.mean()))

@@ -10,6 +10,7 @@ On another machine a search may end elsewhere: record and compare on the same on
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import math
@@ -133,6 +134,9 @@ class Recorder:
 
     def look(self, seed: int) -> None:
         policy, offer = self.policy, self.offer(np.random.default_rng(seed)) if self.offer else {}
+        if isinstance(policy, ms.Auto) and policy.stale:
+            policy = copy.deepcopy(policy)  # a look changes nothing
+            policy.refresh()
         best = policy.recommend(**offer)
         X = best.x[None] if self.offer or not isinstance(policy.domain, ms.Finite) else policy.domain.points
         band = policy.band(X, **{name: value for name, value in offer.items() if name == "context"})

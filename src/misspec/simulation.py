@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from misspec.domains import Finite, Open
 from misspec.errors import MOST_AT_ONCE, MOST_ROUNDS, Array, InvalidInput, callback, seeded, shown, whole
 from misspec.evaluation.loop import Progress, ask, check_horizon, negated
-from misspec.policies import Policy, Query, Recommendation
+from misspec.policies import Auto, Policy, Query, Recommendation
 from misspec.policies.core.answers import NUMBERS
 from misspec.problems import Problem
 from misspec.threads import one_thread
@@ -141,6 +141,8 @@ def simulate(
             policy.tell(queries, y[t : len(asked)])
             if progress is not None:
                 progress(len(asked), T)
+        if isinstance(policy, Auto) and policy.stale:  # what is recommended rests on all results
+            policy.refresh()
         recommended, missed = _recommended(policy, problem, seed, vectors)
     return _trace(policy, problem, seed, asked, index, y, offers, recommended, missed)
 

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import norm
 
 import misspec as ms
-from misspec.policies.auto import policy as auto
+from misspec.policies.auto.feasible import RECENT
 from reference import Dense
 
 X = np.random.default_rng(3).random((14, 2))
@@ -108,7 +108,7 @@ def trust(policy, doubt, change=lambda states, fitted: None):
     """Make the policy take its model to leave this share of the results' variance unexplained, and the model to be of
     all results from the 20th on: sampling another takes time, and beliefs are data here. change: the samples of the
     hyperparameters (logarithms of length scales and λ first; offset and scale)."""
-    policy.renew() if policy.t < 20 else None
+    policy.refresh() if policy.t < 20 else None
     samples = policy.samples
     if samples is None:
         return
@@ -192,11 +192,11 @@ def test_where_the_model_is_too_smooth():
 
 def anywhere(policy, ended, n):
     """Whether, while few of the latest evaluations failed, this round may ask what is not likely to work."""
-    success = policy._success
+    success = policy._outcomes.success
     if success is None or not success.explains:
         return False
-    latest = sum((1.0 - 1.0 / auto.RECENT) ** age for age, failed in enumerate(reversed(ended)) if failed)
-    return min(n + 1, auto.RECENT) / math.sqrt(n + 1) - latest >= 1.0 and due(math.sqrt, n)
+    latest = sum((1.0 - 1.0 / RECENT) ** age for age, failed in enumerate(reversed(ended)) if failed)
+    return min(n + 1, RECENT) / math.sqrt(n + 1) - latest >= 1.0 and due(math.sqrt, n)
 
 
 @pytest.mark.parametrize("doubt", [0.4, 0.05])

@@ -17,6 +17,7 @@ from misspec import hyperparameters
 from misspec.errors import HorizonReached, InvalidInput, StorageError
 from misspec.hyperparameters import Scaling
 from misspec.policies.auto.mixture import improvement, upper
+from misspec.policies.auto.model import Learner
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.searched import BoxField
 
@@ -442,6 +443,7 @@ def test_one_result_far_out_is_no_reason_to_expect_far_more(domain, noise):
     y[2] += 500 * noise
     policy = ms.Auto(domain, noise=noise)
     policy.observe(X, y)
+    policy.refresh()
     most = 25 * 500 * noise
     found, band = policy.recommend(), policy.band(X)
     assert max(found.gap, found.upper, policy.expected_gain(), float(np.abs(band).max())) < most
@@ -818,7 +820,7 @@ def test_where_everything_has_failed_it_spreads_out():
 
 
 def test_without_failures_none_is_looked_for(monkeypatch):
-    monkeypatch.setattr("misspec.policies.auto.policy.Feasible", lambda *_: 1 / 0)
+    monkeypatch.setattr("misspec.policies.auto.feasible.Feasible", lambda *_: 1 / 0)
     policy = ms.Auto(BOX)
     play(policy, 8)
     assert policy.recommend() is not None
@@ -933,6 +935,12 @@ def test_what_is_read_rests_on_what_was_told():
         policy.tell(policy.ask(), 0.0)
     query = policy.ask()
     policy.observe(np.arange(60), 1000 * np.sin(5 * x[:, 0]))
+    assert policy.stale
+    before = policy.state()
+    policy.recommend()  # by the model that stands
+    assert policy.state() == before
+    policy.refresh()
+    assert not policy.stale
     state = policy.state()
     assert abs(policy.recommend().x[0] - np.pi / 10) < 0.05
     assert policy.recommend().mean == pytest.approx(1000, abs=100)
@@ -947,10 +955,16 @@ def test_what_is_read_rests_on_what_was_told():
 
 def test_a_model_is_made_once_for_readers_and_the_next_query(monkeypatch):
     made = []
-    samples = ms.Auto._samples
-    monkeypatch.setattr(ms.Auto, "_samples", lambda policy: made.append(1) or samples(policy))
+    renewal = Learner.renewal
+    monkeypatch.setattr(Learner, "renewal", lambda *given: made.append(1) or renewal(*given))
     policy = ms.Auto(FINITE)
     policy.observe(np.arange(12), [truth(x) for x in FINITE.points[:12]])
+    assert policy.summary() == "There is no model of the 12 results yet: ask() or refresh() learns it."
+    assert "refresh()" in policy.recommend().caveats[0]
+    with pytest.raises(InvalidInput, match=r"needs a model, and so refresh\(\), or ask\(\)"):
+        policy.importance()
+    assert not made
+    policy.refresh()
     policy.recommend()
     policy.band()
     policy.summary()
@@ -1021,6 +1035,7 @@ def test_what_was_never_tried_qualifies_the_verdict():
     policy = ms.Auto(space)
     rows = [{"x": x, "kind": kind} for x in np.linspace(0, 1, 8) for kind in "ab"]
     policy.observe(rows, [1.0 + 1e-3 * (r["kind"] == "a") * r["x"] for r in rows])
+    policy.refresh()
     said = policy.summary()
     assert "worth it." in said or "2 of 4 options of kind" in said
     assert ("hardly worth it" in said) == ("2 of 4 options of kind" in said)
@@ -1043,7 +1058,7 @@ SHARED = ms.Space({"a": ms.Float(0, 1), "n": ms.Int(1, 5)})
 def test_a_model_that_another_has_learnt_can_be_adopted():
     one, other = taught(), taught(seed=7)
     assert one.samples is None
-    one.renew()
+    one.refresh()
     samples = one.samples
     assert samples["results"] == 8
     assert json.loads(json.dumps(samples)) == samples
@@ -1052,10 +1067,10 @@ def test_a_model_that_another_has_learnt_can_be_adopted():
     X = SHARED.draw(np.random.default_rng(1))
     np.testing.assert_array_equal(one.posterior.at(X), other.posterior.at(X))
     before = len(other.log.events)
-    other.renew()  # not due: as many results as it was learnt from
+    other.refresh()  # not due: as many results as it was learnt from
     assert len(other.log.events) == before
     other.observe([[0.5, 2.0], [0.6, 2.0]], [0.1, 0.2])
-    other.renew()
+    other.refresh()
     assert other.samples["results"] == 10
     twin = ms.restore(other.state())
     np.testing.assert_array_equal(twin.posterior.at(X), other.posterior.at(X))
@@ -1064,7 +1079,7 @@ def test_a_model_that_another_has_learnt_can_be_adopted():
 
 def test_what_is_no_model_is_refused_and_changes_nothing():
     policy = taught()
-    policy.renew()
+    policy.refresh()
     good, state = policy.samples, policy.state()
     bad = [
         None, {}, [], {**good, "states": [[0.0]]}, {**good, "states": good["states"][:1]}, {**good, "results": -1},
@@ -1117,7 +1132,7 @@ def test_many_results_are_told_by_features_and_the_model_stays_right():
     f = np.sin(4 * X[:, 0]) * X[:, 1] + 0.3 * X[:, 2]
     policy = ms.Auto(space, seed=0)
     policy.observe(X, f + 0.05 * rng.standard_normal(600))
-    policy.renew()
+    policy.refresh()
     assert len(policy.posterior.posteriors) == 4
     assert all(each.rank <= 300 for each in policy.posterior.posteriors)
     probe = rng.random((300, 3))
@@ -1153,6 +1168,7 @@ def test_the_posterior_that_is_read_knows_all_results():
     X = np.linspace(0, 1, 30)[:, None]
     policy = ms.Auto(ms.Box([(0, 1)]), seed=0)
     policy.observe(X, 1000 + 100 * np.sin(6 * X[:, 0]))
+    policy.refresh()
     mean, std = policy.posterior.at([[0.26]])
     assert abs(mean[0] - 1100) < 1
     assert std[0] < 2

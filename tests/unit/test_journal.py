@@ -1052,7 +1052,7 @@ def test_what_others_evaluate_and_what_others_have_learnt_is_written_too(tmp_pat
         for i in range(6):
             point = {"rate": 10.0 ** -(i % 4), "depth": 1 + i, "kind": "a"}
             each.tell(each.expect([point]), 0.1 * i)
-    teacher.renew()
+    teacher.refresh()
     policy.adopt(teacher.samples)
     (begun,) = policy.expect([{"rate": 0.5, "depth": 2, "kind": "a"}])
     twin = ms.load(tmp_path / "auto.journal")

@@ -74,6 +74,7 @@ def test_importance_is_the_total_index():
 def test_importance_of_a_constant_is_zero_for_all():
     policy = ms.Auto(ms.Box([(0, 1), (0, 1)]))
     policy.observe(np.random.default_rng(0).random((6, 2)), np.full(6, 7.0))
+    policy.refresh()
     assert max(policy.importance().values()) <= 1.0
     assert "matter" in policy.summary()
 
@@ -173,6 +174,8 @@ def test_minimizing_is_maximizing_the_opposite():
     down, again = ms.Auto(domain, minimize=True), ms.Auto(domain)
     down.observe(x, -y)
     again.observe(x, y)
+    down.refresh()
+    again.refresh()
     assert down.importance() == pytest.approx(again.importance())
     assert down.expected_gain() == pytest.approx(again.expected_gain(), rel=1e-6)
     said, other = down.summary(), again.summary()
@@ -208,16 +211,19 @@ def test_the_noise_is_as_given_or_from_repeats():
     domain = ms.Finite([[0.0], [0.5], [1.0]])
     given = ms.Auto(domain, noise=0.25)
     given.observe([0, 1, 2, 0, 1, 2], [1.0, 2.0, 3.0, 1.1, 2.1, 3.1])
+    given.refresh()
     assert "±0.25" in given.summary()
     assert "(as given)" in given.summary()
     free = ms.Auto(domain)
     free.observe([0, 1, 2, 0, 1, 2], [1.0, 2.0, 3.0, 1.1, 2.1, 3.1])
+    free.refresh()
     assert "with three repeats to learn it from" in free.summary()
 
 
 def test_where_nothing_is_left_to_gain_it_says_so():
     policy = ms.Auto(ms.Finite([[0.0], [0.5], [1.0]]), noise=0.01)
     policy.observe([0, 1, 2] * 4, [1.0, 2.0, 3.0] * 4)
+    policy.refresh()
     assert policy.summary().endswith("Ten more evaluations are not expected to improve the best: hardly worth it.")
 
 
@@ -236,6 +242,10 @@ def test_reading_changes_nothing(tuned):
     assert tuned.state() == before
     fresh = ms.Auto(ms.Box([(0, 1)]))
     fresh.observe(np.linspace(0, 1, 8)[:, None], np.linspace(0, 1, 8))  # results, and nothing asked yet
+    before = copy.deepcopy(fresh.state())
+    assert "no model of the 8 results" in fresh.summary()
+    assert fresh.state() == before
+    fresh.refresh()
     before = copy.deepcopy(fresh.state())
     assert "8 evaluations" in fresh.summary().replace("eight", "8")
     assert fresh.state() == before

@@ -25,7 +25,7 @@ from misspec.errors import (
     whole,
 )
 from misspec.evaluation.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, as_number
-from misspec.policies import Policy, Query, Recommendation, signature_of
+from misspec.policies import Auto, Policy, Query, Recommendation, signature_of
 
 Progress = Callable[[int, int], None]
 MOST_WORKERS = 10_000  # threads or processes
@@ -193,6 +193,8 @@ class _Drive:
             while len(self.y) < self.T:
                 more = self._fill()
                 self._hear(self.evaluator.collect(wait=not more))
+            if isinstance(self.policy, Auto) and self.policy.stale:  # what is recommended rests on all results
+                self.policy.refresh()
         except BaseException as error:
             self._end(error)
             raise

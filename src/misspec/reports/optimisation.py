@@ -6,6 +6,7 @@ user knows them; `optimisation_figures` prints the facts, `optimisation_page` sh
 
 from __future__ import annotations
 
+import copy
 import csv
 import dataclasses
 import io
@@ -23,7 +24,7 @@ from misspec.domains.parameters import Parameter
 from misspec.errors import Array, InvalidInput, StorageError, flag, instance, listed, short, shown
 from misspec.evaluation.loop import check_turned, negated
 from misspec.files import storage
-from misspec.policies import Conflict, Policy, Recommendation
+from misspec.policies import Auto, Conflict, Policy, Recommendation
 from misspec.policies.auto import learnt
 from misspec.product import distance
 from misspec.search import distinct
@@ -228,7 +229,9 @@ def facts(
     domain = policy.domain
     called = _names(domain, names)
     axes = _axes(domain, called)
-    policy = learnt.informed(policy)
+    if isinstance(policy, Auto) and policy.stale:
+        policy = copy.deepcopy(policy)  # a report leaves the policy as it is
+        policy.refresh()
     modelled = learnt.modelled(policy)
     use = policy.recommend() if modelled else None
     use = negated(use) if use is not None and minimize else use

@@ -31,7 +31,7 @@ from misspec.integrations.optuna.trials import (
 from misspec.model import Model
 from misspec.policies import Auto, Policy, Query, restore
 from misspec.policies.auto.feasible import Feasible
-from misspec.policies.auto.policy import checked_samples, models_of
+from misspec.policies.auto.model import checked_samples, models_of
 from misspec.policies.core.answers import NUMBERS
 from misspec.search import distinct
 
@@ -113,7 +113,7 @@ class Mirror:
     def renew(self) -> None:
         """The model, if it is due."""
         before = None if self.policy.samples is None else self.policy.samples["results"]
-        self.policy.renew()
+        self.policy.refresh()
         latest = self.policy.samples
         if latest is not None and latest["results"] != before:
             self.conflicts = len(self.policy.conflicts)
@@ -302,4 +302,5 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
         if each.failed or each.number in complete:
             (query,) = policy.expect(each.x[None, :])
             policy.drop(query) if each.y is None else policy.tell(query, each.y)
+    policy.refresh()
     return policy

@@ -30,7 +30,8 @@ from misspec.integrations.optuna.choosing import Chosen, Kept, Mirror
 from misspec.integrations.optuna.trials import Axes, History, parameter_of
 from misspec.model import Model, a_model
 from misspec.policies import ECGPUCB, GPUCB, Auto, PhasedUncertaintySampling, Policy, RegretBalancing
-from misspec.policies.auto.policy import FIRST, GROWTH, LIKELY
+from misspec.policies.auto.feasible import LIKELY
+from misspec.policies.auto.model import FIRST, GROWTH
 from misspec.threads import lock_after_fork, one_thread, tell_of_forks
 
 POLICIES = ("auto", "balancing", "ec", "phased", "gp_ucb")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from misspec.domains import Choice
 from misspec.integrations.suggest.menu import Key, Menu
 from misspec.policies.auto import Auto
-from misspec.policies.auto.policy import FIRST
+from misspec.policies.auto.model import FIRST
 from misspec.policies.core.answers import Query
 
 SHOWN = 4  # results of a repeat that are listed

@@ -26,7 +26,8 @@ from misspec.integrations.suggest import sheets
 from misspec.integrations.suggest.menu import Entry, Key, Line, Menu, OfSpace, OfTable, outcome
 from misspec.integrations.suggest.reasons import Proposal, Reasons
 from misspec.policies.auto import Auto
-from misspec.policies.auto.policy import FIRST, NEGLIGIBLE
+from misspec.policies.auto.model import FIRST
+from misspec.policies.auto.rules import NEGLIGIBLE
 from misspec.policies.core.answers import Query
 from misspec.threads import one_thread
 

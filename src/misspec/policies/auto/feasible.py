@@ -13,7 +13,8 @@ evaluations, in whatever order they came, so that no state has to hold it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,10 +22,18 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from misspec import hyperparameters
+from misspec.domains import Domain
 from misspec.errors import Array
 from misspec.hyperparameters import Data, Hyperposterior
+from misspec.policies.core.points import Place
 from misspec.product import ProductMatern
 
+EDGE, SURE = 0.5, 0.95  # least r of a query: half-way between success and failure, which teaches where the edge is;
+# and of what is recommended, or asked where many failed
+ANYWHERE = -math.inf  # least r of a query that may fail for what it is worth if it does not
+LIKELY = 0.85  # r from which on an evaluation is taken to work, where only some parameters are chosen
+RECENT = 20  # evaluations over which failures are counted, and forgotten: 1/√n of them may fail, 10 % at 100
+AT_ONCE = 5  # of the next evaluations none is where one has just failed, even if it may have been chance
 STEPS = (-2.0, -1.0, 0.0, 1.0, 2.0)  # of the grid, in standard deviations of the prior of θ: all that is plausible
 NOISES = (-7.0, -4.5, -2.5, -1.0, 0.5, 2.0)  # ln λ: from failures that are all of a region to all by chance
 SHARP = 0.05  # of r, over which P falls: climbs turn at the level, and end so near that what is likely to work is found
@@ -81,6 +90,126 @@ class Likely(NamedTuple):
         rate, gradient = self.success.slope(U)
         below = (self.least - rate) / SHARP
         return -np.logaddexp(0.0, below), gradient / (SHARP * (1.0 + np.exp(-below)))[:, None]
+
+
+class Outcomes:
+    """Where evaluations ended: told places and points that failed, in the order of ending, and what they teach."""
+
+    def __init__(self, domain: Domain, columns: Sequence[tuple[int, int]], reach: Array) -> None:
+        self.told: list[Place] = []
+        self.y: list[float] = []  # the results there
+        self.dropped: list[Array] = []  # points where an evaluation failed
+        self.failed: list[bool] = []  # of each evaluation that has ended
+        self._domain, self._columns, self._reach = domain, columns, reach
+        self._units = np.repeat(reach, [stop - start for start, stop in columns])  # of each column
+        self._codes: tuple[Array, Array] | None = None  # of what is told and of what failed, as far as they were needed
+        self._learnt: tuple[tuple[int, int], Feasible] | None = None  # after so many results and failures
+
+    def tell(self, places: Sequence[Place], y: Sequence[float]) -> None:
+        """Results at these places."""
+        self.told += places
+        self.y += y
+        self.failed += [False] * len(places)
+
+    def fail(self, place: Place) -> None:
+        """An evaluation that failed."""
+        self.dropped.append(place.x)
+        self.failed.append(True)
+
+    # -- distances, in units of the reach of each parameter ------------------------------------------------------
+
+    def codes(self, points: Sequence[Array]) -> Array:
+        """Points in these units."""
+        return np.asarray(self._domain.encode(points) / self._units) if points else np.zeros((0, len(self._units)))
+
+    def _ended(self) -> tuple[Array, Array]:
+        """The codes of what is told, and of what failed; each point is encoded once."""
+        known = self._codes or (self.codes([]), self.codes([]))
+        new = [place.x for place in self.told[len(known[0]) :]], self.dropped[len(known[1]) :]
+        if self._codes is None or any(new):
+            known = np.concatenate([known[0], self.codes(new[0])]), np.concatenate([known[1], self.codes(new[1])])
+            self._codes = known
+        return known
+
+    def distance(self, encoded: Array, codes: Array) -> Array:
+        """To the nearest of some points, ∞ where there are none."""
+        if not len(codes):
+            return np.full(len(encoded), np.inf)
+        return np.asarray(self._apart(encoded, codes).min(axis=1))
+
+    def _apart(self, encoded: Array, codes: Array) -> Array:
+        from scipy.spatial.distance import cdist  # not while misspec is imported
+
+        return np.asarray(cdist(encoded / self._units, codes))
+
+    def is_told(self, encoded: Array) -> bool:
+        """Whether there is a result at this point, shape (1, E)."""
+        return bool(self.distance(encoded, self._ended()[0])[0] == 0.0)
+
+    def spread(self, points: Sequence[Array], pending: Sequence[Array]) -> int:
+        """Of some points the farthest from all that were tried or pend, on the side of successes."""
+        told, dropped = self._ended()
+        tried = np.concatenate([self.codes(pending), dropped, told])
+        if not len(tried):
+            return 0
+        encoded = self._domain.encode(points)
+        apart = self.distance(encoded, tried)
+        if len(told) and len(dropped):  # where the nearest evaluation has succeeded, if any is there
+            nearer = self.distance(encoded, told) < self.distance(encoded, dropped)
+            apart = np.where(nearer, 1.0, 0.0 if nearer.any() else 1.0) * apart
+        return int(apart.argmax())
+
+    # -- where evaluations succeed -------------------------------------------------------------------------------
+
+    @property
+    def success(self) -> Feasible | None:
+        """r; None while no evaluation has failed, or all."""
+        if not self.dropped or not self.told:
+            return None
+        now = len(self.told), len(self.dropped)
+        if self._learnt is None or self._learnt[0] != now:
+            points = self._domain.encode([*(place.x for place in self.told), *self.dropped])
+            succeeded = np.arange(len(points)) < len(self.told)
+            self._learnt = now, Feasible(points, succeeded, self._columns, self._reach)
+        return self._learnt[1]
+
+    def likely(self, least: float) -> Likely | None:
+        """What scores add where r is to be above `least`; None while there is no r."""
+        return None if self.success is None else Likely(self.success, least)
+
+    def least(self, n: int) -> float:
+        """Least r of the query after n evaluations: one minus the failures that it may add to the latest ones. If that
+        is a whole one, √n queries may be anywhere; not all, since each is chosen to find more, and is rarely the best.
+        """
+        if self.success is None or not self.success.explains:  # failures by chance keep little away
+            return EDGE
+        ages = np.arange(len(self.failed))[::-1]
+        latest = float((1.0 - 1.0 / RECENT) ** ages @ self.failed)
+        left = min(n + 1, RECENT) / math.sqrt(n + 1) - latest
+        if left >= 1.0 and allows(math.sqrt, n):
+            return ANYWHERE
+        return min(max(1.0 - left, EDGE), SURE)
+
+    def fails(self, encoded: Array, least: float, pending: int) -> NDArray[np.bool_]:
+        """Where r is below `least`, unless as many evaluations have succeeded right there as failed. pending: how many
+        evaluations are."""
+        success = self.success
+        if success is None:
+            return np.zeros(len(encoded), dtype=bool)
+        fails = success.rate(encoded) < least
+        ended = len(self.failed) + pending - AT_ONCE
+        told, dropped = self._ended()
+        latest = dropped[len(dropped) - sum(self.failed[max(ended, 0) :]) :]
+        if len(latest):
+            fails |= self.distance(encoded, latest) == 0.0
+        succeeded, failed = ((self._apart(encoded[fails], each) == 0.0).sum(axis=1) for each in (told, dropped))
+        fails[fails] = (succeeded == 0) | (failed > succeeded)
+        return fails
+
+
+def allows(budget: Callable[[float], float], n: int) -> bool:
+    """Whether a budget of rounds, a function of their number, has room for one more after n."""
+    return math.floor(budget(n + 1.0)) > math.floor(budget(float(n)))
 
 
 def _likeliest(target: Hyperposterior) -> Array:

@@ -17,9 +17,8 @@ asked at once: who looks at results in between gains a little more.
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +28,10 @@ from scipy.linalg import cho_solve, solve_triangular
 from misspec import kernels
 from misspec.domains import Choice
 from misspec.errors import Array
+from misspec.policies.auto.mixture import Mixture, improvement
 from misspec.policies.core.answers import Conflict, Recommendation
 from misspec.policies.core.field import Field
+from misspec.policies.core.points import Actions
 from misspec.posterior import Posterior
 from misspec.search import distinct
 
@@ -41,6 +42,7 @@ ROUNDING = 1e-9  # of means, relative to the largest
 JITTER = 1e-9  # relative to the largest variance
 MINOR = 0.05  # importance below which a parameter hardly matters
 WORTH_NOISE, WORTH_SPREAD = 0.25, 0.01  # of the noise and of the spread of results: a gain below is not worth it
+KNOWN, PROMISING = 30, 100  # best known and most promising points among which further results are imagined
 NOTHING = 5e-4  # of the noise or the spread of results: a gain that is none
 COUNTED = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -49,18 +51,6 @@ def names_of(domain: Any) -> list[str]:
     """The names of a domain's parameters, one per coordinate."""
     named = [each.name for each in getattr(domain, "columns", ())]
     return named if len(named) == domain.dimension else [f"x{i}" for i in range(domain.dimension)]
-
-
-def informed(policy: Any) -> Any:
-    """The policy, or, where its model is missing or old, a twin that has made the next one: reading changes nothing."""
-    if not getattr(policy, "stale", False):
-        return policy
-    if policy._twin is None or policy._twin[0] != len(policy.log.events):
-        policy._sampled()  # kept for the next query
-        twin = copy.deepcopy(policy)
-        twin.prepare()
-        policy._twin = len(policy.log.events), twin
-    return policy._twin[1]
 
 
 def modelled(policy: Any) -> bool:
@@ -107,6 +97,33 @@ class Belief(NamedTuple):
     mean: Array  # (m,)
     covariance: Array  # (m, m)
     noise: float
+
+
+def expected_gain(
+    mixture: Mixture, field: Field, known: Actions, usable: Callable[[Actions], NDArray[np.bool_]], turn: int, n: int
+) -> float:
+    """The gain of n further results in the user's units, among the points of the largest expected improvement and the
+    best known ones. known: points with results; usable: which actions may be recommended; turn: of the search."""
+    means = mixture.look(field, None, known, pending=False).M.mean(axis=0)
+    score = improvement(float(means.max()))
+    offer = field.spread()
+    if not field.size:
+        offer = offer + field.offer(lambda: mixture.search(score, None, turn, pending=False))
+    offer = offer.part(np.flatnonzero(usable(offer)))
+    beliefs = mixture.look(field, None, offer, pending=False)
+    scores = score(beliefs.M, beliefs.S).values
+    points = np.concatenate([
+        known.points[np.argsort(-means, kind="stable")[:KNOWN]],
+        offer.points[np.argsort(-scores, kind="stable")[:PROMISING]],
+    ])  # fmt: skip
+    points = distinct(points).points
+    keys = {x.tobytes() for x in known.points}
+    seen = np.array([x.tobytes() in keys for x in points])
+    encoded = field.domain.encode(points)
+    jointly = [belief(posterior, points, encoded) for posterior in mixture.posteriors]
+    best = float(np.mean([each.mean for each in jointly], axis=0)[seen].max())
+    now, then = (float(mixture.back(z)) for z in (best, best + gain(jointly, seen, n)))
+    return abs(then - now)
 
 
 def belief(posterior: Posterior, points: Array, encoded: Array) -> Belief:

@@ -1,7 +1,7 @@
 """Several posteriors of the same data, averaged: what a policy that learns its model believes.
 
 M, S     means and standard deviations, one row per sample of the model, in the model's units      (samples, n)
-score    of points, from M and S, with its derivatives by them: a rule to choose by
+score    of points, from M and S, with its derivatives by them
 """
 
 from __future__ import annotations
@@ -38,7 +38,15 @@ class Scored(NamedTuple):
     by_std: Array
 
 
-Rule = Callable[[Array, Array], Scored]
+Score = Callable[[Array, Array], Scored]
+
+
+class Beliefs(NamedTuple):
+    """M and S at some points, and which of them have results of their own."""
+
+    M: Array
+    S: Array
+    seen: NDArray[np.bool_]
 
 
 def moments(M: Array, S: Array) -> tuple[Array, Array]:
@@ -46,24 +54,24 @@ def moments(M: Array, S: Array) -> tuple[Array, Array]:
     return M.mean(axis=0), np.sqrt((S * S).mean(axis=0) + M.var(axis=0))
 
 
-def upper(multiplier: float) -> Rule:
+def upper(multiplier: float) -> Score:
     """mean + multiplier·std of the mixture."""
 
-    def rule(M: Array, S: Array) -> Scored:
+    def score(M: Array, S: Array) -> Scored:
         (mean, std), n = moments(M, S), len(M)
         return Scored(mean + multiplier * std, (1.0 + multiplier * (M - mean) / std) / n, multiplier * S / std / n)
 
-    return rule
+    return score
 
 
-def improvement(best: Array | float) -> Rule:
+def improvement(best: Array | float) -> Score:
     """ln of the expected improvement over `best` (one for all samples, or one each), averaged over the samples.
 
     With u = (mean − best)/std it is ln mean_k std·h(u), h(u) = φ(u) + u·Φ(u), by logarithms: points that are far below
     the best differ in it as others do, however small it is.
     """
 
-    def rule(M: Array, S: Array) -> Scored:
+    def score(M: Array, S: Array) -> Scored:
         u = (M - np.reshape(best, (-1, 1))) / S
         log_h, below, density = _log_improvement(u)
         log_gains = np.log(S) + log_h
@@ -73,7 +81,7 @@ def improvement(best: Array | float) -> Rule:
         shares /= total
         return Scored(top + np.log(total / len(M)), shares * below / S, shares * density / S)
 
-    return rule
+    return score
 
 
 def _log_improvement(u: Array) -> tuple[Array, Array, Array]:
@@ -93,11 +101,16 @@ def _log_improvement(u: Array) -> tuple[Array, Array, Array]:
 
 
 class Mixture:
-    """The average of posteriors, in the user's units and sign. `at`, `mean` and `std` are those of one posterior."""
+    """The average of posteriors, in the user's units and sign. `at`, `mean` and `std` are those of one posterior.
+
+    It is fed as one posterior is, so that a point is encoded once for all of them.
+    """
 
     def __init__(self, posteriors: Sequence[Posterior], scaling: Scaling) -> None:
         self.posteriors = list(posteriors)
         self.scaling = scaling
+        self.noises = np.array([each.model.noise for each in posteriors])
+        self._scales = np.array([[each.model.scale] for each in posteriors])
 
     def __repr__(self) -> str:
         return f"Mixture({len(self.posteriors)} samples of the model, t={self.t})"
@@ -113,10 +126,10 @@ class Mixture:
 
     def at(self, X: Any, *, pending: bool = False) -> tuple[Array, Array]:
         """Mean and standard deviation at points in user units."""
-        pairs = [each.at(X, pending=pending) for each in self.posteriors]
-        M = np.array([mean for mean, _ in pairs])
-        S = np.array([each.model.scale * std for each, (_, std) in zip(self.posteriors, pairs, strict=True)])
-        return self.reported(M, S)
+        encoded = self.posteriors[0].domain.encode(X)
+        here = [each.look(encoded, pending=pending) for each in self.posteriors]
+        stds = np.sqrt(np.array([each.variance for each in here]))
+        return self.reported(np.array([each.mean for each in here]), self._scales * stds)
 
     @property
     def mean(self) -> Array:
@@ -140,29 +153,54 @@ class Mixture:
         return self.back(mean), np.abs(0.5 * high - 0.5 * low)
 
     def back(self, z: ArrayLike) -> Array:
-        """What is believed, in the user's units: not much farther out than any result, where the scale is logarithmic
-        and a standard deviation more would be orders of magnitude."""
+        """Beliefs in the user's units: not much farther out than any result, where the scale is logarithmic and a
+        standard deviation more would be orders of magnitude."""
         results = self.posteriors[0].averages
         most = max(REACH, float(np.abs(results).max(initial=0.0))) + BEYOND
         return self.scaling.back(np.clip(z, -most, most))
 
+    # -- feeding, as a field does: points that were checked before, as the kernel sees them ----------------------
+
+    def take(self, encoded: Array, y: float, *, expected: bool) -> None:
+        """One result; expected: the point counts as pending."""
+        for each in self.posteriors:
+            each.take(encoded, y, expected=expected)
+
+    def observe_index(self, index: int, y: float) -> None:
+        """One result at a candidate of a list."""
+        tracked: Any = self.posteriors
+        for each in tracked:
+            each.observe_index(index, y)
+
+    def expect(self, encoded: Array) -> None:
+        """A pending point."""
+        for each in self.posteriors:
+            each.expect(encoded)
+
+    def unexpect(self, encoded: Array) -> None:
+        """A pending point that has no result."""
+        for each in self.posteriors:
+            each.unexpect(encoded)
+
+    def observe(self, X: ArrayLike, y: ArrayLike) -> None:
+        """Results at the rows of X (user units)."""
+        for each in self.posteriors:
+            each.observe(X, y)
+
     # -- for choosing: in the model's units ------------------------------------------------------------------
 
-    def look(self, field: Field, own: OwnBands | None, actions: Actions, *, pending: bool) -> tuple[Array, Array]:
-        """M and S at actions, the means within the own bands: what was seen at a point no model talks away."""
+    def look(self, field: Field, own: OwnBands | None, actions: Actions, *, pending: bool) -> Beliefs:
+        """M and S at actions, the means within the own bands: own results override the model."""
         found = [field.look(each, own, actions, pending=pending) for each in self.posteriors]
-        M = np.array([each.mean for each in found])
-        S = np.array([
-            p.model.scale * np.sqrt(np.maximum(each.variance, LEAST**2))
-            for p, each in zip(self.posteriors, found, strict=True)
-        ])  # fmt: skip
-        if own is not None:
-            M = np.clip(M, found[0].own_lower, found[0].own_upper)
-        return M, S
+        M, S = self._stacked([each.mean for each in found], [each.variance for each in found])
+        low, high = found[0].own_lower, found[0].own_upper
+        if low is None or high is None:
+            return Beliefs(M, S, np.zeros(M.shape[1], dtype=bool))
+        return Beliefs(np.clip(M, low, high), S, np.isfinite(high))
 
     def search(
         self,
-        rule: Rule,
+        score: Score,
         own: OwnBands | None,
         turn: int,
         *,
@@ -175,9 +213,10 @@ class Mixture:
         barred: which points are not wanted; success: whose ln P is added to the score.
         """
 
-        def score(U: Array, points: Array) -> Array:
-            pairs = [each.at(points, pending=pending) for each in self.posteriors]
-            values = rule(*self._stacked(pairs)).values
+        def scored(U: Array, points: Array) -> Array:
+            encoded = self.posteriors[0].domain.encode(points)
+            here = [each.look(encoded, pending=pending) for each in self.posteriors]
+            values = score(*self._stacked([each.mean for each in here], [each.variance for each in here])).values
             if success is not None:
                 values = values + success(U)
             barring = np.zeros(len(U), dtype=bool) if barred is None else barred(U)
@@ -185,27 +224,24 @@ class Mixture:
 
         def slope(U: Array) -> tuple[Array, Array]:
             here = [each.local(U, pending=pending) for each in self.posteriors]
-            stds = [np.sqrt(np.maximum(each.variance, LEAST**2)) for each in here]
-            M, S = self._stacked([(each.mean, std) for each, std in zip(here, stds, strict=True)])
-            scored = rule(M, S)
+            stds = np.sqrt(np.maximum(np.array([each.variance for each in here]), LEAST**2))
+            values, by_mean, by_std = score(np.array([each.mean for each in here]), self._scales * stds)
+            by_variance = by_std * self._scales / (2.0 * stds)
             gradient = np.zeros_like(U)
-            for k, (each, std) in enumerate(zip(here, stds, strict=True)):
-                by_variance = scored.by_std[k] * self.posteriors[k].model.scale / (2.0 * std)
-                gradient += scored.by_mean[k][:, None] * each.dmean + by_variance[:, None] * each.dvariance
+            for k, each in enumerate(here):
+                gradient += by_mean[k][:, None] * each.dmean + by_variance[k][:, None] * each.dvariance
             if success is None:
-                return scored.values, gradient
+                return values, gradient
             likely, by_point = success.slope(U)
-            return scored.values + likely, gradient + by_point
+            return values + likely, gradient + by_point
 
         # looking at a point costs products and exponentials: fewer points where these are many
         rank = max(each.rank for each in self.posteriors)
         cost = rank * (rank / PROFILE + self.posteriors[0].domain.dimension)
         halvings = max(0, math.ceil(math.log2(max(cost, 1.0) / EASY)))  # Sobol' points come in powers of two
-        cover = max(LEAST_COVER, EFFORT.cover >> halvings)
-        effort = EFFORT._replace(cover=cover)
-        return Search(self.posteriors[0], own, score, slope, turn, snap=False, effort=effort)
+        effort = EFFORT._replace(cover=max(LEAST_COVER, EFFORT.cover >> halvings))
+        return Search(self.posteriors[0], own, scored, slope, turn, snap=False, effort=effort)
 
-    def _stacked(self, pairs: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
-        M = np.array([mean for mean, _ in pairs])
-        scales = [each.model.scale for each in self.posteriors]
-        return M, np.array([s * np.maximum(std, LEAST) for s, (_, std) in zip(scales, pairs, strict=True)])
+    def _stacked(self, means: Sequence[Array], variances: Sequence[Array]) -> tuple[Array, Array]:
+        """M and S."""
+        return np.array(means), self._scales * np.sqrt(np.maximum(np.array(variances), LEAST**2))

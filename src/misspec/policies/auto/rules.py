@@ -1,0 +1,209 @@
+"""What Auto chooses by: a table of rules, each with its share of the rounds, its score and its reason.
+
+    n    evaluations so far: told, failed and pending. A budget b allows round n + 1 where ⌊b(n + 1)⌋ > ⌊b(n)⌋
+    u    share of the results' variance that the model misses beyond noise, at most 1 (leave-one-out, at its renewal)
+
+| rule            | rounds                                          | score                                            |
+|-----------------|-------------------------------------------------|--------------------------------------------------|
+| first           | until there are five results                    | distance from all others, of 16 random points    |
+| mean and spread | all others                                      | mean + standard deviation                        |
+| improvement     | 2u·n, at most n/2; of a batch all but the first | expected improvement over the best mean          |
+| caution         | 15u·√n, at most 6√n, where the choice by the    | expected improvement over the best result, which |
+|                 | rules above would teach little                  | is luckier than the best mean                    |
+
+The worse the model predicts results that it was not told, the more rounds go to improvement, which looks farther from
+what is known, and to caution, which looks where little is known. Of a batch none but the first is the one that will be
+used, so the others may as well find more. Budgets are functions of n and of the data alone: an Auto that was told
+everything by `observe` chooses as one that asked.
+
+No point is asked while it pends, nor one next to it. A point whose value is known to 0.3 of a result's noise is
+*spent*: it is not asked again while there are rivals, whose mean + 2 standard deviations lies above it. Where none is
+left it is asked again, rather than ever worse points, but for √n rounds of caution. Without noise every result is
+spent at once, and a choice that is next to sure not to improve on the best result leaves its round to caution.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.errors import Array
+from misspec.policies.auto.feasible import ANYWHERE, EDGE, Outcomes, allows
+from misspec.policies.auto.mixture import Beliefs, Mixture, Score, improvement, upper
+from misspec.policies.core.field import Field, Search
+from misspec.policies.core.log import Asked
+from misspec.policies.core.points import Actions, Context, Round, first_alike
+from misspec.search import distinct
+from misspec.theory.own_bands import OwnBands
+
+TRIED = 16  # random points of which the farthest from all others is the next of the first ones: a rough maximin design
+EAGER = 1.0  # standard deviations of "mean and spread": more would explore what a model that is right knows to be bad
+IMPROVEMENT, MOST_IMPROVEMENT = 2.0, 0.5  # share of the rounds, times u, and at most: half stay with the model's best
+CAUTION, MOST_CAUTION = 15.0, 6.0  # cautious rounds in units of √n, times u, and at most
+LEAST_CAUTION = 1.0  # the same where the choice is a spent point, whatever u: the model may be wrong all the same
+TAUGHT, EXHAUSTED = 0.7, 0.3  # std/noise below which a result teaches little (after two results), and nothing (ten)
+RIVAL = 2.0  # standard deviations within which a value may be better than one that is known
+NEGLIGIBLE = 0.01  # noise, in spreads of the results, that is too small to matter; so is an improvement by less
+NEXT = 0.05  # distance to a pending point, in units of the domain: its result will tell enough of what is so near
+
+
+class Rule(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    due: Callable[[Turn], bool]
+    score: Callable[[Turn], Score]
+
+
+RULES = (  # the first that is due
+    Rule("improvement", lambda turn: turn.least == ANYWHERE, lambda turn: improvement(turn.best_result)),
+    Rule(
+        "improvement",
+        lambda turn: bool(turn.pending) or turn.allows(lambda n: min(MOST_IMPROVEMENT, IMPROVEMENT * turn.doubt) * n),
+        lambda turn: improvement(turn.best_means),
+    ),
+    Rule("mean and spread", lambda _: True, lambda _: upper(EAGER)),
+)
+
+
+class Found(NamedTuple):
+    """The best by a rule: the offer, its row there, and the beliefs about the offer."""
+
+    offer: Actions
+    row: int
+    beliefs: Beliefs
+
+    def here(self) -> tuple[Array, Array]:
+        """M and S of the row alone."""
+        return self.beliefs.M[:, [self.row]], self.beliefs.S[:, [self.row]]
+
+
+def choose(turn: Turn) -> tuple[str, Found]:
+    """The name of the rule, and what it found."""
+    rule = next(rule for rule in RULES if rule.due(turn))
+    found = turn.best(rule.score(turn))
+    if turn.is_idle(found) or (turn.knows(found, TAUGHT) and turn.allows(turn.caution(found))):
+        return "caution", turn.best(improvement(turn.best_result), stay=False)
+    return rule.name, found
+
+
+@dataclasses.dataclass(eq=False)
+class Turn:
+    """One choice: what is on offer, what is believed of it, and how the evaluations before have ended."""
+
+    field: Field
+    mixture: Mixture
+    own: OwnBands | None
+    outcomes: Outcomes
+    actions: Round
+    n: int
+    doubt: float  # u
+    pending: Sequence[Asked]
+    batch: int  # id of the first query of this call of `ask`
+    parse: Callable[[Array], Actions]  # points in user units as actions
+
+    def allows(self, budget: Callable[[float], float]) -> bool:
+        """Whether a budget has a round left."""
+        return allows(budget, self.n)
+
+    def caution(self, found: Found) -> Callable[[float], float]:
+        """The budget of cautious rounds."""
+        again = self.knows(found, EXHAUSTED) and self.outcomes.is_told(found.offer.encoded[[found.row]])
+        factor = max(min(MOST_CAUTION, CAUTION * self.doubt), LEAST_CAUTION if again else 0.0)
+        return lambda n: factor * math.sqrt(n)
+
+    # -- what there is to improve on -----------------------------------------------------------------------------
+
+    @functools.cached_property
+    def best_means(self) -> Array:
+        """For each sample of the model, the largest mean at a point with results, or among those on offer."""
+        if self.actions is None:
+            known = self.parse(distinct(np.array([place.x for place in self.outcomes.told])).points)
+        else:  # where the offer is to be searched, a cover of it
+            known = self.field.spread(self.actions) if isinstance(self.actions, Context) else self.actions
+        return np.asarray(self.mixture.look(self.field, self.own, known, pending=False).M.max(axis=1))
+
+    @functools.cached_property
+    def best_result(self) -> Array | float:
+        """The best result; among what is on offer, a mean that is as lucky as one result can be. Without noise, what is
+        better by too little to matter is no better."""
+        if self.actions is None:
+            results = self.mixture.scaling.to(self.outcomes.y)
+            return float(results.max()) + (NEGLIGIBLE if self.quiet else 0.0)
+        return np.asarray(self.best_means + np.maximum(self.mixture.noises, NEGLIGIBLE))
+
+    @functools.cached_property
+    def quiet(self) -> bool:
+        """Whether results have no noise to speak of, so that one that is known already is of no use."""
+        return float(self.mixture.noises.mean()) < NEGLIGIBLE
+
+    # -- what is known -------------------------------------------------------------------------------------------
+
+    def knows(self, found: Found, share: float) -> bool:
+        """Whether the value is known to this share of one result's noise."""
+        return bool(self._known(found.here()[1], share)[0])
+
+    def _known(self, S: Array, share: float) -> NDArray[np.bool_]:
+        matters = np.maximum(self.mixture.noises, NEGLIGIBLE)[:, None]
+        return np.asarray((S / matters).mean(axis=0) < share)
+
+    def is_idle(self, found: Found) -> bool:
+        """Whether a choice is next to sure not to improve on the best result, which without noise is of no use."""
+        if not self.quiet:
+            return False
+        return float(upper(RIVAL)(*found.here()).values[0]) < float(np.mean(self.best_result))
+
+    def _spent(self, beliefs: Beliefs, stay: bool) -> NDArray[np.bool_]:
+        """Spent points, and what is sure to be worse than them; none where no rival is left, if it may stay."""
+        M, S, seen = beliefs
+        if self.quiet:
+            return seen
+        spent = seen & self._known(S, EXHAUSTED)
+        if not spent.any() or not stay:
+            return spent
+        rivals = ~spent & (upper(RIVAL)(M, S).values > M.mean(axis=0)[spent].max())
+        return ~rivals if rivals.any() else np.zeros(len(spent), dtype=bool)
+
+    # -- the best by a score -------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def least(self) -> float:
+        """Least r (`feasible.py`) of what is asked."""
+        return self.outcomes.least(self.n)
+
+    def best(self, score: Score, *, stay: bool = True) -> Found:
+        """The best of what is on offer, without what pends, is spent or likely to fail, as long as anything is left.
+        stay: whether a spent point may be asked again where it has no rival."""
+        success, waiting = self.outcomes.likely(max(self.least, EDGE)), self._waiting(0)
+
+        def fails(U: Array) -> NDArray[np.bool_]:
+            return self.outcomes.fails(U, self.least, len(self.pending))
+
+        def search() -> Search:
+            return self.mixture.search(score, self.own, self.n, barred=lambda U: waiting(U) | fails(U), success=success)
+
+        offer = self.field.offer(search, self.actions)
+        beliefs = self.mixture.look(self.field, self.own, offer, pending=True)
+        values = score(beliefs.M, beliefs.S).values
+        if success is not None:
+            values = values + success(offer.encoded)
+        works = ~fails(offer.encoded)
+        if self.actions is None:
+            teaches, new = works & ~self._spent(beliefs, stay), ~waiting(offer.encoded)
+        else:  # what the next rounds offer is unknown: the best is asked as often as it is, but once in a batch
+            teaches, new = works, ~self._waiting(self.batch)(offer.encoded)
+        order = (teaches & new, works & new, works, np.ones(len(values), dtype=bool))
+        left = next(some for some in order if some.any())
+        return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs)
+
+    def _waiting(self, since: int) -> Callable[[Array], NDArray[np.bool_]]:
+        """Which points pend since some query, or, where points differ by degrees, lie next to one that does."""
+        pending = self.outcomes.codes([asked.place.x for asked in self.pending if asked.query.id >= since])
+        near = 0.0 if self.field.size else NEXT
+        return lambda U: self.outcomes.distance(U, pending) <= near
