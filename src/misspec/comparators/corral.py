@@ -22,8 +22,8 @@ from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Place, Round, position_in
-from misspec.policies.ec_gp_ucb import decide, keeps_weights
-from misspec.policies.enlarged import Enlarged
+from misspec.policies.ec_gp_ucb import decide
+from misspec.policies.enlarged import Enlarged, keeps_weights
 from misspec.policies.ledger import Rounds
 from misspec.theory.widths import Width
 

@@ -97,6 +97,6 @@ class Ledger(Rounds):
         """Rounds of a base, with those that do not count yet."""
         return self.N[i] + self._waiting[i]
 
-    def hopes(self, i: int) -> float:
+    def bound_with_pending(self, i: int) -> float:
         """R of a base, with rounds that do not count yet."""
         return self.R[i] + self._waiting_R[i]
