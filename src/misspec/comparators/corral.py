@@ -129,7 +129,7 @@ class Corral(OverBases):
         return Decision(self.field.place(decided.offer, decided.row), position_in(actions, decided.row), reasons)
 
     def _replay_one(self, i: int, p: float, past: Past, actions: Round) -> Decision:
-        """What a base would have played with the posterior that it had then, and the own bands of today; where the
+        """The choice of a base with the posterior that it had then, and the own bands of today; where the
         domain is the same, what it has played. Otherwise all of its past is learnt again: O(t) per round."""
         details = {"base": i, "probability": p, "step": 2, "policy": past.id}
         base = self._bases[i]

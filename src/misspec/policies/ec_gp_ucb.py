@@ -25,7 +25,7 @@ from misspec.theory.widths import Width
 
 
 class Maximiser(NamedTuple):
-    """What was on offer, what is known of it, the row that was chosen, and why (fields of Query)."""
+    """A choice: the offer, what is known of it, the row chosen, and the reasons (fields of Query)."""
 
     offer: Actions
     known: Candidates

@@ -126,7 +126,7 @@ class Enlarged:
     def maximiser(self, c: Candidates, score: Array) -> tuple[int, float, float]:
         """The candidate with the largest upper end, what was added to its score, and the end. Ties go to the lowest.
 
-        score: as in `scores`; what is added here is the enlargement where that is no factor on σ, and
+        score: as in `scores`; what is added here is the enlargement where that is not a factor on σ, and
         grounding.
         """
         if c.own_upper is not None and self.epsilon:
@@ -139,7 +139,7 @@ class Enlarged:
         return best, float(added[best]) if isinstance(added, np.ndarray) else added, float(upper[best])
 
     def _maximiser_kept(self, c: Candidates, score: Array) -> tuple[int, float, float]:
-        """The same, looking at ‖ζ‖₁ only where a bound on it lets a point win."""
+        """`maximiser`, looking at ‖ζ‖₁ only where a bound on it lets a point win."""
         assert c.kept is not None
         everything = c.kept.bound
         optimistic = self._grounded(c, score + self.epsilon * everything[c.rows], least=score)
@@ -199,7 +199,7 @@ class Enlarged:
         return Search(posterior, self.own, score, slope, turn, snap=pending)
 
     def _budgeted_search(self, turn: int, sign: float, factor: float, *, pending: bool) -> Search:
-        """The same, where what the dictionary misses is paid for."""
+        """`search`, where the enlargement pays for what the dictionary misses."""
         posterior, missed = self.posterior, sign * self.model.norm_bound
         norm = 0 if self.enlargement == "paper" else 1 if self.enlargement == "exact" else 2
 

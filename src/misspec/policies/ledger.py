@@ -1,4 +1,4 @@
-"""What bases have played: rounds that count, rounds that do not count yet, and sums over both."""
+"""A ledger of the rounds that bases have played: those that count, those that do not yet, and sums over both."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def conflicts_of(policy: Hooks, events: Sequence[log.Event]) -> list[Conflict]:
-    """What `certificates.contradictions` proves from the observations of some events and the policy's shares of δ."""
+    """Conflicts that `certificates.contradictions` proves from some events, with the policy's shares of δ."""
     field, model, own = policy.field, policy.model, policy._evidence.own
     if len(events) < len(policy.log.events):
         own = log.own_bands(events, field, model, own)
