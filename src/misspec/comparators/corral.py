@@ -22,8 +22,8 @@ from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Place, Round, position_in
-from misspec.policies.ec_gp_ucb import decide, keeps_weights
-from misspec.policies.enlarged import Enlarged
+from misspec.policies.ec_gp_ucb import decide
+from misspec.policies.enlarged import Enlarged, keeps_weights
 from misspec.policies.ledger import Rounds
 from misspec.theory.widths import Width
 
@@ -129,7 +129,7 @@ class Corral(OverBases):
         return Decision(self.field.place(decided.offer, decided.row), position_in(actions, decided.row), reasons)
 
     def _replay_one(self, i: int, p: float, past: Past, actions: Round) -> Decision:
-        """What a base would have played with the posterior that it had then, and the own bands of today; where the
+        """The choice of a base with the posterior that it had then, and the own bands of today; where the
         domain is the same, what it has played. Otherwise all of its past is learnt again: O(t) per round."""
         details = {"base": i, "probability": p, "step": 2, "policy": past.id}
         base = self._bases[i]

@@ -1,4 +1,4 @@
-"""What policies share that eliminate arms in phases: a phase's arms do not depend on its results.
+"""Policies that eliminate arms in phases: a phase's arms do not depend on its results.
 
 Law: what is active only shrinks, and is never empty.
 """
@@ -25,7 +25,7 @@ from misspec.theory import own_bands
 
 
 class Estimates(NamedTuple):
-    """What a complete phase says of the arms that were active in it."""
+    """Estimates, by a complete phase, of the arms that were active in it."""
 
     values: Array
     halves: Array  # of their bands

@@ -25,8 +25,8 @@ from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Round, position_in
-from misspec.policies.ec_gp_ucb import Maximiser, decide, keeps_weights
-from misspec.policies.enlarged import Enlarged
+from misspec.policies.ec_gp_ucb import Maximiser, decide
+from misspec.policies.enlarged import Enlarged, keeps_weights
 from misspec.policies.ledger import Elimination, Ledger
 from misspec.theory import information_gain
 from misspec.theory.widths import Width
@@ -244,7 +244,7 @@ class RegretBalancing(OverBases):
     def _bound(self, i: int, *, pending: bool = False) -> float:
         """R_i: realised, or min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}; with rounds that do not count yet, for choosing."""
         if self._bounds == "realised":
-            return self._ledger.hopes(i) if pending else self._ledger.R[i]
+            return self._ledger.bound_with_pending(i) if pending else self._ledger.R[i]
         n, base = self._ledger.plays(i) if pending else self._ledger.N[i], self._bases[i]
         return theory.candidate_bound(base.model, n, self.gains[i], self.epsilons[i], base.delta, self._ranges[i])
 

@@ -1,4 +1,4 @@
-"""What policies over several bases share: one of them speaks for all."""
+"""Policies over several bases, one of which speaks for all."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Caution:
         return self.kind == "proof" and not self.refuted and not self._cautious[i]
 
     def noted(self, i: int, decided: Maximiser, eager: Enlarged | None) -> dict[str, Any]:
-        """What has to be known of a round of a cautious base when its result comes: what an eager one, on the same
+        """Details that a cautious round needs when its result comes: what an eager base, on the same
         posterior, expected of its own choice among what was looked at."""
         if self.kind != "proof" or not self._cautious[i] or eager is None:
             return {}

@@ -1,8 +1,14 @@
-"""EC-GP-UCB: enlarged confidence bounds for a known misspecification (the paper's Algorithm 1)."""
+"""EC-GP-UCB: enlarged confidence bounds for a known misspecification (the paper's Algorithm 1).
+
+2   μ_0 = 0, σ_0² = k(x,x)
+3   for t = 1, 2, …
+4       play x_t ∈ argmax μ_{t−1}(x) + (β_t + ε√t/√λ)·σ_{t−1}(x)       `decide`
+5       observe y_t                                                     `Policy.tell`
+6       update μ_t and σ_t                                              `Evidence.learn`
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from misspec.domains import Domain
@@ -13,13 +19,13 @@ from misspec.policies.core.field import RESOLUTION, Field
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.points import Actions, Candidates, Context, Round, first_alike, position_in
 from misspec.policies.core.policy import Policy
-from misspec.policies.enlarged import Enlarged, check_enlargement
+from misspec.policies.enlarged import Enlarged, keeps_weights
 from misspec.posterior import Posterior
 from misspec.theory.widths import Width
 
 
 class Maximiser(NamedTuple):
-    """What was on offer, what is known of it, the row that was chosen, and why (fields of Query)."""
+    """A choice: the offer, what is known of it, the row chosen, and the reasons (fields of Query)."""
 
     offer: Actions
     known: Candidates
@@ -31,9 +37,12 @@ def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Maximiser
     """Line 4, on whatever posterior the ends are of: also what the bases of balancing play."""
     offer = field.offer(lambda: ends.search(turn), offered)
     c = field.look(ends.posterior, ends.own, offer, pending=True)
-    multiplier, slope = ends.inflation * ends.multiplier, ends.inflation * ends.slope
-    # 4   x_t ∈ argmax μ*_{t−1}(x) + (β_t + ε√t/√λ)·σ_{t−1}(x); another enlargement than ε√t/√λ·σ is added
     std = ends.std(c)
+    # β_t = B + (σ/√λ)·√(2 ln(1/δ) + log det(I + K_{t−1}/λ)), if width="lemma1"
+    multiplier = ends.inflation * ends.multiplier
+    # ε√t/√λ, if enlargement="paper"; what is not a multiple of σ is added by `maximiser`
+    slope = ends.inflation * ends.slope
+    # 4   x_t ∈ argmax μ*_{t−1}(x) + (β_t + ε√t/√λ)·σ_{t−1}(x)
     row, added, upper = ends.maximiser(c, c.mean + (multiplier + slope) * std)
     row = first_alike(offer, row)
     here = float(std[row])
@@ -42,13 +51,6 @@ def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Maximiser
         "upper": upper,
     }  # fmt: skip
     return Maximiser(offer, c, row, reasons)
-
-
-def keeps_weights(enlargement: str | None, epsilons: Sequence[float], budget: int | None) -> bool:
-    """Whether ‖ζ‖₁ is needed at every step; with a budget only for those who name it."""
-    if budget is not None:
-        return check_enlargement(enlargement) == "exact"
-    return check_enlargement(enlargement) in (None, "exact") and any(epsilon > 0 for epsilon in epsilons)
 
 
 class UpperConfidence(Policy):

@@ -11,6 +11,7 @@ the variance.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -65,6 +66,29 @@ class Enlarged:
         self._flat = flat or posterior.budget is not None
         self._pays = posterior.budget is not None and not isinstance(self.width, float)  # for what a budget misses
 
+    # -- its terms -------------------------------------------------------------------------------------------
+
+    @property
+    def multiplier(self) -> float:
+        """β_t for the told observations, with which bands are made (`theory/widths.py`)."""
+        log_det = self.posterior.log_det if self.gain is None else 2.0 * self.gain.at(self.posterior.t)
+        return widths.multiplier(self.width, self.model, log_det, self.delta)
+
+    @property
+    def slope(self) -> float:
+        """The enlargement's factor on σ, where it has one: ε√t/√λ of the paper's, C/√λ of corruption."""
+        slope = self.corruption / math.sqrt(self.model.regularization)
+        if self.enlargement != "paper":
+            return slope
+        if self._pays:  # ‖b‖₂ ≤ ε√t + B√ρ₂ in the place of ε√t
+            slope += self.model.norm_bound * math.sqrt(self.posterior.missed_squares / self.model.regularization)
+        return slope + widths.paper_slope(self.epsilon, self.posterior.t + 1, self.model)
+
+    @property
+    def inflation(self) -> float:
+        """Factor that keeps β_t valid while queries are pending, if that is wanted."""
+        return math.exp(self.posterior.pending_information) if self.inflate else 1.0
+
     def exact(self, *, flat: bool = False) -> bool:
         """Whether ‖ζ‖₁ is needed; flat: at points that a round has brought."""
         return self.epsilon > 0 and (
@@ -93,27 +117,6 @@ class Enlarged:
             return widths.enlargement_norm2(self.epsilon, self.posterior.t + 1, c.norm2())
         return 0.0
 
-    @property
-    def multiplier(self) -> float:
-        """The multiplier for the told observations, with which bands are made."""
-        log_det = self.posterior.log_det if self.gain is None else 2.0 * self.gain.at(self.posterior.t)
-        return widths.multiplier(self.width, self.model, log_det, self.delta)
-
-    @property
-    def slope(self) -> float:
-        """The enlargement's factor on σ, where it has one."""
-        slope = self.corruption / math.sqrt(self.model.regularization)
-        if self.enlargement != "paper":
-            return slope
-        if self._pays:  # ‖b‖₂ ≤ ε√t + B√ρ₂ in the place of ε√t
-            slope += self.model.norm_bound * math.sqrt(self.posterior.missed_squares / self.model.regularization)
-        return slope + widths.paper_slope(self.epsilon, self.posterior.t + 1, self.model)
-
-    @property
-    def inflation(self) -> float:
-        """What restores the multiplier's validity while queries are pending, if that is wanted."""
-        return math.exp(self.posterior.pending_information) if self.inflate else 1.0
-
     # -- choosing --------------------------------------------------------------------------------------------
 
     def scores(self, c: Candidates) -> Array:
@@ -123,7 +126,7 @@ class Enlarged:
     def maximiser(self, c: Candidates, score: Array) -> tuple[int, float, float]:
         """The candidate with the largest upper end, what was added to its score, and the end. Ties go to the lowest.
 
-        score: as in `scores`; what is added here is the enlargement where that is no factor on σ, and
+        score: as in `scores`; what is added here is the enlargement where that is not a factor on σ, and
         grounding.
         """
         if c.own_upper is not None and self.epsilon:
@@ -136,7 +139,7 @@ class Enlarged:
         return best, float(added[best]) if isinstance(added, np.ndarray) else added, float(upper[best])
 
     def _maximiser_kept(self, c: Candidates, score: Array) -> tuple[int, float, float]:
-        """The same, looking at ‖ζ‖₁ only where a bound on it lets a point win."""
+        """`maximiser`, looking at ‖ζ‖₁ only where a bound on it lets a point win."""
         assert c.kept is not None
         everything = c.kept.bound
         optimistic = self._grounded(c, score + self.epsilon * everything[c.rows], least=score)
@@ -196,7 +199,7 @@ class Enlarged:
         return Search(posterior, self.own, score, slope, turn, snap=pending)
 
     def _budgeted_search(self, turn: int, sign: float, factor: float, *, pending: bool) -> Search:
-        """The same, where what the dictionary misses is paid for."""
+        """`search`, where the enlargement pays for what the dictionary misses."""
         posterior, missed = self.posterior, sign * self.model.norm_bound
         norm = 0 if self.enlargement == "paper" else 1 if self.enlargement == "exact" else 2
 
@@ -217,7 +220,7 @@ class Enlarged:
         return Search(posterior, self.own, score, slope, turn, snap=pending)
 
     def contenders(self, field: Field, turn: int, within: Context | None = None) -> Actions:
-        """Points among which the best lower and the largest upper end lie, as far as they are found; within: at this
+        """Candidates for `recommend`: they include the maximisers of both ends that the search found; within: at this
         context.
 
         What a search finds the class may cap, so a cover is looked at too.
@@ -237,17 +240,9 @@ class Enlarged:
         """The band for f*: the model's within what its class allows, then grounded."""
         half = self.half(c) + self.epsilon
         lower, upper, _ = own_bands.within_class(c.mean - half, c.mean + half, self.model, c.prior(), self.epsilon)
-        return Band(*self._intersected(c, lower, upper))
-
-    def grounded_band(self, c: Candidates) -> tuple[Array, Array]:
-        """The same whatever the class allows: what regret is balanced by, since a cap would make ties."""
-        half = self.half(c) + self.epsilon
-        return self._intersected(c, c.mean - half, c.mean + half)
-
-    def _intersected(self, c: Candidates, lower: Array, upper: Array) -> tuple[Array, Array]:
         if c.own_lower is None or c.own_upper is None:
-            return lower, upper
-        return own_bands.ground(lower, upper, c.own_lower, c.own_upper)
+            return Band(lower, upper)
+        return Band(*own_bands.ground(lower, upper, c.own_lower, c.own_upper))
 
 
 def check_enlargement(enlargement: object) -> str | None:
@@ -256,3 +251,10 @@ def check_enlargement(enlargement: object) -> str | None:
         return enlargement
     names = ", ".join(widths.ENLARGEMENTS)
     raise InvalidInput(f"enlargement must be one of {names}, or None, got {shown(enlargement)}")
+
+
+def keeps_weights(enlargement: str | None, epsilons: Sequence[float], budget: int | None) -> bool:
+    """Whether ‖ζ‖₁ is needed at every step; with a budget only for those who name it."""
+    if budget is not None:
+        return check_enlargement(enlargement) == "exact"
+    return check_enlargement(enlargement) in (None, "exact") and any(epsilon > 0 for epsilon in epsilons)

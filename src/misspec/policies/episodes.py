@@ -1,4 +1,4 @@
-"""What policies share that hand out whole episodes: the points of an episode do not depend on its results."""
+"""Policies that hand out whole episodes: the points of an episode do not depend on its results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from misspec.policies.core.policy import Policy
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Episode:
-    """What a finished episode did: its points in the order asked, what was active before and after, and the widths.
+    """A finished episode: its points in the order asked, what was active before and after, and the widths.
 
     On a Finite domain: indices, the active indices, and widths over `active_before`. On a box: (m, d) points in user
     units, the *estimated* shares of the box that were active, and widths at those points.
@@ -65,7 +65,7 @@ class Episodic(Policy):
         """Use the results of an episode, in the order asked; one that is cut short (`_complete`) eliminates nothing."""
 
     def _reasons(self, place: Place) -> dict[str, Any]:
-        """What a query says of its point."""
+        """Fields of Query that say why this point was chosen."""
         return {"mean": self.mean_at(place)}
 
     # -- episodes --------------------------------------------------------------------------------------------

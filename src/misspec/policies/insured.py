@@ -115,7 +115,7 @@ class InsuredUCB(UpperConfidence):
         return Decision(self.field.place(offer, row), position_in(actions, row), reasons)
 
     def _allowance(self, budget: float, extent: float) -> float:
-        """What tests may lose so far, in units of the range of means on offer."""
+        """Loss that tests may cause so far, in units of the range of means on offer."""
         return self.premium * budget * (ALLOWANCE + SEEN * self.misfit_size / extent)
 
     def _test(self, known: Known, eager: int, lower: Array, upper: Array, offer: Actions) -> tuple[int, bool]:

@@ -1,4 +1,4 @@
-"""What bases have played: rounds that count, rounds that do not count yet, and sums over both."""
+"""A ledger of the rounds that bases have played: those that count, those that do not yet, and sums over both."""
 
 from __future__ import annotations
 
@@ -97,6 +97,6 @@ class Ledger(Rounds):
         """Rounds of a base, with those that do not count yet."""
         return self.N[i] + self._waiting[i]
 
-    def hopes(self, i: int) -> float:
+    def bound_with_pending(self, i: int) -> float:
         """R of a base, with rounds that do not count yet."""
         return self.R[i] + self._waiting_R[i]

@@ -44,7 +44,7 @@ class Bands(Protocol):
         """Lower and upper ends; reported: the model's within what its class allows."""
 
     def widths(self, active: Any, points: Any) -> Array:
-        """What history keeps of w."""
+        """Widths that `history` keeps."""
 
 
 class Active(Protocol):
@@ -54,7 +54,7 @@ class Active(Protocol):
 
     @property
     def members(self) -> NDArray[Any]:
-        """What is active: indices, or a sample of points in user units."""
+        """The active members: indices, or a sample of points in user units."""
 
     @property
     def volume(self) -> float:
@@ -62,7 +62,7 @@ class Active(Protocol):
 
     @property
     def extent(self) -> Any:
-        """What history keeps of D_e."""
+        """D_e as `history` keeps it."""
 
     def check_width(self, width: Width) -> Width:
         """InvalidInput for widths that this set cannot have."""
@@ -102,7 +102,7 @@ class Active(Protocol):
         """Line 9: keep what has an upper end of at least the best lower end."""
 
     def points(self, places: Sequence[Place]) -> NDArray[Any]:
-        """What history keeps of an episode's points."""
+        """An episode's points as `history` keeps them."""
 
     def contenders(self, bands: Bands) -> Actions:
         """Members among which the best lower and the largest upper end lie."""

@@ -1,4 +1,4 @@
-"""What policies answer: frozen values that nothing is read back from."""
+"""Answers of policies: frozen values that nothing is read back from."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Band(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Observations:
-    """What was told, in that order.
+    """All results, in the order told.
 
     x, y    points in user units, shape (n, d), and results
     ids     of the queries; -1 for data from elsewhere
@@ -113,7 +113,7 @@ def _query(values: dict[str, Any]) -> Query:
 
 
 def copied(details: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, all the way down."""
+    """A copy, all the way down."""
     if not details:
         return {}
     flat = all(isinstance(value, int | float | str) for value in details.values())
@@ -121,7 +121,7 @@ def copied(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def frozen(x: Array) -> Array:
-    """The same numbers, read-only."""
+    """A read-only array of these numbers."""
     values = x if isinstance(x, np.ndarray) and x.dtype == np.float64 else np.asarray(x, dtype=np.float64)
     return values if not values.flags.writeable else np.frombuffer(values.tobytes()).reshape(values.shape)
 
@@ -177,7 +177,7 @@ class Conflict:
 
 
 class Decision(NamedTuple):
-    """What a policy chose: the place, its row among the actions handed in, and the reasons (fields of Query)."""
+    """A policy's choice: the place, its row among the actions handed in, and the reasons (fields of Query)."""
 
     place: Place
     position: int | None

@@ -1,4 +1,4 @@
-"""What a policy needs of its domain, behind one protocol: `field_of` is the only place that asks which kind it is.
+"""A domain as policies use it, behind one protocol: `field_of` is the only place that asks which kind it is.
 
 A policy parses, offers and looks at points through its field, and feeds posteriors through it. A new kind of domain is
 a class here, or a domain that brings its own (`domain.field(seed, resolution)`).
@@ -46,7 +46,7 @@ DIFFERS = "this state holds its domain, and the one handed in differs from it; l
 
 
 class Search(NamedTuple):
-    """What is maximised where an offer has to be searched for."""
+    """A score to maximise where an offer has to be searched for."""
 
     posterior: Posterior
     own: OwnBands | None  # points that have own bands are offered too
@@ -80,16 +80,16 @@ class Field(Protocol):
         """Whether what can be asked is the same in every round, unless actions are handed in."""
 
     def parse(self, given: ArrayLike, model: Model) -> Actions:
-        """What a user handed in: indices or names of candidates, or points, by name or not."""
+        """Read what a user handed in: indices or names of candidates, or points, by name or not."""
 
     def find(self, named: Any, among: Sequence[Place]) -> list[int]:
         """Positions in `among` that a dict or a candidate's name refers to."""
 
     def describe(self, place: Place) -> dict[str, Any]:
-        """What answers say of a place by name: `params` on a space, `row` on a table."""
+        """Fields of an answer that name a place: `params` on a space, `row` on a table."""
 
     def keys(self, actions: Actions) -> Sequence[int | bytes]:
-        """What own bands are kept under."""
+        """Keys of own bands."""
 
     def whole(self, what: str) -> Actions:
         """All candidates; InvalidInput where there is no list of them."""
@@ -116,7 +116,7 @@ class Field(Protocol):
         """A pending query that has no result."""
 
     def look(self, posterior: Posterior, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
-        """What a posterior and own bands say of the actions; pending: with the variance for choosing."""
+        """Mean, variance and own bands of the actions; pending: with the variance for choosing."""
 
     def within(self, context: Any, given: Any, model: Model) -> Round:
         """A round with a context; given: the actions on offer, None for all of the domain."""
@@ -125,13 +125,13 @@ class Field(Protocol):
         """Points that were handed in with a context each, or one for all."""
 
     def stored(self, actions: Actions) -> list[Any]:
-        """What `parse` makes the same actions of: points or indices; for `pair`, contexts too."""
+        """Points or indices from which `parse` makes these actions again; for `pair`, contexts too."""
 
     def point(self, query: Query) -> Array:
         """The whole point of a query, as `place.x` has it."""
 
     def offer(self, search_for: Callable[[], Search], offered: Round = None) -> Actions:
-        """What there is to choose from: the actions offered, or, holding the maximiser, points of the whole domain."""
+        """The offer to choose from: the actions offered, or, holding the maximiser, points of the whole domain."""
 
     def spread(self, offered: Round = None) -> Actions:
         """Points all over the domain: the candidates, or a cover; none where points come with the rounds."""
@@ -156,7 +156,7 @@ class Field(Protocol):
 
 
 class Shared:
-    """What all kinds have in common: points that may never have been seen before."""
+    """Base of all fields: points that may never have been seen before."""
 
     domain: Any
     indexed = False
@@ -256,7 +256,7 @@ class Shared:
         return point
 
     def encoded(self, place: Place) -> Array:
-        """What the kernel sees of a place, shape (1, E)."""
+        """A place as the kernel sees it, shape (1, E)."""
         return np.asarray(self.domain.encode(place.x[None, :]))
 
     def posterior(self, model: Model, *, weights: bool, budget: int | None) -> Posterior:

@@ -1,4 +1,4 @@
-"""What callers hand in to choose from or to learn: actions, points and contexts."""
+"""Actions, points and contexts that callers hand in, to choose from or to learn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def round_of(policy: Policy, actions: Any, context: Any) -> Round:
-    """What a round offers."""
+    """The actions or context of a round; None for the whole domain."""
     if context is None and actions is None:
         return None
     if not policy.abilities.takes_actions:

@@ -1,4 +1,4 @@
-"""What a policy implements, and what it may override: docs/write-a-policy.md has a picture of when each is called."""
+"""Methods that a policy implements or may override: docs/write-a-policy.md has a picture of when each is called."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from misspec.theory.widths import Width
 
 @dataclasses.dataclass(frozen=True)
 class Abilities:
-    """What a policy takes and does, by which callers treat it.
+    """Facts about a policy that its callers have to know.
 
     takes_actions    ask(actions=…) works; takes_points: these may be points never seen before
     takes_data       it takes data from elsewhere
@@ -47,7 +47,7 @@ class Abilities:
 class Hooks(abc.ABC):
     """Override points of `Policy`. Defaults feed `_evidence`: own bands, and the posteriors made with it.
 
-    abilities   what it takes and does
+    abilities   facts that callers have to know
     theorem     what bounds its regret as it is set, as `reports` know it; "" for nothing
     limit       evaluations after which it ends, None for no end
     minimize    whether smaller is better
@@ -89,7 +89,7 @@ class Hooks(abc.ABC):
         return None
 
     def admit(self, actions: Actions) -> Actions:
-        """What was handed in to choose from or to learn; InvalidInput for what this policy cannot use."""
+        """Check points handed in, to choose from or to learn; InvalidInput for those that this policy cannot use."""
         return actions
 
     # -- events ----------------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Hooks(abc.ABC):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What is particular to this policy, for traces and pictures."""
+        """Facts that are particular to this policy, for traces and pictures."""
         return {}
 
     @property

@@ -70,7 +70,7 @@ class _Unchecked:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Slice:
-    """What a search asks of a posterior and of own bands, at one context."""
+    """The part that a search needs of a posterior and of own bands, at one context."""
 
     model: Model
     points: Array
@@ -289,5 +289,5 @@ class JointField(Shared):
 
 
 def _key(key: int | bytes, c: Array) -> bytes:
-    """What own bands of (x, c) are kept under."""
+    """Key of the own band of (x, c)."""
     return (key if isinstance(key, bytes) else int(key).to_bytes(8, "little")) + c.tobytes()

@@ -167,7 +167,7 @@ def load(
 
 
 class _Source:
-    """What a file holds: its header, its events one by one, and the random state after those that were read."""
+    """A journal that is read: its header, its events one by one, and the random state after those that were read."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.reader = Reader(path)
@@ -274,7 +274,7 @@ def _details(details: Mapping[str, Any]) -> bytes:
 
 
 def _event(entry: bytes, policy: Policy) -> tuple[Any, ...]:
-    """What `_entry` has written."""
+    """Read what `_entry` has written."""
     if entry.startswith(b"t"):
         return "tell", *TOLD.unpack(a2b_base64(entry[1:], strict_mode=True))
     if not entry.startswith(b"a"):
@@ -297,7 +297,7 @@ def _doubles(x: Array) -> bytes:
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """What differs, in dicts of dicts."""
+    """The entries that differ, in dicts of dicts."""
     return {
         name: _changed(before[name], value) if isinstance(value, dict) and isinstance(before.get(name), dict) else value
         for name, value in after.items()
@@ -306,7 +306,7 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
 
 
 def _merged(before: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """What `_changed` has taken apart."""
+    """Undo `_changed`."""
     merged = dict(before)
     for name, value in changed.items():
         inside = isinstance(value, dict) and isinstance(before.get(name), dict)

@@ -82,7 +82,7 @@ class BoxBands:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Level:
-    """What a complete episode leaves: {x : upper(x) ≥ threshold}, and the anchor that attains the threshold."""
+    """The level set of a complete episode: {x : upper(x) ≥ threshold}, and the anchor that attains the threshold."""
 
     bands: BoxBands
     threshold: float

@@ -33,7 +33,7 @@ Event = tuple[Any, ...]
 
 
 class Asked(NamedTuple):
-    """What a policy keeps of a query: nothing is read back from the query itself."""
+    """A query as a policy keeps it: nothing is read back from the query itself."""
 
     query: Query
     place: Place

@@ -32,14 +32,14 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Context:
-    """What a round brings where f depends on it too: the whole domain is on offer, to be listed or searched."""
+    """The context of a round: the whole domain is on offer, to be listed or searched."""
 
     c: Array  # user units, shape (1, d_c)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Actions:
-    """What a round offers."""
+    """Points on offer in a round."""
 
     points: Array  # user units
     encoded: Array
@@ -48,7 +48,7 @@ class Actions:
     given: bool = True  # whether they were handed in one by one, so that a row among them means something
 
     def offered(self) -> Actions:
-        """The same as what a round has brought."""
+        """These actions, marked as brought by a round."""
         if self.rows is not None:
             return self
         plain = type(self) is Actions
@@ -81,7 +81,7 @@ def first_alike(offer: Actions, row: int) -> int:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Candidates:
-    """What a posterior and the own bands say of actions."""
+    """Mean, variance, own bands and norms of weights at actions."""
 
     mean: Array
     variance: Array  # told and pending where they are to be chosen from, told alone for bands

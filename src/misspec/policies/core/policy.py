@@ -1,4 +1,4 @@
-"""What every policy has: ask, tell, drop, observe, bands, a recommendation, and a state that continues to the bit.
+"""The base of every policy: ask, tell, drop, observe, bands, a recommendation, and a state that continues to the bit.
 
 A policy is the list of its events. Its state is its settings, those events and its random state; restoring replays the
 events through the same operations on the posterior, without choosing again. That is also how a call that fails half-way
@@ -363,7 +363,7 @@ class Policy(Hooks):
 
     @property
     def observations(self) -> Observations:
-        """What was told, in that order."""
+        """All results, in the order told."""
         with self._lock:
             return observations(self.log.events, self.field, self.model)
 
@@ -376,7 +376,7 @@ class Policy(Hooks):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it was made with, except domain and model."""
+        """The arguments that it was made with, except domain and model."""
         return {name: kept(value) for name, value in self._settings.items()}
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a policy says when it is asked: its recommendation, and why its bands may not hold."""
+"""A policy's recommendation, and its caveats: why bands may not hold."""
 
 from __future__ import annotations
 

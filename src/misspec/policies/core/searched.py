@@ -28,7 +28,7 @@ SAME = 1e-7  # distance at which two points are one to rounding
 
 
 class OfSpace:
-    """What fields of a space have in common."""
+    """Base of the fields of a space."""
 
     domain: Any
     edges = True

@@ -39,7 +39,7 @@ VERSION = 2  # version 1 wrote unset numbers as 0
 
 
 def name_of(cls: type) -> str:
-    """What a class is stored as: its name for those of misspec, module:Class for others, which thus replace none."""
+    """The name that states have for a class: its own for those of misspec, module:Class for others."""
     ours = cls.__module__.startswith(("misspec.policies.", "misspec.comparators."))
     return cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
 
@@ -50,7 +50,7 @@ def encode(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def encode_made(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The same without its events: what it was made with, and its random state."""
+    """The state without events: what the policy was made with, and its random state."""
     settings = {name: encode_value(f"setting {name}", value) for name, value in policy._settings.items()}
     kernels = {kernel_key(model.kernel) for model in [policy.model, *_models(list(policy._settings.values()))]}
     if sum(key.startswith("custom") for key in kernels) > 1:
@@ -129,7 +129,7 @@ def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: An
 
 
 def _part(state: dict[str, Any], name: str, kind: type) -> Any:
-    """What a state must have."""
+    """A part that a state must have."""
     if name not in state:
         raise StorageError(f"not a policy's state: {name} is missing")
     if type(state.get(name)) is not kind:
@@ -289,7 +289,7 @@ def _decode_query(stored: dict[str, Any], policy: Policy) -> Query:
 
 
 def _float(name: str, value: Any) -> float:
-    """What a choice was made by: a number, however large."""
+    """A number that a choice was made by, however large."""
     if not isinstance(value, float | int) or isinstance(value, bool) or not math.isfinite(value):
         raise StorageError(f"{name} of a stored query must be a finite number, got {shown(value)}")
     return float(value)
