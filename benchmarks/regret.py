@@ -73,7 +73,7 @@ def told(policy):
 def plays(policy, instance):
     """Whether it can play the instance, and is meant to."""
     kind, longest = POLICIES[policy]["kind"], MOST_ROUNDS.get(policy, math.inf)
-    able = construct.policy_class(kind).takes_actions or not instance.contextual
+    able = construct.policy_class(kind).abilities.takes_actions or not instance.contextual
     able &= instance.linear or not kind.startswith("Lin")
     able &= kind != "LBGPUCB" or not instance.linear  # there is no length scale
     return able and instance.horizon <= longest
@@ -157,7 +157,8 @@ class Part:
 
     def runs(self, policies):
         """Those asked for, each with its file where it is done."""
-        files, found = self.folder.files(), experiments.parse(self.toml(policies), "regret.toml").runs()
+        with experiments.allow("regret_worlds"):
+            files, found = self.folder.files(), experiments.parse(self.toml(policies), "regret.toml").runs()
         return [(run, files.get(run.key)) for run in found]
 
 
@@ -521,7 +522,6 @@ def main():
     if given.search:
         search(given.against, given.at_most, given.redo)
         return
-    experiments.allow(["regret_worlds"])
     names = list(POLICIES) if given.policies is None else [each.strip() for each in given.policies.split(",")]
     unknown = set(names) - set(POLICIES)
     if unknown:

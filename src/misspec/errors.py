@@ -59,11 +59,15 @@ class StorageError(MisspecError):
 def nearest(name: Any, known: Iterable[str]) -> str:
     """ "; did you mean 'x'?" where a known name is near, and the list of known ones."""
     names = sorted(known)
-    lower = {each.lower(): each for each in names}
-    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6) if isinstance(name, str) else []
-    hint = f"; did you mean {shown(lower[close[0]])}?" if close else ""
     more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
-    return f"{hint} (known: {short(', '.join(names[:LISTED]))}{more})"
+    return f"{alike(name, names)} (known: {short(', '.join(names[:LISTED]))}{more})"
+
+
+def alike(name: Any, known: Iterable[str]) -> str:
+    """ "; did you mean 'x'?" where a known name is near."""
+    lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6) if isinstance(name, str) else []
+    return f"; did you mean {shown(lower[close[0]])}?" if close else ""
 
 
 def shown(value: Any) -> str:

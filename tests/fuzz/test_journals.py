@@ -47,7 +47,7 @@ def written(name):
             states.append(text(policy))
             policy.tell(query, float(rng.normal()))
             states.append(text(policy))
-        if policy.takes_data and name not in ROUND:
+        if policy.abilities.takes_data and name not in ROUND:
             policy.observe(policy.field.draw(rng).points[:1], [0.25])
             states.append(text(policy))
         policy.journal(None)

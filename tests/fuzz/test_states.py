@@ -78,7 +78,7 @@ def played(name):
     for t in range(4):
         for query in policy.ask(2, **ROUND.get(name, {})):
             policy.drop(query) if t == 1 else policy.tell(query, float(rng.normal()))
-    if policy.takes_data and policy.field.fixed:
+    if policy.abilities.takes_data and policy.field.fixed:
         policy.observe(policy.field.draw(rng).points[:2], rng.normal(size=min(2, len(policy.field.draw(rng).points))))
     policy.ask(2, **ROUND.get(name, {}))
     return json.dumps(policy.state())

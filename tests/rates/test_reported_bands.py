@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.gaussian_process.kernels import DotProduct
+from sklearn.gaussian_process.kernels import RBF, DotProduct
 
 import misspec as ms
 
@@ -54,6 +54,7 @@ POLICIES = {
     "linucb": (lambda d, m: ms.comparators.LinUCB(d, m), 0.0),
     "igp-ucb": (lambda d, m: ms.comparators.IGPUCB(d, m, horizon=T), 0.0),
     "corral": (lambda d, m: ms.comparators.Corral(d, m, horizon=T, epsilons=[0.0, EPSILON]), EPSILON),
+    "corruption": (lambda d, m: ms.comparators.CorruptionTolerantGPUCB(d, m, corruption=EPSILON * 2 * T), EPSILON),
     "phased elimination": (lambda d, m: ms.comparators.PhasedElimination(d, m, horizon=T), 0.0),
     "rips": (lambda d, m: ms.comparators.RIPS(d, m, horizon=T), 0.0),
 }  # fmt: skip
@@ -145,3 +146,19 @@ def test_reported_bands_hold_whatever_others_do(name, tell):
 def test_bands_of_many_eliminated_candidates_hold(name):
     """30 dimensions and 20,000 candidates: with a union over the active points alone a third of the runs failed."""
     assert failures(name, friend, 24, d=30, n=20_000) <= 6
+
+
+@pytest.mark.parametrize("tell", [friend, best_first, sorted_table, meddlers])
+def test_bands_over_length_scales_hold(tell):
+    """LB-GP-UCB needs a kernel with a length scale; the truth is a member of norm B at the model's own."""
+    failed = 0
+    for run in range(RUNS):
+        rng = np.random.default_rng([43, run])
+        points = rng.uniform(size=(400, 2))
+        K, alpha = RBF(0.2)(points), rng.standard_normal(400) * (rng.uniform(size=400) < 0.05)
+        truth = 2.0 * (K @ alpha) / math.sqrt(alpha @ K @ alpha)
+        model = ms.Model(RBF(0.2), norm_bound=2.0, noise=NOISE, delta=0.1)
+        policy = ms.comparators.LBGPUCB(ms.Finite(points), model, horizon=T)
+        assert policy.claims
+        failed += tell(policy, truth, rng)
+    assert failed <= 3

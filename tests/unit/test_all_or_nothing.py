@@ -79,7 +79,7 @@ def test_a_kernel_that_fails_at_any_of_its_calls_leaves_no_trace(name, error):
         "ask": lambda p: p.ask(3),
         "drop": lambda p: p.drop(batch[1]),
     }
-    if policy.takes_data:
+    if policy.abilities.takes_data:
         calls["observe"] = lambda p: p.observe(fresh, [0.1, 0.2, 0.3, 0.4])
     failures = 0
     for call in calls.values():
@@ -210,8 +210,8 @@ def test_an_interrupt_while_undoing_changes_nothing_either():
             raise KeyboardInterrupt
 
     class Failing(ms.GPUCB):
-        def _learn(self, asked, y):
-            super()._learn(asked, y)
+        def on_tell(self, asked, y):
+            super().on_tell(asked, y)
             if y == 0.3:
                 raise ZeroDivisionError
 

@@ -55,7 +55,7 @@ def some(domain, n=25, seed=8):
 
 
 def renewals(policy):
-    return [event[1] for event in policy._events if event[0] == "renew"]
+    return [event[1] for event in policy.log.events if event[0] == "renew"]
 
 
 # -- what it believes ----------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_the_slope_of_a_search_is_that_of_its_score(rule, pending):
     policy = ms.Auto(BOX)
     play(policy, 9, noise=0.3)
     policy.ask(3)
-    policy._hallucinate()
+    policy._evidence.expect()
     search = policy.posterior.search(rule, policy._own, 0, pending=pending)
     U = np.random.default_rng(1).random((20, 2))
 
@@ -1051,9 +1051,9 @@ def test_a_model_that_another_has_learnt_can_be_adopted():
     assert other.samples == samples
     X = SHARED.draw(np.random.default_rng(1))
     np.testing.assert_array_equal(one.posterior.at(X), other.posterior.at(X))
-    before = len(other._events)
+    before = len(other.log.events)
     other.renew()  # not due: as many results as it was learnt from
-    assert len(other._events) == before
+    assert len(other.log.events) == before
     other.observe([[0.5, 2.0], [0.6, 2.0]], [0.1, 0.2])
     other.renew()
     assert other.samples["results"] == 10

@@ -79,7 +79,7 @@ def test_a_matrix_that_rounding_makes_singular_is_an_error_of_ours(monkeypatch):
     def singular(*_):
         raise np.linalg.LinAlgError("not positive definite")
 
-    monkeypatch.setattr(policy, "_learn", singular)
+    monkeypatch.setattr(policy, "on_tell", singular)
     with pytest.raises(ms.NumericalError, match="larger regularization"):
         policy.tell(query, 1.0)
     monkeypatch.undo()

@@ -44,18 +44,18 @@ class Diary(ms.UniformSampling):
         super().__init__(domain, model, seed=seed)
         self.notes = []
 
-    def _prepare(self):
+    def prepare(self):
         if self.t % 3 == 0:
-            self._relive("note", {"t": self.t, "text": 'a "quoted"\ttab\nand é'})
+            self.on_event("note", {"t": self.t, "text": 'a "quoted"\ttab\nand é'})
 
-    def _relive(self, kind, *rest):
+    def on_event(self, kind, *rest):
         if kind != "note":
-            super()._relive(kind, *rest)
+            super().on_event(kind, *rest)
         self.notes.append(rest[0])
-        self._events.append(("note", rest[0]))
+        self.log.add("note", rest[0])
 
-    def _choose(self, actions):
-        choice = super()._choose(actions)
+    def choose(self, actions):
+        choice = super().choose(actions)
         return choice._replace(
             reasons={**choice.reasons, "details": {"why": "a tab\t, a line\n and {braces}", "n": [1, 2]}}
         )
@@ -101,7 +101,7 @@ def hostile(policy, name, rng, calls):
             policy.tell(chosen, rng.standard_normal(len(chosen)))
         elif what < 0.6 and pending:
             policy.drop(pending[int(rng.integers(len(pending)))])
-        elif what < 0.7 and policy.takes_data and policy.field.fixed:
+        elif what < 0.7 and policy.abilities.takes_data and policy.field.fixed:
             x = policy.field.draw(rng).points[:2]
             policy.observe(x, rng.standard_normal(len(x)))
         else:
@@ -138,8 +138,8 @@ def test_a_file_cut_anywhere_is_the_policy_after_the_last_whole_record(name, tmp
         ends.append(size)
         states.append(text(policy))
     assert len(states) > 15
-    assert len({kind for kind, *_ in policy._events}) >= (3 if policy.takes_data else 2)
-    assert name != "auto" or "renew" in {kind for kind, *_ in policy._events}
+    assert len({kind for kind, *_ in policy.log.events}) >= (3 if policy.abilities.takes_data else 2)
+    assert name != "auto" or "renew" in {kind for kind, *_ in policy.log.events}
     whole = path.read_bytes()
     few = 2 if name in SLOW else 4
     near = [*ends[-few:], *[end - 1 for end in ends[-few:]]]
@@ -221,11 +221,11 @@ def test_numbers_of_every_kind_come_back(tmp_path):
     values = [0.0, -0.0, 5e-324, -1.7976931348623157e308, 0.1 + 0.2, 1e22]
     for y in values[:3] + values[4:]:
         policy.tell(policy.ask(), y)
-    odd = Query(policy._next_id, np.array([0.3]), mean=float("inf"), upper=float("-inf"), details={"k": [None, "é"]})
+    odd = Query(policy.log.next_id, np.array([0.3]), mean=float("inf"), upper=float("-inf"), details={"k": [None, "é"]})
     policy._register(odd, policy.field.stored_place(None, [0.3]))
     policy.observe([[0.25]], [0.5])
     again = ms.load(path)
-    assert [event[2].hex() for event in again._events if event[0] == "tell"] == [
+    assert [event[2].hex() for event in again.log.events if event[0] == "tell"] == [
         y.hex() for y in values[:3] + values[4:]
     ]
     found = again.pending[0]
@@ -242,7 +242,7 @@ def short(tmp_path, name="thompson", calls=12):
     policy.journal(path)
     states = {0: text(policy)}
     for _ in hostile(policy, name, np.random.default_rng(5), calls):
-        states[len(policy._events)] = text(policy)
+        states[len(policy.log.events)] = text(policy)
     policy.journal(None)
     return path, states
 
@@ -668,8 +668,8 @@ def test_details_that_are_no_json_are_refused_and_said(tmp_path):
     class Careless(ms.UniformSampling):
         what = None
 
-        def _choose(self, actions):
-            return super()._choose(actions)._replace(reasons={"details": {"what": self.what}})
+        def choose(self, actions):
+            return super().choose(actions)._replace(reasons={"details": {"what": self.what}})
 
     policy, path = Careless(DOMAIN, MODEL), tmp_path / "a.journal"
     policy.journal(path)
@@ -687,7 +687,7 @@ def test_details_that_are_no_json_are_refused_and_said(tmp_path):
 class Interrupt:
     """Ctrl-C at the n-th line that is run in these files, and again some lines later."""
 
-    FILES = ("journal.py", "records.py", "policy.py")
+    FILES = ("journal.py", "records.py", "policy.py", "undo.py", "log.py")
 
     def __init__(self, *after):
         self.after = list(after)
@@ -998,12 +998,12 @@ def test_kill_9_loses_no_call_that_has_returned(tmp_path, calls):
     player.stdout.close()
     player.wait()
     found, _ = loaded(path)
-    assert returned <= len(found._events) <= returned + 1
+    assert returned <= len(found.log.events) <= returned + 1
     scope = {"__name__": "player"}
     exec(compile(PLAYER, str(script), "exec"), scope)
     reference = scope["make"]()
     play = scope["play"](reference, 10**6)
-    while len(reference._events) < len(found._events):
+    while len(reference.log.events) < len(found.log.events):
         next(play)
     assert text(found) == text(reference)
     found.journal(path)  # the lock has ended with its process

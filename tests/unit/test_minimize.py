@@ -95,8 +95,8 @@ def test_misspecs_own_problems_are_played_as_ever_and_shown_upside_down(tmp_path
 def test_a_loss_of_ones_own_is_handed_to_policies_with_the_other_sign(tmp_path, monkeypatch):
     (tmp_path / "minimize_losses.py").write_text(LOSSES)
     monkeypatch.syspath_prepend(tmp_path)
-    ex.allow("minimize_losses")
-    (up,), (down,) = done(OWN, tmp_path / "up"), done("minimize = true\n" + OWN, tmp_path / "down")
+    with ex.allow("minimize_losses"):
+        (up,), (down,) = done(OWN, tmp_path / "up"), done("minimize = true\n" + OWN, tmp_path / "down")
     assert up.facts["truth"] == down.facts["truth"]
     assert up.facts["best"] == max(up.facts["truth"])
     assert down.facts["best"] == min(down.facts["truth"]) == 4.0

@@ -33,7 +33,7 @@ class EpsilonGreedy(ms.Policy):
         self._belief = self._evidence.posterior(model)
         self._without.append("greedy choices have no theory")
 
-    def _choose(self, actions):
+    def choose(self, actions):
         offer = self.field.whole("EpsilonGreedy") if actions is None else actions
         c = self.field.look(self._belief, None, offer, pending=True)
         bonus = self.favours[offer.rows] if offer.rows is not None else 0.0
@@ -50,7 +50,7 @@ class EpsilonGreedy(ms.Policy):
     def posterior(self):
         return self._belief
 
-    def _band(self, actions):
+    def band_at(self, actions):
         c = self.field.look(self._belief, None, actions, pending=False)
         return ms.Band(c.mean - 2 * np.sqrt(c.variance), c.mean + 2 * np.sqrt(c.variance))
 
@@ -95,10 +95,10 @@ def test_a_masked_grid_has_names():
 
 def test_what_is_missing_is_named_when_the_class_is_instantiated():
     class Half(ms.Policy):
-        def _choose(self, actions):
+        def choose(self, actions):
             return actions
 
-    with pytest.raises(TypeError, match=r"_band.*posterior"):
+    with pytest.raises(TypeError, match=r"band_at.*posterior"):
         Half(DOMAIN, MODEL)
 
 
@@ -175,10 +175,10 @@ class Quantile(ms.GPUCB):
 class Deadly(ms.GPUCB):
     """Kills its process in one of its runs."""
 
-    def _choose(self, actions):
+    def choose(self, actions):
         if self.t == 20 and self.settings["seed"] == 1:
             os._exit(1)
-        return super()._choose(actions)
+        return super().choose(actions)
 
 
 def steps(domain, model, *, height=0.2, seed=0):
@@ -211,7 +211,6 @@ def my_rules(tmp_path, monkeypatch):
     (tmp_path / "my_rules.py").write_text(textwrap.dedent(MODULE))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr("misspec.experiments.construct.ALLOWED", set())
     yield tmp_path
     sys.modules.pop("my_rules", None)
 
@@ -223,13 +222,17 @@ def test_files_import_only_what_is_allowed():
     assert "my_rules" not in sys.modules
     progress = ex.go(FILE.encode(), "here", cores=1, allow=["my_rules"])
     assert not progress.failed
-    found = ex.results("here")
+    with pytest.raises(InvalidInput, match=r"--allow my_rules"):  # allowed to that call alone
+        ex.results("here")
+    with ex.allow("my_rules"):
+        found = ex.results("here")
     assert len(found.runs) == found.of == 8
     assert {each.run.policy for each in found.runs} == {"GPUCB", "my_rules:Quantile(quantile=1.5)"}
     ex.go(FILE.encode(), "two cores", cores=2, allow=["my_rules"])
-    for one, other in zip(found.runs, ex.results("two cores").runs, strict=True):
-        np.testing.assert_array_equal(one.regret, other.regret)
-    assert ms.reports.write("here").page.exists()
+    with ex.allow("my_rules"):
+        for one, other in zip(found.runs, ex.results("two cores").runs, strict=True):
+            np.testing.assert_array_equal(one.regret, other.regret)
+        assert ms.reports.write("here").page.exists()
     wrong = FILE.replace("my_rules:Quantile", "my_rules:Median")
     with pytest.raises(InvalidInput, match="my_rules has no 'Median'"):
         ex.go(wrong.encode(), "wrong", cores=1, allow=["my_rules"])
@@ -261,7 +264,8 @@ def test_a_dead_worker_is_one_failed_run():
     assert progress.runs == 16
     assert [(run.policy, run.seed) for run in progress.failed] == [("my_rules:Deadly", 1)] * 2
     assert all("its worker process ended unexpectedly" in reason for reason in progress.failed.values())
-    assert len(ex.results("deadly").runs) == 14
+    with ex.allow("my_rules"):
+        assert len(ex.results("deadly").runs) == 14
     assert ex.go(file.encode(), "deadly", cores=2, allow=["my_rules"]).of == 2
 
 
@@ -314,7 +318,7 @@ class Passing(ms.ECGPUCB):
 class Bare(ms.Policy):
     """Has no __init__ of its own."""
 
-    def _choose(self, actions):
+    def choose(self, actions):
         offer = self.field.draw(self._rng) if actions is None else actions
         row = int(self._rng.integers(len(offer.points)))
         return Decision(self.field.place(offer, row), None if actions is None else row, {})
@@ -323,7 +327,7 @@ class Bare(ms.Policy):
     def posterior(self):
         return self.posteriors[0] if self.posteriors else self._evidence.posterior(self.model)
 
-    def _band(self, actions):
+    def band_at(self, actions):
         return ms.Band(np.full(len(actions.points), -2.0), np.full(len(actions.points), 2.0))
 
 
@@ -363,13 +367,13 @@ def test_details_are_copies_all_the_way_down():
     class Listing(EpsilonGreedy):
         learnt: list = []  # noqa: RUF012  # of this test alone
 
-        def _choose(self, actions):
-            choice = super()._choose(actions)
+        def choose(self, actions):
+            choice = super().choose(actions)
             return choice._replace(reasons={**choice.reasons, "details": {"w": [1.0]}})
 
-        def _learn(self, asked, y):
+        def on_tell(self, asked, y):
             self.learnt.append(list(asked.details["w"]))
-            super()._learn(asked, y)
+            super().on_tell(asked, y)
 
     policy = Listing(DOMAIN, MODEL)
     query = policy.ask()

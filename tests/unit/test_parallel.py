@@ -298,8 +298,8 @@ def test_blas_is_limited_while_the_policy_works_and_not_in_the_function():
         return max(library.get_num_threads() for library in LIMIT._blas())
 
     seen, policy = [], MAKE["gp"]()
-    choose = policy._choose
-    policy._choose = lambda actions: seen.append(threads()) or choose(actions)
+    choose = policy.choose
+    policy.choose = lambda actions: seen.append(threads()) or choose(actions)
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         assert drive(policy, lambda: Scripted(lambda x: float(threads())), 3).y.tolist() == [2.0, 2.0, 2.0]
     assert set(seen) == {1}

@@ -282,7 +282,7 @@ def test_nothing_is_kept_of_what_was_told_or_dropped(budget):
     for i in np.random.default_rng(0).permutation(60).tolist():
         policy.drop(i) if i % 3 else policy.tell(i, 0.1)
     assert not policy.pending
-    assert not policy._unexpected
+    assert not policy._evidence._asked
     assert not policy._evidence._expected
     assert policy.posterior._pending == {}
     assert policy.posterior._hoped is None

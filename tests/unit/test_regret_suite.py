@@ -2,7 +2,6 @@
 
 import argparse
 import collections
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ WELL, MISFIT, ADVERSARIAL, APART = "well specified", "misfit", "adversarial", "s
 @pytest.fixture
 def regret(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    monkeypatch.setattr(sys, "path", list(sys.path))  # `allow` adds the current folder
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # which benchmarks set
         monkeypatch.setenv(name, "1")
     import regret
@@ -90,7 +88,6 @@ def test_best_in_hindsight_is_floored_and_not_told_epsilon(regret):
 
 def test_it_runs_reports_and_goes_on(regret, tmp_path, capsys):
     given = argparse.Namespace(out=tmp_path, rounds=12, seeds=2)
-    regret.experiments.allow(["regret_worlds"])
     chosen = [each for each in regret.worlds.instances() if each.name in ("well specified (2)", "traps (2)")]
     parts, names = regret.parts_of(chosen, given), ["GP-UCB", "uniform", "phased"]
     regret.play(parts, names, cores=1)

@@ -379,7 +379,7 @@ def test_what_is_no_fault_of_the_state_is_passed_on(error, monkeypatch):
 
 def test_details_that_cannot_be_saved_are_said(tmp_path):
     policy = ms.GPUCB(NAMED, MODEL)
-    policy._events.append(("note", object()))
+    policy.log.events.append(("note", object()))
     with pytest.raises(StorageError, match="cannot be saved"):
         policy.save(tmp_path / "a")
     assert not list(tmp_path.iterdir())

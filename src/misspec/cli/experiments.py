@@ -60,23 +60,23 @@ def run(
     from misspec import experiments
     from misspec.reports import tables
 
-    experiments.allow(allow or ())
     content = experiments.content_of(file)
-    if minimize:
-        content = experiments.with_minimize(content, str(file))
     folder = into if into is not None else file.with_name(f"{file.stem}-results")
     options = {"--into": into, "--cores": cores, "--dask": dask}
     given = [part for name, value in options.items() if value is not None for part in (name, str(value))]
     permitted = [part for package in allow or () for part in ("--allow", package)]
     given += [*(["--minimize"] if minimize else []), *permitted]
-    title = experiments.parse(content, str(file)).title
-    if title:
-        terminal().print(Text(title, style="bold"))
-    failed = _go(content, folder, str(file), cores, dask, ["misspec", "run", str(file), *given])
-    results = experiments.results(folder)
+    console = terminal()
+    with experiments.allow(allow or ()):
+        if minimize:
+            content = experiments.with_minimize(content, str(file))
+        title = experiments.parse(content, str(file)).title
+        if title:
+            console.print(Text(title, style="bold"))
+        failed = _go(content, folder, str(file), cores, dask, ["misspec", "run", str(file), *given])
+        results = experiments.results(folder)
     if results.runs:
         _show(tables.summary(results))
-    console = terminal()
     console.print(f"results: {folder}", soft_wrap=True)
     console.print(f"pictures: {shlex.join(['misspec', 'report', str(folder), *permitted])}", soft_wrap=True)
     _tell_failed(failed)
@@ -98,8 +98,8 @@ def report(
     """Draw figures (PNG and PDF), one interactive page (HTML) and tables (CSV) of what is finished."""
     from misspec import experiments
 
-    experiments.allow(allow or ())
-    _report(folder)
+    with experiments.allow(allow or ()):
+        _report(folder)
 
 
 def _go(

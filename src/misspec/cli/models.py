@@ -94,7 +94,6 @@ def diagnose(
     skip: Annotated[bool, typer.Option("--skip", help="Leave out rows with missing or unreadable cells.")] = False,
 ) -> None:
     """How wrong a model is at least, from a table of observations: the certificate and a sentence."""
-    from misspec import InvalidInput
     from misspec.integrations import table as tables
 
     console = terminal()
@@ -105,12 +104,9 @@ def diagnose(
     with console.status(f"reading {file}"):
         data = tables.read(file, target, chosen if columns else None, ignore=left_out, skip=skip)
     options: dict[str, Any] = {"noise": noise, "offset": offset, "delta": delta, "raw": raw}
-    try:
-        with console.status("certifying") as status:
-            options["show"] = status.update
-            made = tables.certify(data, shape, norm_bound=norm_bound, fixed_design=fixed_design, **options)
-    except InvalidInput as error:
-        raise InvalidInput(f"{error} (--noise)" if "the noise" in str(error) and noise is None else error) from None
+    with console.status("certifying") as status:
+        options["show"] = status.update
+        made = tables.certify(data, shape, norm_bound=norm_bound, fixed_design=fixed_design, **options)
     n = len(data.observations)
     skipped = f" ({data.skipped} rows left out)" if data.skipped else ""
     console.print(f"{n} observation{'s' * (n > 1)} of {data.target} at {', '.join(data.names)}{skipped}")

@@ -155,7 +155,6 @@ def suggest(
 
     from misspec import InvalidInput
     from misspec.integrations import suggest as by_hand
-    from misspec.integrations.suggest.menu import by_options
 
     if append and out is not None:
         raise InvalidInput("--append and --out are two ways to fill in the same results; take one")
@@ -179,7 +178,7 @@ def suggest(
     among = [] if found.menu.size is None else [f"{found.menu.size:,} candidates"]
     better = "smaller is better" if minimize else "larger is better"
     console.print("; ".join([", ".join(counted), *among, better]), style="bold")
-    for note in [*(by_options(str(each.message)) for each in said), *found.notes]:
+    for note in [*(str(each.message) for each in said), *found.notes]:
         console.print(Text(note, style="yellow"))
     if found.rows:
         _show_rows(console, found)

@@ -24,7 +24,6 @@ from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Place, Round, position_in
 from misspec.policies.ec_gp_ucb import decide, keeps_weights
 from misspec.policies.enlarged import Enlarged
-from misspec.posterior import Posterior
 from misspec.theory.widths import Width
 
 
@@ -54,8 +53,6 @@ class Corral(OverBases):
     To read: `epsilons`, `probabilities`, `learning_rates`, `thresholds` (1/p above which a rate grows), `counts`. Bands
     are those of the most cautious base.
     """
-
-    draws = True
 
     def __init__(
         self,
@@ -117,7 +114,7 @@ class Corral(OverBases):
 
     # -- the algorithm ---------------------------------------------------------------------------------------
 
-    def _choose(self, actions: Round) -> Decision:
+    def choose(self, actions: Round) -> Decision:
         if self._half is not None:  # step 2: one of the base's policies so far
             i, p = self._half.details["base"], self._half.details["probability"]
             return self._replay_one(i, p, self._pasts[i][int(self._rng.integers(len(self._pasts[i])))], actions)
@@ -126,7 +123,7 @@ class Corral(OverBases):
         i = min(i, len(self._bases) - 1)
         details = {"base": i, "probability": float(self.probabilities[i]), "step": 1 if self._stochastic else 0}
         details |= {"whole": self._is_whole(actions), "known": len(self._told[i])}
-        decided = decide(self._bases[i], self.field, actions, self._next_id)
+        decided = decide(self._bases[i], self.field, actions, self.log.next_id)
         reasons = {**decided.reasons, "details": details}
         return Decision(self.field.place(decided.offer, decided.row), position_in(actions, decided.row), reasons)
 
@@ -143,7 +140,7 @@ class Corral(OverBases):
         then.posterior = self.field.posterior(self.model, weights=self._weights[i], budget=None)
         if past.known:
             then.posterior.observe(*map(np.array, zip(*self._told[i][: past.known], strict=True)))
-        decided = decide(then, self.field, actions, self._next_id)
+        decided = decide(then, self.field, actions, self.log.next_id)
         reasons = {**decided.reasons, "details": details}
         return Decision(self.field.place(decided.offer, decided.row), position_in(actions, decided.row), reasons)
 
@@ -167,12 +164,7 @@ class Corral(OverBases):
     def _is_whole(self, actions: Round) -> bool:
         return self.field.fixed and (actions is None or (isinstance(actions, Actions) and self.field.is_whole(actions)))
 
-    def _feeds(self, asked: Asked) -> list[Posterior]:
-        if self._shared or asked.of_others:
-            return self._evidence.posteriors
-        return [] if asked.details["step"] == 2 else [self._bases[asked.details["base"]].posterior]
-
-    def _recognise(self, details: Mapping[str, Any]) -> None:
+    def check_details(self, details: Mapping[str, Any]) -> None:
         i = whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
         step = whole("step of a stored query", details.get("step"), at_most=2)
         if not 0 < number("probability of a stored query", details.get("probability")) <= 1:
@@ -183,34 +175,38 @@ class Corral(OverBases):
             flag("whole of a stored query", details.get("whole"))
             whole("known of a stored query", details.get("known"), at_most=len(self._told[i]))
 
-    def _remember(self, asked: Asked) -> None:
+    def on_ask(self, asked: Asked) -> None:
         details = asked.details
         if asked.of_others:  # evidence only: no base chose it
             return
+        if not self._shared:
+            feeds = [] if details["step"] == 2 else [self._bases[details["base"]].posterior]
+            self._evidence.restrict(asked.query.id, feeds)
         if details["step"] == 1:
             past = Past(asked.query.id, asked.place, details["whole"], details["known"])
             self._pasts[details["base"]].append(past)
         self._half = asked if details["step"] == 1 else None
         self._rounds.ask(asked)
 
-    def _learn(self, asked: Asked, y: float) -> None:
-        super()._learn(asked, y)
+    def on_tell(self, asked: Asked, y: float) -> None:
+        feeds = self._evidence.feeds(asked.query.id)
+        super().on_tell(asked, y)
         for i in range(len(self._bases)):
-            if any(self._bases[i].posterior is fed for fed in self._feeds(asked)):
+            if any(self._bases[i].posterior is fed for fed in feeds):
                 self._told[i].append((asked.place.x, y))
         if asked.of_others:
             return
         for each, value in self._rounds.tell(asked, y):
             self._update(each, value)
 
-    def _observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
-        super()._observe(actions, places, y)
+    def on_observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
+        super().on_observe(actions, places, y)
         for told in self._told:
             told += [(place.x, value) for place, value in zip(places, y, strict=True)]
 
-    def _forget(self, asked: Asked) -> None:
+    def on_drop(self, asked: Asked) -> None:
         """A base forgets the policy of a first step; a round whose second is dropped teaches the master nothing."""
-        super()._forget(asked)
+        super().on_drop(asked)
         if asked.of_others:
             return
         i = asked.details["base"]

@@ -17,6 +17,7 @@ from misspec.domains import Domain
 from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, shown, whole
 from misspec.model import Model
 from misspec.policies.core.answers import Band, Decision
+from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Place
 from misspec.policies.core.policy import Policy
@@ -42,8 +43,7 @@ class ArmElimination(Policy):
     To read: `episode`, `active` (indices), `remaining` (queries that this phase can still hand out), `history`.
     """
 
-    takes_actions = takes_points = takes_data = False
-    waits = keeps_rounds = True
+    abilities = Abilities(takes_actions=False, takes_points=False, takes_data=False, waits=True, keeps_rounds=True)
 
     def __init__(self, domain: Domain, model: Model, *, horizon: int, seed: int) -> None:
         super().__init__(domain, model, seed=seed)
@@ -94,17 +94,17 @@ class ArmElimination(Policy):
         self._again: list[int] = []  # slots whose evaluation failed and that are to be asked again
         self._results: dict[int, float] = {}
 
-    def _choose(self, actions: Actions | None) -> Decision:  # noqa: ARG002  # refused by `ask`
+    def choose(self, actions: Actions | None) -> Decision:  # noqa: ARG002  # refused by `ask`
         slot = self._again[0] if self._again else len(self._slots)
         place = self._slots[slot].place if self._again else self.field.place(self._arms, self._arm(slot))
-        return Decision(place, None, {"mean": self._mean(place), "details": {"episode": self.episode, "slot": slot}})
+        return Decision(place, None, {"mean": self.mean_at(place), "details": {"episode": self.episode, "slot": slot}})
 
-    def _recognise(self, details: Mapping[str, Any]) -> None:
+    def check_details(self, details: Mapping[str, Any]) -> None:
         slot = whole("slot of a stored query", details.get("slot"))
         if slot not in self._again and (slot != len(self._slots) or slot >= self._length):
             raise InvalidInput(f"slot {slot} of a phase was not to be asked")
 
-    def _remember(self, asked: Asked) -> None:
+    def on_ask(self, asked: Asked) -> None:
         slot = asked.details["slot"]
         if slot < len(self._slots):
             self._again.remove(slot)
@@ -112,18 +112,15 @@ class ArmElimination(Policy):
         else:
             self._slots.append(asked)
 
-    def _learn(self, asked: Asked, y: float) -> None:
-        super()._learn(asked, y)
+    def on_tell(self, asked: Asked, y: float) -> None:
+        super().on_tell(asked, y)
         self._results[asked.details["slot"]] = y
         if len(self._results) == self._length:
             self._finish()
 
-    def _forget(self, asked: Asked) -> None:
-        super()._forget(asked)
+    def on_drop(self, asked: Asked) -> None:
+        super().on_drop(asked)
         self._again = sorted([*self._again, asked.details["slot"]])
-
-    def _hallucinate(self) -> None:
-        """The plan counts what is pending."""
 
     def _finish(self) -> None:
         """All results are in. They are used in the order asked, so that the order told does not matter."""
@@ -149,7 +146,7 @@ class ArmElimination(Policy):
         """Queries that this phase can still hand out."""
         return self._length - len(self._slots) + len(self._again)
 
-    def _available(self) -> int | None:
+    def available(self) -> int | None:
         if self.remaining:
             return self.remaining
         waiting = self._length - len(self._results)
@@ -164,17 +161,17 @@ class ArmElimination(Policy):
         """Of all results."""
         return self._posterior
 
-    def _mean(self, place: Place) -> float:
+    def mean_at(self, place: Place) -> float:
         return float(self._values[int(place.key)])
 
-    def _band(self, actions: Actions) -> Band:
+    def band_at(self, actions: Actions) -> Band:
         rows = self.field.keys(actions)
         if not all(isinstance(row, int) for row in rows):
             raise InvalidInput(f"{type(self).__name__} has bands on its arms only; hand in indices or candidates")
         chosen = np.asarray(rows, dtype=np.intp)
         return Band(self._lower[chosen], self._upper[chosen])
 
-    def _contenders(self, within: Context | None = None) -> Actions:  # noqa: ARG002  # it takes none
+    def contenders(self, within: Context | None = None) -> Actions:  # noqa: ARG002  # it takes none
         return Actions(self._arms.points[self.active], self._arms.encoded[self.active], self.active)
 
     @property

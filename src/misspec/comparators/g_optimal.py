@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -36,8 +37,7 @@ class PhasedElimination(ArmElimination):
     Reference: *Learning with good feature representations in bandits and in RL with a generative model*, Algorithm 1.
     """
 
-    theorem = ""
-    draws = False
+    abilities = dataclasses.replace(ArmElimination.abilities, draws=False)
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ from misspec.model import Model
 from misspec.policies.balancing import Elimination
 from misspec.policies.bases import OverBases, Rounds
 from misspec.policies.core.answers import Decision
+from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Place, Round, position_in
 from misspec.policies.ec_gp_ucb import Maximiser, decide
@@ -44,7 +45,7 @@ class LBGPUCB(OverBases):
     that is left: the model's own, until results refute it.
     """
 
-    draws = False
+    abilities = Abilities(keeps_rounds=True, draws=False)
 
     def __init__(
         self,
@@ -96,13 +97,13 @@ class LBGPUCB(OverBases):
 
     # -- the algorithm ---------------------------------------------------------------------------------------
 
-    def _choose(self, actions: Round) -> Decision:
+    def choose(self, actions: Round) -> Decision:
         plays = list(self.counts)
         for asked in self._rounds.waiting():
             plays[asked.details["base"]] += 1
         # θ_t ∈ argmin of R_θ(|S_θ| + 1) over the candidates so far, ties to the longest; then x_t maximises its μ + βσ
         i = min(self.active, key=lambda i: self.suspected_bound(i, plays[i] + 1))
-        decided = decide(self._bases[i], self.field, actions, self._next_id)
+        decided = decide(self._bases[i], self.field, actions, self.log.next_id)
         place = self.field.place(decided.offer, decided.row)
         details = {"base": i, "bound": self._width(i, decided, place), "varies": actions is not None}
         return Decision(place, position_in(actions, decided.row), {**decided.reasons, "details": details})
@@ -152,7 +153,7 @@ class LBGPUCB(OverBases):
     def _width(self, i: int, decided: Maximiser, place: Place) -> float:
         """2βσ at the point chosen, with told data only; the whole range where what is told may be biased."""
         base = self._bases[i]
-        if self._partial:
+        if self.log.partial:
             return 2.0 * base.model.norm_bound
         if not base.posterior.pending:
             return 2.0 * decided.reasons["multiplier"] * decided.reasons["std"]
@@ -160,31 +161,31 @@ class LBGPUCB(OverBases):
         only = only.offered() if decided.known.flat else only
         return 2.0 * float(base.half(self.field.look(base.posterior, None, only, pending=False))[0])
 
-    def _admit(self, actions: Actions) -> Actions:
+    def admit(self, actions: Actions) -> Actions:
         for base in self._bases[1:]:
             kernels.check_bounded(
                 base.model.kernel, actions.encoded, "the points handed in, for a shorter length scale"
             )
         return actions
 
-    def _recognise(self, details: Mapping[str, Any]) -> None:
+    def check_details(self, details: Mapping[str, Any]) -> None:
         whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
         number("bound of a stored query", details.get("bound"))
         flag("varies of a stored query", details.get("varies"))
 
-    def _remember(self, asked: Asked) -> None:
+    def on_ask(self, asked: Asked) -> None:
         if asked.of_others:  # evidence only: no candidate chose it
             return
         self._varies = self._varies or asked.details["varies"]
         self._rounds.ask(asked)
 
-    def _learn(self, asked: Asked, y: float) -> None:
-        super()._learn(asked, y)
+    def on_tell(self, asked: Asked, y: float) -> None:
+        super().on_tell(asked, y)
         if not asked.of_others:
             self._count(self._rounds.tell(asked, y))
 
-    def _forget(self, asked: Asked) -> None:
-        super()._forget(asked)
+    def on_drop(self, asked: Asked) -> None:
+        super().on_drop(asked)
         if not asked.of_others:
             self._count(self._rounds.drop(asked))
 

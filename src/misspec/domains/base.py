@@ -45,14 +45,15 @@ def numbers_of(parameters: Mapping[str, Parameter], frame: frames.Frame) -> Arra
         if name not in frame.columns:
             raise InvalidInput(f"{frame.where} must have a value of {shown(name)}, got {', '.join(frame.names)} only")
         for row, cell in enumerate(frame.columns[name]):
-            X[row, i] = p.number(_as_written(p, cell) if frame.text else cell, frame.at(name, row))
+            X[row, i] = p.number(as_written(p, cell) if frame.text else cell, frame.at(name, row))
     return X + 0.0
 
 
-def _as_written(p: Parameter, cell: Any) -> Any:
+def as_written(p: Parameter, cell: Any) -> Any:
     """The value that a cell is written like, where there is one: "20" is 20, and True of a frame "True" of a file."""
     if isinstance(p, Choice):
-        return cell if p.has(cell) else p.written(str(cell))
+        alike = [] if p.has(cell) else p.written(str(cell))
+        return p.options[alike[0]] if len(alike) == 1 else cell
     return frames.number_of(cell.strip()) if isinstance(cell, str) and frames.is_number(cell.strip()) else cell
 
 

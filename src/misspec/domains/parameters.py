@@ -24,15 +24,16 @@ from misspec.errors import (
     NO_NUMBERS,
     Array,
     InvalidInput,
+    alike,
     flag,
     listed,
-    nearest,
     number,
     real,
     short,
     shown,
     too_large,
 )
+from misspec.files.frames import is_number
 
 HOT = 1.0 / math.sqrt(2.0)
 EXACT = 2**53  # integers beyond are not floats
@@ -353,7 +354,8 @@ class Choice:
     def number(self, value: Any, where: str) -> float:
         found = native(value)
         if not self.has(found):
-            raise InvalidInput(f"{where} must be {self.expects}, got {shown(value)}{self._hint(found)}")
+            words = [option for option in self.options if isinstance(option, str)]
+            raise InvalidInput(f"{where} must be {self.expects}, got {shown(value)}{alike(found, words)}")
         return float(self._places[_key(found)])
 
     def has(self, value: Any) -> bool:
@@ -363,10 +365,17 @@ class Choice:
         except TypeError:  # a list, say
             return False
 
-    def written(self, text: str) -> Option:
-        """The option that is written like this, where it is read from a file of text; else the text itself."""
-        alike = [option for option in self.options if str(option) == text]
-        return alike[0] if len(alike) == 1 else text
+    def written(self, text: str) -> list[int]:
+        """Positions of the options that a text can mean: as they are written, or as a spreadsheet writes them, 1 for
+        1.0, TRUE for True."""
+        texts = [str(option) for option in self.options]
+        if text in texts:
+            return [i for i, option in enumerate(texts) if option == text]
+        if text.lower() in ("true", "false"):
+            return [i for i, option in enumerate(texts) if option.lower() == text.lower()]
+        if not is_number(text):
+            return []
+        return [i for i, option in enumerate(texts) if is_number(option) and float(option) == float(text)]
 
     def value(self, number: float) -> Option:
         return self.options[int(number)]
@@ -405,12 +414,6 @@ class Choice:
     def expects(self) -> str:
         some = ", ".join(shown(option) for option in self.options[:8])
         return f"one of {short(some)}{', …' if len(self.options) > 8 else ''}"
-
-    def _hint(self, value: Any) -> str:
-        words = [option for option in self.options if isinstance(option, str)]
-        if not isinstance(value, str) or not words:
-            return ""
-        return nearest(value, words).partition(" (known")[0]
 
 
 KINDS: dict[str, Any] = {cls.kind: cls for cls in (Float, Int, Choice)}

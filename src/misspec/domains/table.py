@@ -18,7 +18,7 @@ from misspec.errors import Array, InvalidInput, listed, nearest, real, shown, to
 from misspec.files import frames
 
 SAME = 1e-9  # rounding within which numbers of a table are the same, in units of their column's range
-MANY = 20  # rows that all differ in a column of text: it is no choice
+MANY = 20  # rows that all differ in a column of text: it is a note or an identifier
 
 
 class Results(NamedTuple):
@@ -61,14 +61,14 @@ class Table(Finite):
         if "" in used:
             raise InvalidInput(
                 f"{frame.where}: column {frame.names.index('') + 1} has no name; give it one, or leave it out if it is "
-                'an index that was written along: ignore=""'
+                f"an index that was written along: {frame.without('')}"
             )
         self.target, self.ignored = target, left_out
         self.parameters: dict[str, Parameter] = {name: _parameter(frame, name) for name in used}
         self.rows: list[dict[str, Any]] = frames.plain(frame, keep=used).rows()
         super().__init__(numbers_of(self.parameters, frame), names, box=Space(self.parameters))
         scale = np.ptp(self.points, axis=0)
-        self._rounding: Array = SAME * np.where(scale > 0, scale, np.abs(self.points).max(axis=0))
+        self.rounding: Array = SAME * np.where(scale > 0, scale, np.abs(self.points).max(axis=0))
         self.observations = Results(*_results(frame, target))
 
     def __repr__(self) -> str:
@@ -83,20 +83,19 @@ class Table(Finite):
         return {} if index is None else {"row": self.rows[index]}
 
     def validate(self, points: Any) -> Array:
-        """Points as floats, or rows by name; choices that the table does not have are refused."""
-        return self.points_of(points) if frames.is_named(points) else super().validate(points)
-
-    def points_of(self, given: Any) -> Array:
-        """Points from rows by name; columns that are left out and the target may be there or not."""
-        return np.concatenate([numbers_of(self.parameters, frame) for frame in self._frames(given)])
+        """Points as floats, or rows by name, in which columns that are left out and the target may be there or not;
+        choices that the table does not have are refused."""
+        if not frames.is_named(points):
+            return super().validate(points)
+        return np.concatenate([numbers_of(self.parameters, frame) for frame in self._frames(points)])
 
     def _frames(self, given: Any) -> list[frames.Frame]:
-        """What was handed in; dicts one by one, since each may have other columns beside the parameters."""
+        """Rows by name; dicts one by one, since each may have other columns beside the parameters."""
         several = isinstance(given, list | tuple)
-        parts = [(f"item {i}", each) for i, each in enumerate(given)] if several else [("the rows", given)]
+        parts = [(f"item {i}", row) for i, row in enumerate(given)] if several else [("the rows", given)]
         found = [
-            dataclasses.replace(frames.plain(frames.read(each, where), keep=tuple(self.parameters)), text=True)
-            for where, each in parts
+            dataclasses.replace(frames.plain(frames.read(part, where), keep=tuple(self.parameters)), text=True)
+            for where, part in parts
         ]  # rows of a table may have gone through a file of text
         for name in (name for frame in found for name in frame.names):
             if name not in self.rows[0]:
@@ -114,27 +113,23 @@ class Table(Finite):
         return found
 
     def _near(self, x: Array) -> NDArray[np.intp]:
-        return np.flatnonzero((np.abs(self.points - x) <= self._rounding).all(axis=1))
+        return np.flatnonzero((np.abs(self.points - x) <= self.rounding).all(axis=1))
 
     def matches(self, given: Any) -> list[NDArray[np.intp]]:
         """For each row by name all candidates that it can be: those that agree in the columns left out too, if any."""
-        pairs = [
-            (x, row)
-            for frame in self._frames(given)
-            for x, row in zip(numbers_of(self.parameters, frame), frame.rows(), strict=True)
-        ]
         found = []
-        for x, row in pairs:
+        rows = [row for frame in self._frames(given) for row in frame.rows()]
+        for x, row in zip(self.validate(given), rows, strict=True):
             near = self._near(x)
             others = [name for name in row if name not in self.parameters and name != self.target]
-            alike = [i for i in near.tolist() if all(self.rows[i][name] == row[name] for name in others)]
-            found.append(np.array(alike, dtype=np.intp) if alike else near)
+            same = [i for i in near.tolist() if all(self.rows[i][name] == row[name] for name in others)]
+            found.append(np.array(same, dtype=np.intp) if same else near)
         return found
 
     def match(self, given: Any) -> tuple[Array, NDArray[np.intp] | None]:
         points = self.validate(given)
         if frames.is_named(given):
-            found = np.array([int(each[0]) if len(each) else -1 for each in self.matches(given)], dtype=np.intp)
+            found = np.array([int(rows[0]) if len(rows) else -1 for rows in self.matches(given)], dtype=np.intp)
         else:
             found = self.indices(points)
         points[found >= 0] = self.points[found[found >= 0]]  # to the bit
@@ -149,7 +144,7 @@ def _parameter(frame: frames.Frame, name: str) -> Parameter:
         row = kinds.index("nothing")
         raise InvalidInput(
             f"{frame.at(name, row)}: expected a value, the cell is empty; fill it, leave the row out, or leave the "
-            f"column out: ignore=[{shown(name)}]; if it holds results: target={shown(name)}"
+            f"column out: {frame.without(name)}; if it holds results: {frame.with_results(name)}"
         )
     usual = max(("number", "text", "truth"), key=kinds.count)
     odd = [row for row, kind in enumerate(kinds) if kind != usual]
@@ -159,7 +154,7 @@ def _parameter(frame: frames.Frame, name: str) -> Parameter:
         wanted += too_large(real(cells[odd[0]]))
         raise InvalidInput(
             f"{frame.at(name, odd[0])}: expected {wanted}, got {shown(cells[odd[0]])}; repair it, or leave the column "
-            f"out: ignore=[{shown(name)}]"
+            f"out: {frame.without(name)}"
         )
     if usual == "number":
         return Float(min(cells), max(cells))
@@ -173,7 +168,7 @@ def _parameter(frame: frames.Frame, name: str) -> Parameter:
     if len(options) == len(cells) >= MANY and len(frame.names) > 1:
         warnings.warn(
             f"column {shown(name)} of {frame.where} differs in every row, so that nothing can be learnt from it; "
-            f"leave it out if it is a note or an identifier: ignore=[{shown(name)}]",
+            f"leave it out if it is a note or an identifier: {frame.without(name)}",
             stacklevel=4,
         )
     return Choice(options)

@@ -1,13 +1,14 @@
-"""Who evaluates a user's function: the thread that asks, threads beside it, or processes of this machine.
+"""Where a function is evaluated: in the thread that asks, on threads beside it, or on processes of this machine.
 
-`loop.drive` is the loop; it hands points to an `Evaluator` and takes results back as they come. Anything with these
-methods will do: `integrations/dask.py` has one for a cluster.
+`loop.drive` hands points to an `Evaluator` and takes results back as they come; `experiments/runner.py` does the same
+with runs. Anything with these methods will do: `integrations/dask.py` has one for a cluster.
 """
 
 from __future__ import annotations
 
 import collections
 import contextlib
+import functools
 import logging
 import multiprocessing
 import multiprocessing.connection
@@ -17,7 +18,8 @@ import queue
 import signal
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from misspec.errors import LARGEST, InvalidInput, MisspecError, real, short, shown, too_large
@@ -28,10 +30,7 @@ Outcome = tuple[int, Any]  # the id, and what the function returned, or the exce
 TRIES = 3  # evaluations of one point that may end their worker before that counts as a failure of the function
 GOODBYE = 5.0  # seconds for processes to end
 WAIT = 1.0  # seconds for results, before it is seen whether processes live, or whether there was a Ctrl-C
-UNBORN = (
-    "worker processes end before they have done anything (a script without `if __name__ == '__main__':`?); call "
-    "optimize below such a line, or without processes=True"
-)
+REMEDY = "call optimize below such a line, or without processes=True"
 
 
 class Evaluator(Protocol):
@@ -156,11 +155,25 @@ class Threads:
 class Processes:
     """At most n at once, on processes of this machine, which are restarted when they die.
 
+    tries         evaluations of one point that may end their process before it counts as failed
+    remedy        what to do where no process can be started
+    environment   variables that the processes get in addition
+    heard         gets what a function says while it is at work, which is then called as function(x, say)
+
     Every process has a pipe of its own and one evaluation at a time, so that it is known which evaluation ended with
     it: that one is tried again, and the others never notice.
     """
 
-    def __init__(self, function: Callable[[Any], Any], n: int) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        n: int,
+        *,
+        tries: int = TRIES,
+        remedy: str = REMEDY,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        heard: Callable[[Any], None] | None = None,
+    ) -> None:
         try:
             self._function = pickle.dumps(function)
         except Exception as error:  # what cannot be pickled says so in many ways
@@ -168,7 +181,7 @@ class Processes:
                 f"a function for processes is sent to them, and this one cannot be ({error}); define it at the top of "
                 "a module, or leave processes=True out"
             ) from None
-        self._n = n
+        self._n, self._tries, self._remedy, self._environment, self._heard = n, tries, remedy, environment, heard
         self._context = multiprocessing.get_context("spawn")  # forked copies of threaded libraries can hang
         self._waiting: collections.deque[Job] = collections.deque()
         self._idle: list[_Process] = []
@@ -185,12 +198,16 @@ class Processes:
 
     def _give(self) -> None:
         while self._waiting and (self._idle or len(self._busy) < self._n):
-            process = self._idle.pop() if self._idle else _Process(self._context, self._function)
+            process = self._idle.pop() if self._idle else self._start()
             if process.give(self._waiting[0]):
                 self._busy[process.connection] = process
                 self._waiting.popleft()
             else:  # it died while it had nothing to do
                 process.end()
+
+    def _start(self) -> _Process:
+        with _inherited(self._environment):
+            return _Process(self._context, self._function, self._heard is not None)
 
     def collect(self, *, wait: bool) -> list[Outcome]:
         found: list[Outcome] = []
@@ -219,9 +236,11 @@ class Processes:
             kind, answer = process.connection.recv()
         except (EOFError, OSError):
             return self._died(process)
-        if kind == "ready":
+        if kind in ("ready", "said"):
             process.ready, self._unborn = True, 0
             self._busy[process.connection] = process
+            if kind == "said" and self._heard is not None:
+                self._heard(answer)
             return []
         if kind == "unreadable":
             raise InvalidInput(
@@ -239,10 +258,13 @@ class Processes:
         if not process.ready:
             self._unborn += 1
             if self._unborn > max(self._n, TRIES):
-                raise MisspecError(UNBORN)
+                raise MisspecError(
+                    "worker processes end before they have done anything (a script without "
+                    f"`if __name__ == '__main__':`?); {self._remedy}"
+                )
         else:
             self._deaths[id_] += 1
-        if self._deaths[id_] < TRIES:
+        if self._deaths[id_] < self._tries:
             self._waiting.appendleft(process.job)
             return []
         return [(id_, ended_workers(self._deaths.pop(id_), x, f"the last with exit code {code}"))]
@@ -267,11 +289,10 @@ class _Process:
     ready = False  # whether it has read the function
     code: int | None = None  # with which it ended
 
-    def __init__(self, context: Any, function: bytes) -> None:
+    def __init__(self, context: Any, function: bytes, says: bool) -> None:
         self.connection, theirs = context.Pipe()
-        with _interrupts_ignored():
-            self.process = context.Process(target=_work, args=(theirs, function))
-            self.process.start()
+        self.process = context.Process(target=_work, args=(theirs, function, says))
+        self.process.start()
         theirs.close()  # so that reading fails once the process has ended
 
     def give(self, job: Job) -> bool:
@@ -302,19 +323,25 @@ class _Process:
 
 
 @contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """A process that is started meanwhile ignores Ctrl-C until it can do so in silence."""
-    if threading.current_thread() is not threading.main_thread():  # only it may set what a signal does
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _inherited(environment: Mapping[str, str]) -> Iterator[None]:
+    """A process started meanwhile gets these variables, and ignores Ctrl-C until it can end in silence."""
+    main = threading.current_thread() is threading.main_thread()  # only it may set what a signal does
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+        if main:
+            signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
 
 
-def _work(connection: Any, content: bytes) -> None:
+def _work(connection: Any, content: bytes, says: bool) -> None:
     """In a process: evaluate what comes, and end with the parent, even if the parent is killed."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(EOFError, ConnectionError, KeyboardInterrupt):  # the reader of the answers is gone
@@ -324,9 +351,14 @@ def _work(connection: Any, content: bytes) -> None:
         except Exception as error:
             connection.send(("unreadable", f"{type(error).__name__}: {error}"))
             return
+        call = functools.partial(_saying, function, connection) if says else function
         connection.send(("ready", None))
         while (job := connection.recv()) is not None:
-            connection.send(("done", _portable(evaluate(function, job[1]), job[1])))
+            connection.send(("done", _portable(evaluate(call, job[1]), job[1], measured=not says)))
+
+
+def _saying(function: Callable[..., Any], connection: Any, x: Any) -> Any:
+    return function(x, lambda news: connection.send(("said", news)))
 
 
 def _end_with_parent() -> None:
@@ -336,13 +368,13 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _portable(result: Any, x: Any) -> Any:
-    """A number, or an exception that survives the way to another process."""
+def _portable(result: Any, x: Any, *, measured: bool) -> Any:
+    """What survives the way to another process: a result, as a number where it was measured, or an exception."""
     if isinstance(result, KeyboardInterrupt):
         raise result
     if not isinstance(result, BaseException):
         try:
-            return as_number(result, x)
+            return as_number(result, x) if measured else result
         except InvalidInput as error:
             return error
     told = "".join(traceback.format_exception(result))

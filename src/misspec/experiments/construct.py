@@ -6,13 +6,15 @@ that was allowed by the person who runs the file (`--allow my_package`), never b
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import importlib
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import Any, cast
 
 from misspec import comparators, policies, problems
@@ -24,7 +26,7 @@ from misspec.policies import Policy, signature_of
 from misspec.problems import Problem
 
 KNOWN = "known"  # an ε, or the corruption εT, that the policy is told
-ALLOWED: set[str] = set()  # packages that files may name, in this process
+_ALLOWED: ContextVar[frozenset[str]] = ContextVar("packages that files may name", default=frozenset())
 
 POLICIES = {
     name: cast("type[Policy]", getattr(module, name))
@@ -34,12 +36,24 @@ POLICIES = {
 PROBLEMS: dict[str, Callable[..., Problem]] = {name: getattr(problems, name) for name in problems.PLAYABLE}
 
 
-def allow(packages: str | Iterable[str]) -> None:
-    """Let files name what these packages hold, in this process; the current folder is searched for them too."""
+@contextlib.contextmanager
+def allow(packages: str | Iterable[str]) -> Iterator[None]:
+    """Inside such a block files may name what these packages hold; the current folder is searched for them too."""
     chosen = {packages} if isinstance(packages, str) else set(packages)
-    if chosen - ALLOWED and "" not in sys.path:
+    token = _ALLOWED.set(_ALLOWED.get() | chosen)
+    if chosen:
         sys.path.append("")
-    ALLOWED.update(chosen)
+    try:
+        yield
+    finally:
+        _ALLOWED.reset(token)
+        if chosen and "" in sys.path:  # the last one: Python may have put another to the front
+            del sys.path[len(sys.path) - 1 - sys.path[::-1].index("")]
+
+
+def allowed() -> frozenset[str]:
+    """Packages that files may name here."""
+    return _ALLOWED.get()
 
 
 def policy_class(kind: str) -> type[Policy]:
@@ -69,7 +83,7 @@ def problem_maker(kind: str) -> Callable[..., Problem]:
 def _imported(kind: str) -> Any:
     module, _, name = kind.partition(":")
     package = module.partition(".")[0]
-    if not _allowed(module):
+    if not _inside(module):
         raise InvalidInput(f"{kind} is code of yours: say that this file may import it with --allow {package}")
     try:
         found: Any = getattr(importlib.import_module(module), name)
@@ -78,13 +92,14 @@ def _imported(kind: str) -> Any:
     except AttributeError:
         raise InvalidInput(f"{module} has no {name!r}; is it spelt right?") from None
     home = str(getattr(found, "__module__", "another"))
-    if not _allowed(home):  # what a module merely imports is not what was allowed
+    if not _inside(home):  # what a module merely imports is not what was allowed
         raise InvalidInput(f"{kind} is not defined in a package that --allow names, but in {home}")
     return found
 
 
-def _allowed(module: str) -> bool:
-    return any(module == each or module.startswith(f"{each}.") for each in ALLOWED)
+def _inside(module: str) -> bool:
+    """Whether a module belongs to a package that is allowed."""
+    return any(module == package or module.startswith(f"{package}.") for package in allowed())
 
 
 # -- domain, model, problem --------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -196,7 +196,7 @@ class Game:
         return f"{self.policy}, seed {self.seed}"
 
 
-def play(game: Game, tick: Callable[[int], None], allow: Any = ()) -> Array | str:  # noqa: ARG001  # imports nothing
+def play(game: Game, tick: Callable[[int], None]) -> Array | str:
     """True yields, results and rows of the table, (3, batches); or one line on why there are none.
 
     All players of a seed meet the same noise.
@@ -230,19 +230,14 @@ def contest(
     T, n, names = whole("evaluations", evaluations, at_least=1), whole("seeds", seeds, at_least=1), present()
     games = [Game(name, seed, T) for seed in range(n) for name in names]
     progress = Progress(0, len(games), len(games) * T, dict.fromkeys(names, n))
-    shown = show or (lambda _: None)
     played = {}
-    with contextlib.closing(outcomes(play, games, progress, cores, shown)) as coming:  # type: ignore[type-var]
-        shown(progress)
-        for outcome in coming:
-            if outcome is not None:
-                game, found = outcome
-                if isinstance(found, str):
-                    raise MisspecError(f"{game}: {found}")
-                played[game] = found
-                progress.runs += 1
-                progress.done[game.policy] = progress.done.get(game.policy, 0) + 1
-            shown(progress)
+    with contextlib.closing(outcomes(play, games, progress, show or (lambda _: None), cores)) as coming:
+        for game, found in coming:
+            if isinstance(found, str):
+                raise MisspecError(f"{game}: {found}")
+            played[game] = found
+            progress.runs += 1
+            progress.done[game.policy] = progress.done.get(game.policy, 0) + 1
     every = np.array([[played[Game(name, seed, T)] for seed in range(n)] for name in names])
     problem = _problem(0)
     truth, y, first = every[:, :, 0], every[:, :, 1], every[names.index("ms.Auto"), 0]

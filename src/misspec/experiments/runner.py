@@ -9,32 +9,27 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import logging
-import multiprocessing
-import multiprocessing.connection
 import os
-import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from misspec.errors import MisspecError, whole
+from misspec.evaluation.workers import Evaluator, Here, Processes
 from misspec.experiments import construct, store
 from misspec.experiments.play import play
 from misspec.experiments.schema import Experiment, Run, parse
 from misspec.experiments.store import Damaged, Folder, Results
+from misspec.integrations.dask import FINISHED, on_dask
 
 Outcome = bytes | str  # a Parquet file, or why there is none
-Outcomes = Iterator[tuple[Any, Any] | None]  # an item and what came of it; None: nothing new, but time to show progress
-Job = Callable[[Any, Callable[[int], None], list[str]], Any]  # of an item, a count of rounds done, what may be imported
-LOG = logging.getLogger("misspec")
-POLL = 0.1  # seconds between looks at the workers' progress
+Tick = Callable[[int], None]  # told of rounds that were done
+Job = Callable[..., Any]  # of an item, and a Tick
+# runs are short of cores, not of threads: a library with threads of its own would only slow the others down
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
 DIED = "its worker process ended unexpectedly (out of memory?); the same command tries this run again"
-NO_WORKERS = (
-    "worker processes end before they have done anything (a script without `if __name__ == '__main__':`?); finished "
-    "runs are kept, and the same command goes on from them: try --cores 1"
-)
+KILLED = "its worker was killed again and again (out of memory?)"
 
 
 @dataclasses.dataclass
@@ -76,25 +71,22 @@ def go(
 
     A run that fails stops nothing: the reasons are in `failed`. Whatever ends this, finished runs stay.
     """
-    construct.allow(allow)
-    experiment = parse(content, name)
-    target = Folder(folder)
-    with target.locked(content, Path(name).name):
-        todo, progress = _todo(experiment, target)
-        shown = show or _silent
-        with contextlib.closing(_outcomes(todo, progress, cores, dask, shown)) as outcomes:
-            shown(progress)
-            for outcome in outcomes:
-                if outcome is not None:
-                    run, content_or_reason = outcome
-                    if isinstance(content_or_reason, bytes):
-                        target.write(run, content_or_reason)
+    target, shown = Folder(folder), show or _silent
+    with construct.allow(allow):
+        experiment = parse(content, name)
+        job = functools.partial(execute, allow=sorted(construct.allowed()))
+        with target.locked(content, Path(name).name):
+            todo, progress = _todo(experiment, target)
+            with contextlib.closing(outcomes(job, todo, progress, shown, cores, dask)) as coming:
+                for run, outcome in coming:
+                    if isinstance(outcome, bytes):
+                        target.write(run, outcome)
+                        progress.rounds += 0 if dask is None else run.horizon  # whose workers do not report them
                     else:
-                        progress.failed[run] = content_or_reason
+                        progress.failed[run] = outcome
                         progress.rounds_of -= run.horizon
                     progress.runs += 1
                     progress.done[run.policy] = progress.done.get(run.policy, 0) + 1
-                shown(progress)
     return progress
 
 
@@ -131,31 +123,51 @@ def _todo(experiment: Experiment, target: Folder) -> tuple[list[Run], Progress]:
     return todo, Progress(len(runs) - len(todo), len(todo), rounds, by_policy, news=news)
 
 
-def _outcomes(todo: list[Run], progress: Progress, cores: int | None, dask: str | None, show: Show) -> Any:
-    if dask is None:
-        return outcomes(execute, todo, progress, cores, show)
-    from misspec.integrations.dask import outcomes as on_dask
+def outcomes(
+    job: Job, todo: list[Any], progress: Progress, show: Show, cores: int | None = None, dask: str | None = None
+) -> Generator[tuple[Any, Any]]:
+    """Do a job with each item; yields an item and what came of it, or why nothing did, as they come. To be closed.
 
-    return on_dask(functools.partial(execute, allow=sorted(construct.ALLOWED)), todo, dask, cores, progress)
-
-
-def outcomes(job: Job, todo: list[Any], progress: Progress, cores: int | None, show: Show) -> Outcomes:
-    """What the job makes of each, as it comes, in this process or on many cores; to be closed.
-
-    job   a function of a module, which raises nothing; of an item whose process died, the outcome is the text DIED
+    job   a function of a module, which raises nothing. It is told how to report rounds, except on Dask
     """
+
+    def tick(rounds: int) -> None:
+        progress.rounds += rounds
+        show(progress)
+
+    with _on_cores(job, cores, len(todo), tick) if dask is None else on_dask(job, dask, cores) as pool:
+        show(progress)
+        pool.submit(list(enumerate(todo)))
+        left = len(todo)
+        while left:
+            for number, outcome in pool.collect(wait=True):
+                if isinstance(outcome, Exception) and not isinstance(outcome, MisspecError):
+                    raise MisspecError(f"a worker failed ({type(outcome).__name__}: {outcome}); {FINISHED}")
+                left -= 1
+                died = DIED if dask is None else KILLED
+                yield todo[number], died if isinstance(outcome, BaseException) else outcome
+            show(progress)
+
+
+@contextlib.contextmanager
+def _on_cores(job: Job, cores: int | None, items: int, tick: Tick) -> Iterator[Evaluator]:
+    """Worker processes of this machine, or this process alone where one is enough."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    processes = available if cores is None else whole("cores", cores, at_least=1)
-    if processes == 1 or len(todo) <= 1:
-        return _here(job, todo, progress, show)
-    return _on_cores(job, todo, progress, min(processes, len(todo)))
+    n = min(available if cores is None else whole("cores", cores, at_least=1), items)
+    remedy = f"{FINISHED}: try --cores 1"
+    pool: Evaluator = (
+        Processes(job, n, tries=1, remedy=remedy, environment=ONE_THREAD, heard=tick)
+        if n > 1
+        else Here(lambda item: job(item, tick), 1)
+    )
+    with contextlib.closing(pool):
+        yield pool
 
 
-def execute(run: Run, tick: Callable[[int], None] | None = None, allow: Iterable[str] = ()) -> Outcome:
+def execute(run: Run, tick: Tick | None = None, allow: Iterable[str] = ()) -> Outcome:
     """A run's Parquet file, or one line on why there is none."""
     try:
-        construct.allow(allow)
-        with _ALONE:
+        with _ALONE, construct.allow(allow):
             return store.encode(run, play(run.settings, tick))
     except MisspecError as error:
         return str(error)
@@ -165,131 +177,3 @@ def execute(run: Run, tick: Callable[[int], None] | None = None, allow: Iterable
 
 # a run sets the number of BLAS threads, which belongs to the process: a Dask worker with several threads takes turns
 _ALONE = threading.Lock()
-
-
-# -- in this process ---------------------------------------------------------------------------------------------------
-
-
-def _here(job: Job, todo: list[Any], progress: Progress, show: Show) -> Outcomes:
-    def tick(rounds: int) -> None:
-        progress.rounds += rounds
-        show(progress)
-
-    for run in todo:
-        yield run, job(run, tick, sorted(construct.ALLOWED))
-
-
-# -- on many cores -----------------------------------------------------------------------------------------------------
-
-
-class _Worker:
-    """A process that plays one run after another; nothing of it is shared with other workers."""
-
-    used = False  # whether it has begun
-
-    def __init__(self, context: Any, job: Job) -> None:
-        self.rounds = context.RawValue("q", 0)
-        self.connection, theirs = context.Pipe()
-        allowed = sorted(construct.ALLOWED)
-        self.process = context.Process(target=_work, args=(job, theirs, self.rounds, allowed), daemon=True)
-        self.process.start()
-        theirs.close()  # so that reading fails once the process has ended
-
-    def give(self, run: Any) -> None:
-        self.run = run
-        with contextlib.suppress(ConnectionError):  # a worker that is gone is noticed when its answer is read
-            self.connection.send(run)
-
-    def end(self) -> None:
-        """Kill it at once, whatever it is doing."""
-        self.process.kill()
-        self.process.join()
-        self.connection.close()
-
-
-def _on_cores(job: Job, todo: list[Any], progress: Progress, processes: int) -> Outcomes:
-    context = multiprocessing.get_context("spawn")  # forked copies of threaded libraries can hang
-    waiting = collections.deque(todo)
-    workers: list[_Worker] = []
-    rounds = 0  # of workers that are gone
-    unused = 0  # workers in a row that ended before they finished anything: then the run is not to blame
-
-    def start() -> _Worker:
-        with _for_workers():
-            worker = _Worker(context, job)
-        workers.append(worker)
-        return worker
-
-    try:
-        busy = {}
-        for worker in [start() for _ in range(processes)]:
-            worker.give(waiting.popleft())
-            busy[worker.connection] = worker
-        while busy:
-            ready = multiprocessing.connection.wait(list(busy), timeout=POLL)
-            progress.rounds = rounds + sum(worker.rounds.value for worker in workers)
-            yield None
-            for connection in ready:
-                worker = busy.pop(connection)
-                run = worker.run
-                try:
-                    outcome = worker.connection.recv()
-                    if outcome is None:  # it has begun
-                        worker.used, unused, busy[connection] = True, 0, worker
-                        continue
-                except (EOFError, ConnectionError):
-                    outcome, unused = DIED, unused + (not worker.used)
-                    LOG.warning("the worker of %s died with exit code %s", run, worker.process.exitcode)
-                    if unused > processes:
-                        raise MisspecError(NO_WORKERS) from None
-                    rounds += worker.rounds.value
-                    workers.remove(worker)
-                    worker.end()
-                    if waiting:
-                        worker = start()
-                if waiting:
-                    worker.give(waiting.popleft())
-                    busy[worker.connection] = worker
-                yield run, outcome
-    finally:
-        for worker in workers:
-            worker.end()
-
-
-@contextlib.contextmanager
-def _for_workers() -> Iterator[None]:
-    """What processes started meanwhile inherit: one thread per library, and Ctrl-C ignored."""
-    names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    here = threading.current_thread() is threading.main_thread()  # only it may set what a signal does
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if here else None
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        if here:
-            signal.signal(signal.SIGINT, handler)
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
-def _work(job: Job, connection: Any, rounds: Any, allowed: list[str]) -> None:
-    """In a worker: play what comes, and end with the parent, even if the parent is killed."""
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    def tick(more: int) -> None:
-        rounds.value += more
-
-    threading.Thread(target=watch, daemon=True).start()
-    with contextlib.suppress(EOFError, ConnectionError):  # the reader of the answers is gone
-        connection.send(None)
-        while True:
-            connection.send(job(connection.recv(), tick, allowed))

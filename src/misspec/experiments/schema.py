@@ -261,7 +261,7 @@ class Experiment(_Part):
                 raise ValueError(f"{place}: {error}") from None
         for i, policy in enumerate(self.policies):
             found = [p.name for p in self.problems if p.contextual]
-            if found and not construct.policy_class(policy.kind).takes_actions:
+            if found and not construct.policy_class(policy.kind).abilities.takes_actions:
                 raise ValueError(
                     f"policies[{i}] ({policy.name}): {policy.kind} plays no contextual problem, and {found[0]} is one; "
                     "give those a file of their own, without it"

@@ -42,13 +42,15 @@ EMPTY = ("NAType", "NaTType")  # of pandas, whose comparisons are neither true n
 class Frame:
     """Columns of equal length by name; a cell is text, a number, True, False or whatever it was, None where empty.
 
-    where   what errors call it
-    text    whether it was read from text, in which numbers and words look alike
+    where     what errors call it
+    text      whether it was read from text, in which numbers and words look alike
+    command   whether errors name options of a command, --ignore x, instead of arguments, ignore=['x']
     """
 
     columns: dict[str, list[Any]]
     where: str
     text: bool = False
+    command: bool = False
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), []))
@@ -69,6 +71,14 @@ class Frame:
     def at(self, name: str, row: int) -> str:
         """How errors name a cell; row counts from 0."""
         return f"{self.where}, column {shown(name)}, data row {row + 1}"
+
+    def without(self, name: str) -> str:
+        """How people leave a column out, for messages."""
+        return f"--ignore {shown(name)}" if self.command else f"ignore=[{shown(name)}]"
+
+    def with_results(self, name: str) -> str:
+        """How people say that a column holds results, for messages."""
+        return f"--target {shown(name)}" if self.command else f"target={shown(name)}"
 
 
 def is_frame(source: Any) -> bool:
@@ -113,43 +123,57 @@ def read(source: Any, where: str = "the table") -> Frame:
     )
 
 
+class Style(NamedTuple):
+    """How a CSV file is written. mark: bytes that it starts with; decimal: what stands before the decimals."""
+
+    separator: str = ","
+    newline: str = os.linesep
+    encoding: str = "utf-8"
+    mark: bytes = b""
+    decimal: str = "."
+
+
 class Sheet(NamedTuple):
     """A CSV file as text.
 
     header, rows   the names of its columns and, line by line, its cells; a line can have fewer or more than there are
                    columns
     lines          where each row stands in the file; the names of the columns are usually in line 1
-    separator      what stands between cells
-    places, width  where each column stands in a line, and how many cells a whole line has: a separator at the end makes
+    at, width      where each column stands in a line, and how many cells a whole line has: a separator at the end makes
                    a cell that belongs to no column
     """
 
+    style: Style
     header: list[str]
     rows: list[list[str]]
     lines: list[int]
-    separator: str
-    places: list[int]
+    at: list[int]
     width: int
 
     def cells(self, name: str) -> list[str]:
         """A column, without blanks around its cells."""
-        return _cells(self.rows, self.header.index(name))
+        return self.column(self.header.index(name))
 
-
-def _cells(rows: Sequence[Sequence[str]], i: int) -> list[str]:
-    return [row[i].strip() if i < len(row) else "" for row in rows]
+    def column(self, i: int) -> list[str]:
+        return [row[i].strip() if i < len(row) else "" for row in self.rows]
 
 
 def of_content(content: bytes, where: str) -> Frame:
     """The columns of a CSV file by its content."""
-    text, encoding, _ = decoded(content, where)
-    if encoding == WINDOWS:
+    sheet = sheet_of(content, where)
+    if sheet.style.encoding == WINDOWS:
         warnings.warn(NOT_UTF8.format(where), stacklevel=3)
-    sheet = parse(text, where)
     if not sheet.rows:
         lines = 1 if sheet.header else 0
         raise InvalidInput(f"{where} must hold a line of column names and lines of numbers, got {lines} line(s)")
     return of_sheet(sheet, where)
+
+
+def sheet_of(content: bytes, where: str) -> Sheet:
+    """The lines of a CSV file by its content."""
+    text, encoding, mark = decoded(content, where)
+    sheet = parse(text, where)
+    return sheet._replace(style=sheet.style._replace(encoding=encoding, mark=mark))
 
 
 def decoded(content: bytes, where: str) -> tuple[str, str, bytes]:
@@ -198,33 +222,39 @@ def _steers(character: str) -> bool:
 
 def parse(text: str, where: str) -> Sheet:
     """The text of a CSV file; without a single line, a sheet without columns."""
-    if "\0" in text:
-        raise InvalidInput(f"{where} is not a CSV file: it has null characters; save the table as CSV in UTF-8")
     first = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
     hint = HINT.fullmatch(first)
     try:
         separator = hint.group(1) if hint else _separator(first)
-        found = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True))
+        read = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True))
     except (csv.Error, ValueError) as error:  # ValueError: what cannot separate
         raise InvalidInput(f"{where} is not a CSV file in UTF-8: {error}; does a quote end nowhere?") from None
-    numbered = [(number, row) for number, row in enumerate(found, start=1) if any(cell.strip() for cell in row)]
+    style = Style(separator, _newline(text))
+    numbered = [(number, row) for number, row in enumerate(read, start=1) if any(cell.strip() for cell in row)]
     lines, rows = [number for number, _ in numbered][bool(hint) :], [row for _, row in numbered][bool(hint) :]
     if not rows:
-        return Sheet([], [], [], separator, [], 0)
+        return Sheet(style, [], [], [], [], 0)
     header, width = [cell.strip() for cell in rows[0]], len(rows[0])
-    places = list(range(width))
+    at = list(range(width))
     if "" in header:  # a separator at the end of each line, say
         filled = {i for row in rows[1:] for i, cell in enumerate(row) if cell.strip()}
-        places = [i for i, name in enumerate(header) if name or i in filled]
-        header = [header[i] for i in places]
-        rows = [[row[i] for i in places if i < len(row)] + row[width:] for row in rows]
+        at = [i for i, name in enumerate(header) if name or i in filled]
+        header = [header[i] for i in at]
+        rows = [[row[i] for i in at if i < len(row)] + row[width:] for row in rows]
     if all(is_number(cell) for cell in header):
         raise InvalidInput(f"{where} must start with a line of column names, got {shown(','.join(rows[0]))}")
     long = next((name for name in header if len(name) > LONGEST), None)
     if long is not None:
         raise InvalidInput(f"{where} has a column with a name of {len(long):,} characters, {shown(long)}; shorten it")
-    _differ(header, where)
-    return Sheet(header, rows[1:], lines[1:], separator, places, width)
+    _check_names(header, where)
+    return Sheet(style, header, rows[1:], lines[1:], at, width)
+
+
+def _newline(text: str) -> str:
+    """What most lines of a text end with."""
+    ends = {"\r\n": text.count("\r\n")}
+    ends |= {end: text.count(end) - ends["\r\n"] for end in ("\n", "\r")}
+    return max(ends, key=lambda end: ends[end]) if any(ends.values()) else os.linesep
 
 
 def of_sheet(sheet: Sheet, where: str) -> Frame:
@@ -235,8 +265,8 @@ def of_sheet(sheet: Sheet, where: str) -> Frame:
                 f"{where}, data row {row + 1}: {len(line)} cells for {len(sheet.header)} columns; is there a separator "
                 "in a cell? Put such cells in quotes"
             )
-    columns = {name: _cells(sheet.rows, i) for i, name in enumerate(sheet.header)}
-    if sheet.separator != ",":
+    columns = {name: sheet.column(i) for i, name in enumerate(sheet.header)}
+    if sheet.style.separator != ",":
         columns = {name: _pointed(cells) for name, cells in columns.items()}
     return Frame({name: _column(cells) for name, cells in columns.items()}, where, text=True)
 
@@ -314,15 +344,15 @@ def number_of(text: str) -> int | float:
 
 def _of_frame(source: Any, where: str) -> Frame:
     if hasattr(source, "collect"):
-        raise InvalidInput("expected a data frame, got a lazy one; collect() makes it")
+        raise InvalidInput("expected a data frame, got a LazyFrame; call .collect() first")
     names = list(source.columns)
-    _differ([str(name) for name in names], where)  # before columns are looked up by name
+    _check_names([str(name) for name in names], where)  # before columns are looked up by name
     return _frame([(name, _list(where, name, source[name])) for name in names], where)
 
 
 def _frame(columns: Sequence[tuple[Any, list[Any]]], where: str) -> Frame:
     names = [str(name) for name, _ in columns]
-    _differ(names, where)
+    _check_names(names, where)
     lengths = {len(cells) for _, cells in columns}
     if len(lengths) > 1:
         raise InvalidInput(f"columns of {where} must have equal lengths, got {sorted(lengths)}")
@@ -332,7 +362,7 @@ def _frame(columns: Sequence[tuple[Any, list[Any]]], where: str) -> Frame:
     return Frame(dict(zip(names, cells, strict=True)), where)
 
 
-def _differ(names: Sequence[str], where: str) -> None:
+def _check_names(names: Sequence[str], where: str) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name, often in Counter(names).items() if often > 1)
         raise InvalidInput(f"{where} has two columns of the same name, {shown(twice)}; rename one")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
@@ -75,7 +76,7 @@ def optimize(
 
 
 class Cluster:
-    """An `Evaluator` of a Dask client: what `loop.drive` hands points to, and `outcomes` runs.
+    """An `Evaluator` of a Dask client: `loop.drive` hands points to it, and `experiments/runner.py` runs.
 
     tries   how often a job is handed in, if Dask gives it up because its workers died
     kept    what is said, and to be done, when the cluster itself fails
@@ -186,13 +187,12 @@ class Cluster:
             self._client.cancel(futures)
 
 
-def outcomes(
-    execute: Callable[[Any], Any], todo: list[Any], address: str, cores: int | None, progress: Any
-) -> Iterator[Any]:
-    """(run, outcome) pairs as they are done. address: of a scheduler, or "local" for a cluster on this machine.
+@contextlib.contextmanager
+def on_dask(job: Callable[[Any], Any], address: str, cores: int | None) -> Iterator[Cluster]:
+    """The evaluator of an experiment's runs. address: of a scheduler, or "local" for a cluster on this machine.
 
     The workers need misspec installed, in the same version, and nothing else: results travel to the client, which
-    writes them. A run that kills its worker again and again is a failed run.
+    writes them.
     """
     try:
         from distributed import Client, LocalCluster
@@ -201,46 +201,29 @@ def outcomes(
         raise InvalidInput("a Dask cluster needs the extra dask: pip install 'misspec[dask]'") from None
     if address != "local" and cores is not None:
         raise InvalidInput("a cluster at an address has cores of its own; leave --cores out")
-    cluster: Any = None
-    client: Any = None
-    try:
-        if address == "local":
-            options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
-            cluster = LocalCluster(n_workers=cores, **options)
-        else:
-            get_address_host_port(address)  # a client of what is no address would wait for it when it is cleared away
-        client = Client(cluster if cluster is not None else address, timeout=PATIENCE, set_as_default=False)
-        _check_versions(client)
-    except (OSError, TimeoutError, ValueError) as error:
-        _close(client, cluster)
-        if isinstance(error, InvalidInput):
+    with contextlib.ExitStack() as stack:
+        cluster: Any = address
+        try:
+            if address == "local":
+                options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
+                cluster = LocalCluster(n_workers=cores, **options)
+                stack.callback(cluster.close, timeout=GOODBYE)
+            else:
+                get_address_host_port(address)  # a client of what is no address would wait for it in `close`
+            client = Client(cluster, timeout=PATIENCE, set_as_default=False)
+            stack.callback(client.close, timeout=GOODBYE)
+            _check_versions(client)
+        except InvalidInput:
             raise
-        raise InvalidInput(
-            f"cannot reach a Dask scheduler at {address!r} ({error}); start one with `dask scheduler`, or use "
-            "--dask local"
-        ) from None
-    return _as_they_come(execute, todo, client, cluster, progress)
-
-
-def _as_they_come(execute: Any, todo: list[Any], client: Any, cluster: Any, progress: Any) -> Iterator[Any]:
-    try:
-        pool = Cluster(execute, client, tries=1, kept=FINISHED)
-        pool.submit(list(enumerate(todo)))
-        left = len(todo)
-        while left:
-            for number, outcome in pool.collect(wait=True):
-                run, left = todo[number], left - 1
-                if isinstance(outcome, MisspecError):
-                    outcome = "its worker was killed again and again (out of memory?)"
-                elif isinstance(outcome, BaseException):  # `execute` raises nothing
-                    raise pool.failed(outcome)
-                progress.rounds += run.horizon
-                yield run, outcome
-            yield None  # time to show progress
-    except MisspecError as error:
-        raise InvalidInput(str(error)) from None
-    finally:
-        _close(client, cluster)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise InvalidInput(
+                f"cannot reach a Dask scheduler at {address!r} ({error}); start one with `dask scheduler`, or use "
+                "--dask local"
+            ) from None
+        try:
+            yield Cluster(job, client, tries=1, kept=FINISHED)
+        except MisspecError as error:
+            raise InvalidInput(str(error)) from None
 
 
 def _check_versions(client: Any) -> None:
@@ -254,9 +237,3 @@ def _check_versions(client: Any) -> None:
     for worker, theirs in found.items():
         if theirs != ours:
             raise InvalidInput(f"the Dask worker {worker} has misspec {theirs}, here it is {ours}; install the same")
-
-
-def _close(client: Any, cluster: Any) -> None:
-    for each in (client, cluster):
-        if each is not None:
-            each.close(timeout=GOODBYE)

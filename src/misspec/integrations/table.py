@@ -15,7 +15,6 @@ from misspec.domains import Finite, Float, Space
 from misspec.domains.parameters import Parameter
 from misspec.errors import LARGEST, Array, InvalidInput, shown
 from misspec.files import frames
-from misspec.integrations.suggest.menu import by_options
 from misspec.model import Model
 from misspec.truth import Diagnosis, diagnoses, noise_from_repeats
 from misspec.truth.certificates import numbered_points
@@ -114,19 +113,17 @@ def certify(
 
 
 def _noise(table: Table) -> float:
+    """The noise as repeated points show it; messages name the option that sets it instead."""
     try:
         sigma = noise_from_repeats(np.column_stack([table.points, table.groups]), table.observations)
     except InvalidInput as error:
-        if not table.left_out:
-            raise
-        raise InvalidInput(
-            f"{error}; rows that differ in {', '.join(table.left_out)} are no repeats: leave a column out that has no "
-            "influence with --ignore"
-        ) from None
+        differ = f"; rows that differ in {', '.join(table.left_out)} are no repeats: leave a column out that has no "
+        hint = f"{differ}influence with --ignore" if table.left_out else ""
+        raise InvalidInput(f"{error}{hint} (--noise)") from None
     if sigma <= 0:
         raise InvalidInput(
             "repeated points have equal observations, so that the noise would be 0 (rows exported twice?); say what it "
-            "is instead"
+            "is instead (--noise)"
         )
     return sigma
 
@@ -153,35 +150,31 @@ def read(
             f"{path} has {len(content) >> 20} MB; more than {MOST_TEXT >> 20} MB are read if all cells are plain "
             "numbers (no text, no empty cells, no codes such as 007): take columns of text out of the file, or split it"
         )
+    skipped = 0
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
-        frame = (
-            frames.of_content(content, where) if plain is None else frames.Frame({name: [] for name in plain}, where)
-        )
-    del content
-    goal, chosen = _roles(frame, target, columns, ignore)
-    left_out = [name for name in frame.names if name not in {goal, *ignore, *chosen}]
-    skipped, notes = 0, [by_options(str(each.message)) for each in said]
-    if plain is not None:
-        points, results = np.column_stack([plain[name] for name in chosen]), plain[goal].copy()
-        parameters: Mapping[str, Parameter] = {
-            name: Float(float(plain[name].min()), float(plain[name].max())) for name in chosen
-        }
-        beside = [plain[name] for name in left_out]
-        groups = numbered_points(np.column_stack(beside))[0].astype(np.float64) if beside else np.zeros(len(points))
-    else:
-        cells = {name: frame.columns[name] for name in chosen} | {goal: _numbers(frame.columns[goal])}
-        kept = _kept(frame, cells, goal, skip=skip)
-        skipped = len(frame) - len(kept)
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", UserWarning)
+        frame = frames.of_content(content, where) if plain is None else frames.Frame({n: [] for n in plain}, where)
+        del content
+        goal, chosen = _roles(frame, target, columns, ignore)
+        left_out = [name for name in frame.names if name not in {goal, *ignore, *chosen}]
+        if plain is not None:
+            points, results = np.column_stack([plain[name] for name in chosen]), plain[goal].copy()
+            ends = [(float(plain[name].min()), float(plain[name].max())) for name in chosen]
+            parameters: Mapping[str, Parameter] = {name: Float(*pair) for name, pair in zip(chosen, ends, strict=True)}
+            beside = [plain[name] for name in left_out]
+            groups = numbered_points(np.column_stack(beside))[0].astype(np.float64) if beside else np.zeros(len(points))
+        else:
+            cells = {name: frame.columns[name] for name in chosen} | {goal: _numbers(frame.columns[goal])}
+            kept = _kept(frame, cells, goal, skip=skip)
+            skipped = len(frame) - len(kept)
             whole = {name: [cells[name][i] for i in kept] for name in chosen}
-            rows = Finite.from_table(frames.Frame(whole, where, text=True))
-        points, parameters, notes = rows.points, rows.parameters, [*notes, *(by_options(str(e.message)) for e in said)]
-        codes: dict[Any, int] = {}
-        others = [tuple(frame.columns[name][i] for name in left_out) for i in kept]
-        groups = np.array([codes.setdefault(each, len(codes)) for each in others], dtype=np.float64)
-        results = np.array([float(cells[goal][i]) for i in kept])
+            rows = Finite.from_table(frames.Frame(whole, where, text=True, command=True))
+            points, parameters = rows.points, rows.parameters
+            codes: dict[Any, int] = {}
+            others = [tuple(frame.columns[name][i] for name in left_out) for i in kept]
+            groups = np.array([codes.setdefault(each, len(codes)) for each in others], dtype=np.float64)
+            results = np.array([float(cells[goal][i]) for i in kept])
+    notes = [str(warning.message) for warning in said]
     apart = (
         len(numbered_points(np.column_stack([points, groups]))[1]) - len(numbered_points(points)[1]) if left_out else 0
     )
@@ -221,11 +214,18 @@ def _roles(
 
 def _kept(frame: frames.Frame, cells: dict[str, list[Any]], goal: str, *, skip: bool) -> list[int]:
     """The rows that can be used."""
-    kinds = {name: "text" if name != goal and _is_text(cells[name]) else "number" for name in cells}
-    wrong = {i: name for i in range(len(frame)) if (name := _wrong(cells, kinds, i)) is not None}
+    found = {name: [frames.kind_of(cell) for cell in column] for name, column in cells.items()}
+    texts = {name for name, kinds in found.items() if name != goal and {"text"} <= {*kinds} <= {"text", "nothing"}}
+    wrong = {
+        i: name
+        for name in reversed(found)
+        for i, kind in enumerate(found[name])
+        if kind != ("text" if name in texts else "number")
+    }  # row by row its first column that cannot be used
     if wrong and not skip:
-        row, name = next(iter(wrong.items()))
-        expected = "text" if kinds[name] == "text" else "a finite number"
+        row = min(wrong)
+        name = wrong[row]
+        expected = "text" if name in texts else "a finite number"
         cell = frame.columns[name][row]
         raise InvalidInput(
             f"{frame.at(name, row)}: expected {expected}, got {shown('' if cell is None else cell)} ({len(wrong)} "
@@ -245,15 +245,16 @@ def _plain(content: bytes, where: str) -> dict[str, Array] | None:
         sheet = frames.parse(text[: text.find("\n", first + 1)], where)
     except InvalidInput:
         return None
-    if sheet.lines != [2] or sheet.width != len(sheet.header) or sheet.separator == " " or CODES.search(text):
+    separator = sheet.style.separator
+    if sheet.lines != [2] or sheet.width != len(sheet.header) or separator == " " or CODES.search(text):
         return None
-    if sheet.separator != "," and ODD_COMMA.search(text):
+    if separator != "," and ODD_COMMA.search(text):
         return None
     del text
     with io.TextIOWrapper(io.BytesIO(content), encoding=encoding) as lines:
-        pointed = lines if sheet.separator == "," else (line.replace(",", ".") for line in lines)
+        pointed = lines if separator == "," else (line.replace(",", ".") for line in lines)
         try:
-            rows = np.loadtxt(pointed, delimiter=sheet.separator, skiprows=1, comments=None, quotechar='"', ndmin=2)
+            rows = np.loadtxt(pointed, delimiter=separator, skiprows=1, comments=None, quotechar='"', ndmin=2)
         except ValueError:
             return None
     if rows.shape[1] != len(sheet.header) or not (np.abs(rows) <= LARGEST).all():
@@ -264,12 +265,3 @@ def _plain(content: bytes, where: str) -> dict[str, Array] | None:
 def _numbers(cells: Sequence[Any]) -> list[Any]:
     """A column of results, in which codes such as 007 are numbers too."""
     return [frames.number_of(cell) if isinstance(cell, str) and frames.is_number(cell) else cell for cell in cells]
-
-
-def _is_text(cells: Sequence[Any]) -> bool:
-    return any(isinstance(cell, str) for cell in cells) and not any(isinstance(cell, int | float) for cell in cells)
-
-
-def _wrong(cells: dict[str, list[Any]], kinds: Mapping[str, str], row: int) -> str | None:
-    """The first column in which a row holds nothing that can be used."""
-    return next((name for name in cells if frames.kind_of(cells[name][row]) != kinds[name]), None)

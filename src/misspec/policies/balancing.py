@@ -23,11 +23,11 @@ from misspec.policies.bases import OverBases, Rounds
 from misspec.policies.caution import Caution
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
+from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Round, position_in
 from misspec.policies.ec_gp_ucb import Maximiser, decide, keeps_weights
 from misspec.policies.enlarged import Enlarged
-from misspec.posterior import Posterior
 from misspec.theory import information_gain
 from misspec.theory.widths import Width
 
@@ -64,7 +64,7 @@ class RegretBalancing(OverBases):
     wide as that; a smaller epsilon_max narrows them. The horizon shapes the grid; more rounds can be asked for.
     """
 
-    draws = False
+    abilities = Abilities(keeps_rounds=True, draws=False)
 
     def __init__(
         self,
@@ -147,14 +147,14 @@ class RegretBalancing(OverBases):
 
     # -- Algorithm 3 -----------------------------------------------------------------------------------------
 
-    def _choose(self, actions: Round) -> Decision:
+    def choose(self, actions: Round) -> Decision:
         # 5   i_t ∈ argmin over active i of R_i(N_i(t−1)), times the price of caution; ties to the lowest
         plays = [n + waiting for n, waiting in zip(self.counts, self._waiting, strict=True)]
         affordable, prices = self.caution.affordable(self.active, plays), self.caution.prices
         i = min(affordable, key=lambda i: prices[i] * self._bound(i, pending=True))
-        decided = decide(self._bases[i], self.field, actions, self._next_id)  # 6   base i_t plays x_t
+        decided = decide(self._bases[i], self.field, actions, self.log.next_id)  # 6   base i_t plays x_t
         bound, refuted = self._realised(i, decided)
-        if self._partial:  # the bands may be biased now
+        if self.log.partial:  # the bands may be biased now
             bound, refuted = self._ranges[i], False
         details = {"base": i, "epsilon": self.epsilons[i], "bound": bound, "offer": self._offer(actions)}
         if refuted:
@@ -163,19 +163,21 @@ class RegretBalancing(OverBases):
         place = self.field.place(decided.offer, decided.row)
         return Decision(place, position_in(actions, decided.row), {**decided.reasons, "details": details})
 
-    def _recognise(self, details: Mapping[str, Any]) -> None:
+    def check_details(self, details: Mapping[str, Any]) -> None:
         whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
         for name in ("bound", *({"expected"} & set(details))):
             number(f"{name} of a stored query", details.get(name))
         if not isinstance(details.get("offer"), str):
             raise InvalidInput(f"offer of a stored query must be text, got {shown(details.get('offer'))}")
 
-    def _remember(self, asked: Asked) -> None:
+    def on_ask(self, asked: Asked) -> None:
         if asked.of_others:  # no base chose it: evidence only, which none of N, J, R and the test counts
             return
         if asked.details["offer"] not in self._offers:  # 4   D_t was received
             self._offers.add(asked.details["offer"])
             self._radii.clear()
+        if not self._shared:
+            self._evidence.restrict(asked.query.id, [self._bases[asked.details["base"]].posterior])
         self.caution.asked(asked.details)
         self._rounds.ask(asked)
         self._await(asked, 1)
@@ -186,8 +188,8 @@ class RegretBalancing(OverBases):
         self._waiting[i] += change
         self._waiting_bounds[i] = self._waiting_bounds[i] + change * asked.details["bound"] if self._waiting[i] else 0.0
 
-    def _learn(self, asked: Asked, y: float) -> None:
-        self._evidence.learn(asked.query.id, asked.place, y, self._feeds(asked))  # 6, 7   observe y_t; update the base
+    def on_tell(self, asked: Asked, y: float) -> None:
+        super().on_tell(asked, y)  # 6, 7   observe y_t; update the base
         if not asked.of_others:
             self._count(self._rounds.tell(asked, y))
 
@@ -216,18 +218,18 @@ class RegretBalancing(OverBases):
             left = (J[i] + R[i]) / N[i] + h[i]
             if left < right:
                 self.active.remove(i)
-                counted = sum(self.counts) + self.t - self._answered  # whatever the order of telling
+                counted = sum(self.counts) + self.t - self.log.answered  # whatever the order of telling
                 self.eliminated.append(Elimination(i, counted, left, right))
 
-    def _forget(self, asked: Asked) -> None:
-        super()._forget(asked)
+    def on_drop(self, asked: Asked) -> None:
+        super().on_drop(asked)
         if not asked.of_others:
             self._await(asked, -1)
             self._count(self._rounds.drop(asked))
 
     # -- its parts -------------------------------------------------------------------------------------------
 
-    def _admit(self, actions: Actions) -> Actions:
+    def admit(self, actions: Actions) -> Actions:
         """Bases may have kernels of their own, each of which has to be at most 1 there."""
         for kernel in self._others:
             kernels.check_bounded(kernel, actions.encoded, "the points handed in, for the kernel of a base")
@@ -336,10 +338,6 @@ class RegretBalancing(OverBases):
                     delta=self._delta / len(groups), inflate=inflate, flat=not self.field.fixed,
                 )  # fmt: skip
         return [bases[i] for i in range(len(pairs))]
-
-    def _feeds(self, asked: Asked) -> list[Posterior]:
-        everyone = self._shared or asked.of_others
-        return self._evidence.posteriors if everyone else [self._bases[asked.details["base"]].posterior]
 
     # -- what a user sees ------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections import OrderedDict
 
 from misspec.model import Model
 from misspec.policies.core.answers import Band
+from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context
 from misspec.policies.core.policy import Policy
@@ -17,7 +18,7 @@ from misspec.posterior import Posterior
 class OverBases(Policy):
     """A policy whose bands and recommendation are those of one of its bases."""
 
-    keeps_rounds = True
+    abilities = Abilities(keeps_rounds=True)
 
     @property
     @abc.abstractmethod
@@ -25,7 +26,7 @@ class OverBases(Policy):
         """The base that speaks for all."""
 
     @property
-    def _reported_model(self) -> Model:
+    def reported_model(self) -> Model:
         return self._reported.model
 
     @property
@@ -38,12 +39,12 @@ class OverBases(Policy):
         """The ε̂ of that base: what bands and recommendation allow for."""
         return self._reported.epsilon
 
-    def _band(self, actions: Actions) -> Band:
+    def band_at(self, actions: Actions) -> Band:
         base = self._reported
         return base.band(self.field.look(base.posterior, base.own, actions, pending=False))
 
-    def _contenders(self, within: Context | None = None) -> Actions:
-        return self._reported.contenders(self.field, self._next_id, within)
+    def contenders(self, within: Context | None = None) -> Actions:
+        return self._reported.contenders(self.field, self.log.next_id, within)
 
 
 class Rounds:

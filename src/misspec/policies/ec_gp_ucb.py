@@ -10,7 +10,7 @@ from misspec.errors import flag, number
 from misspec.model import Model
 from misspec.policies.core.answers import Band, Decision
 from misspec.policies.core.field import RESOLUTION, Field
-from misspec.policies.core.log import Asked
+from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.points import Actions, Candidates, Context, Round, first_alike, position_in
 from misspec.policies.core.policy import Policy
 from misspec.policies.enlarged import Enlarged, check_enlargement
@@ -54,7 +54,7 @@ def keeps_weights(enlargement: str | None, epsilons: Sequence[float], budget: in
 class UpperConfidence(Policy):
     """Algorithm 1 for any ε and enlargement: one posterior, and the maximiser of its upper end."""
 
-    draws = False
+    abilities = Abilities(draws=False)
 
     def __init__(
         self,
@@ -86,12 +86,9 @@ class UpperConfidence(Policy):
         if self.posterior.budget is not None:
             self.theorem = ""  # what a budget misses is in the bands, not in the theorem
 
-    def _choose(self, actions: Round) -> Decision:
-        offer, _, row, reasons = decide(self._ends, self.field, actions, self._next_id)  # 4
+    def choose(self, actions: Round) -> Decision:
+        offer, _, row, reasons = decide(self._ends, self.field, actions, self.log.next_id)  # 4
         return Decision(self.field.place(offer, row), position_in(actions, row), reasons)
-
-    def _learn(self, asked: Asked, y: float) -> None:
-        self._evidence.learn(asked.query.id, asked.place, y)  # 5, 6   observe y*_t; update μ*_t, σ_t and the own band
 
     # -- what a user sees ------------------------------------------------------------------------------------
 
@@ -104,11 +101,11 @@ class UpperConfidence(Policy):
         """The misspecification that the bands allow for."""
         return self._ends.epsilon
 
-    def _band(self, actions: Actions) -> Band:
+    def band_at(self, actions: Actions) -> Band:
         return self._ends.band(self.field.look(self.posterior, self._own, actions, pending=False))
 
-    def _contenders(self, within: Context | None = None) -> Actions:
-        return self._ends.contenders(self.field, self._next_id, within)
+    def contenders(self, within: Context | None = None) -> Actions:
+        return self._ends.contenders(self.field, self.log.next_id, within)
 
 
 class ECGPUCB(UpperConfidence):

@@ -39,7 +39,7 @@ from misspec.model import Model
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION, Search
 from misspec.policies.core.log import Asked
-from misspec.policies.core.points import Actions, Place, Round, first_alike, position_in
+from misspec.policies.core.points import Actions, Round, first_alike, position_in
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.posterior.layered import Known, Layered
 from misspec.theory.bounds import ALLOWANCE, tests_allowed
@@ -84,13 +84,13 @@ class InsuredUCB(UpperConfidence):
         self.theorem = ""
         self.premium = number("premium", premium, at_least=0)
         self.layered = Layered(self.posterior)
+        self._evidence.layers.append(self.layered)
         self.tests = 0
         self.paid = 0.0
         self._again = 0  # tests of surprising points
         self._failed: dict[Key, int] = {}  # tests that were dropped, by their points; the first is forgiven
-        self._hoped: set[int] = set()  # queries that pend and are counted in the variance for choosing
 
-    def _choose(self, actions: Round) -> Decision:
+    def choose(self, actions: Round) -> Decision:
         offer = self.field.offer(self._search, actions)
         known = self._look(offer)
         lower, upper = self._own_ends(offer)
@@ -156,14 +156,14 @@ class InsuredUCB(UpperConfidence):
             here = self.layered.at(U, [x.tobytes() for x in points])
             return np.asarray(here.mean + EAGER * np.sqrt(here.variance))
 
-        return Search(self.posterior, self._own, score, lambda U: self.layered.slopes(U, EAGER), self._next_id)
+        return Search(self.posterior, self._own, score, lambda U: self.layered.slopes(U, EAGER), self.log.next_id)
 
-    def _recognise(self, details: Mapping[str, Any]) -> None:
+    def check_details(self, details: Mapping[str, Any]) -> None:
         if "test" in details:
             number("test of a stored query", details["test"])
             flag("again of a stored query", details.get("again"))
 
-    def _remember(self, asked: Asked) -> None:
+    def on_ask(self, asked: Asked) -> None:
         self._pay(asked, 1)
 
     def _pay(self, asked: Asked, sign: int) -> None:
@@ -172,35 +172,14 @@ class InsuredUCB(UpperConfidence):
             self._again += sign * bool(asked.details["again"])
             self.paid += sign * float(asked.details["test"])
 
-    def _hallucinate(self) -> None:
-        news = list(self._unexpected.items())
-        super()._hallucinate()
-        for id_, asked in news:
-            self.layered.expect(asked.place.key, self.field.only(asked.place).encoded)
-            self._hoped.add(id_)
-
-    def _learn(self, asked: Asked, y: float) -> None:
-        super()._learn(asked, y)
-        expected = asked.query.id in self._hoped
-        self._hoped.discard(asked.query.id)
-        self.layered.learn(asked.place.key, self.field.only(asked.place).encoded, y, expected=expected)
-
-    def _forget(self, asked: Asked) -> None:
+    def on_drop(self, asked: Asked) -> None:
         """A test that failed is forgotten, once; if it fails again it was made, or it would be chosen for ever."""
-        super()._forget(asked)
-        if asked.query.id in self._hoped:
-            self._hoped.discard(asked.query.id)
-            self.layered.release(asked.place.key)
+        super().on_drop(asked)
         if "test" in asked.details:
             failures = self._failed.get(asked.place.key, 0)
             self._failed[asked.place.key] = failures + 1
             if not failures:
                 self._pay(asked, -1)
-
-    def _observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
-        super()._observe(actions, places, y)
-        for place, value in zip(places, y, strict=True):
-            self.layered.learn(place.key, self.field.only(place).encoded, value)
 
     # -- what a user sees ------------------------------------------------------------------------------------
 

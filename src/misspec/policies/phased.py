@@ -17,6 +17,7 @@ from misspec.model import Model
 from misspec.policies.core.active import Active, Spending
 from misspec.policies.core.answers import Band, Decision
 from misspec.policies.core.field import RESOLUTION
+from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context
 from misspec.policies.core.policy import Policy
@@ -64,9 +65,9 @@ class PhasedUncertaintySampling(Policy):
     length, points, active before and after, widths).
     """
 
-    takes_actions = takes_points = takes_data = False  # it eliminates from a fixed set, and forgets all data
-    waits = keeps_rounds = True
-    draws = False
+    abilities = Abilities(  # it eliminates from a fixed set, and forgets all data
+        takes_actions=False, takes_points=False, takes_data=False, waits=True, keeps_rounds=True, draws=False
+    )
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class PhasedUncertaintySampling(Policy):
         self._again: list[int] = []  # slots whose evaluation failed and that are to be asked again
         self._results: dict[int, float] = {}
 
-    def _choose(self, actions: Actions | None) -> Decision:  # noqa: ARG002  # refused by `ask`
+    def choose(self, actions: Actions | None) -> Decision:  # noqa: ARG002  # refused by `ask`
         slot = self._again[0] if self._again else len(self._slots)
         # 5   x_t ∈ argmax over D_e of σ²_{t−1}(x); ties go to the lowest index
         place = self._slots[slot].place if self._again else self.active_set.most_uncertain(self._design, slot)
@@ -134,12 +135,12 @@ class PhasedUncertaintySampling(Policy):
             place, None, {"mean": mean, "std": self.active_set.std(self._design, place), "details": details}
         )
 
-    def _recognise(self, details: Mapping[str, Any]) -> None:
+    def check_details(self, details: Mapping[str, Any]) -> None:
         slot = whole("slot of a stored query", details.get("slot"))
         if slot not in self._again and (slot != len(self._slots) or slot >= self._length):
             raise InvalidInput(f"slot {slot} of an episode was not to be asked")
 
-    def _remember(self, asked: Asked) -> None:
+    def on_ask(self, asked: Asked) -> None:
         slot = asked.details["slot"]
         if slot < len(self._slots):
             self._again.remove(slot)
@@ -148,7 +149,7 @@ class PhasedUncertaintySampling(Policy):
         self.active_set.take(self._design, asked.place)  # 6   update σ_t, no observation needed
         self._slots.append(asked)
 
-    def _learn(self, asked: Asked, y: float) -> None:
+    def on_tell(self, asked: Asked, y: float) -> None:
         self._results[asked.details["slot"]] = y
         if len(self._results) == self._length:
             self._finish()
@@ -158,7 +159,7 @@ class PhasedUncertaintySampling(Policy):
         y = np.array([self._results[slot] for slot in range(self._length)])  # 8   receive y_1, …, y_{m_e}
         places = [asked.place for asked in self._slots]
         for asked, value in zip(self._slots, y.tolist(), strict=True):
-            self._evidence.own.tell(asked.place.key, value, asked.query.id)
+            self._evidence.learn(asked.query.id, asked.place, value)
         D, own = self.active_set, self._own
         active, before = D.members, D.extent
         if self._complete:
@@ -179,12 +180,9 @@ class PhasedUncertaintySampling(Policy):
 
     # -- what a user sees ------------------------------------------------------------------------------------
 
-    def _forget(self, asked: Asked) -> None:
-        self._evidence.own.drop(asked.place.key, asked.query.id)
+    def on_drop(self, asked: Asked) -> None:
+        super().on_drop(asked)
         self._again = sorted([*self._again, asked.details["slot"]])
-
-    def _hallucinate(self) -> None:
-        """The design counts what is pending."""
 
     @property
     def active(self) -> NDArray[Any]:
@@ -202,7 +200,7 @@ class PhasedUncertaintySampling(Policy):
         """Queries that this episode can still hand out."""
         return self._length - len(self._slots) + len(self._again)
 
-    def _available(self) -> int | None:
+    def available(self) -> int | None:
         if self.remaining:
             return self.remaining
         waiting = self._length - len(self._results)
@@ -222,12 +220,12 @@ class PhasedUncertaintySampling(Policy):
         """Of the last complete episode; the prior before the first."""
         return self._bands.posterior
 
-    def _band(self, actions: Actions) -> Band:
+    def band_at(self, actions: Actions) -> Band:
         """μ ± w of the last complete episode (of candidates that were eliminated: of their last one, if the width holds
         on active points only), clipped to the own bands; as if the model were right."""
         return self._bands.band(actions, reported=True)
 
-    def _contenders(self, within: Context | None = None) -> Actions:  # noqa: ARG002  # it takes none
+    def contenders(self, within: Context | None = None) -> Actions:  # noqa: ARG002  # it takes none
         return self.active_set.contenders(self._bands)
 
     @property

@@ -13,6 +13,7 @@ from misspec.model import Model
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.basis import Sample
 from misspec.policies.core.field import Search
+from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.points import Actions, Round, first_alike, position_in
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.theory.widths import Width
@@ -38,7 +39,7 @@ class ThompsonSampling(UpperConfidence):
     missed   the largest k(x,x) − ‖ψ(x)‖² found (of at most 1)
     """
 
-    draws = True
+    abilities = Abilities()
 
     def __init__(
         self, domain: Domain, model: Model, *, width: Width = 1.0, budget: int | None = None, seed: int = 0
@@ -46,17 +47,17 @@ class ThompsonSampling(UpperConfidence):
         super().__init__(domain, model, width=width, budget=budget, seed=seed)
         self.basis = self.field.basis(model)
         self.missed = 0.0 if self.basis is None else self.basis.missed
-        self.takes_points = not self.field.size  # on a list of candidates, samples are known only there
+        self.abilities = Abilities(takes_points=not self.field.size)  # on a list, samples are known only there
 
-    def _admit(self, actions: Actions) -> Actions:
-        if self.takes_points or actions.rows is not None:
+    def admit(self, actions: Actions) -> Actions:
+        if self.abilities.takes_points or actions.rows is not None:
             return actions
         rows = self.field.keys(actions)
         if any(isinstance(key, bytes) for key in rows):
             raise InvalidInput("ThompsonSampling samples on its candidates: it takes those, no other points")
         return Actions(actions.points, actions.encoded, np.array(rows, dtype=np.intp))
 
-    def _choose(self, actions: Round) -> Decision:
+    def choose(self, actions: Round) -> Decision:
         p, multiplier = self.posterior, self._ends.multiplier
         if self.basis is None:
             offer = self.field.offer(_nothing_to_search, actions)
@@ -72,7 +73,7 @@ class ThompsonSampling(UpperConfidence):
             return here.mean + multiplier * values, here.dmean + multiplier * slopes
 
         def wanted() -> Search:
-            return Search(p, None, score, slope, self._next_id)
+            return Search(p, None, score, slope, self.log.next_id)
 
         offer = self.field.offer(wanted, actions)
         return self._best(offer, actions, sample.at(offer))
@@ -91,7 +92,8 @@ class ThompsonSampling(UpperConfidence):
         p = self.posterior
         if self.basis is None:
             raise InvalidInput("where rounds bring their own actions a sample is drawn at those: posterior.sample_at")
-        pending = self.domain.encode([asked.place.x for asked in self._asked.values()]) if self._asked else p.points[:0]
+        asked = self.log.pending.values()
+        pending = self.domain.encode([each.place.x for each in asked]) if asked else p.points[:0]
         seen = p.counts > 0
         points, n = np.concatenate([p.points[seen], pending]), np.append(p.counts[seen], np.ones(len(pending)))
         rows = self.basis.features(points) * np.sqrt(n / self.model.regularization)[:, None]

@@ -7,6 +7,7 @@ import math
 from misspec.domains import Domain
 from misspec.model import Model
 from misspec.policies.core.answers import Decision
+from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.points import Round, position_in
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.theory.widths import Width
@@ -15,14 +16,14 @@ from misspec.theory.widths import Width
 class UniformSampling(UpperConfidence):
     """x_t is drawn uniformly from what is on offer; bands and recommendation are those of GP-UCB's posterior."""
 
-    draws = True
+    abilities = Abilities()
 
     def __init__(
         self, domain: Domain, model: Model, *, width: Width = "mixture", budget: int | None = None, seed: int = 0
     ) -> None:
         super().__init__(domain, model, width=width, budget=budget, seed=seed)
 
-    def _choose(self, actions: Round) -> Decision:
+    def choose(self, actions: Round) -> Decision:
         offer = self.field.draw(self._rng, actions)
         c = self.field.look(self.posterior, None, offer, pending=True)
         row = int(self._rng.integers(len(c.mean)))

@@ -148,7 +148,7 @@ def asked_of(policy: Policy, fixed: Mapping[int, float], unseen: int) -> tuple[A
     unseen: so many others are choosing at this moment, from the same trials; they take what comes before.
     """
     space: Any = policy.domain
-    if fixed and policy.takes_actions:
+    if fixed and policy.abilities.takes_actions:
         offer = space.decode(space.spread(FIXED, 0))
         offer[:, list(fixed)] = list(fixed.values())
         query = policy.ask(actions=distinct(offer).points)
@@ -169,13 +169,13 @@ def asked_of(policy: Policy, fixed: Mapping[int, float], unseen: int) -> tuple[A
 
 def replayed(policy: Policy, history: History, scaling: Scaling) -> Policy:
     """A fresh policy after what the trials say. Queries of its own are told as such, others are data from elsewhere."""
-    own = [each for each in history.trials if each.event is not None and policy.keeps_rounds]
+    own = [each for each in history.trials if each.event is not None and policy.abilities.keeps_rounds]
     ours = {each.number for each in own}
     others = [each for each in history.trials if each.number not in ours]
     observed_by(policy, others, scaling)
     if own:
         state = policy.state()
-        if policy.waits:
+        if policy.abilities.waits:
             own = whole_episodes(own, policy.planned)  # type: ignore[attr-defined]  # only the phased policy waits
         for id_, each in enumerate(own):
             assert each.event is not None
@@ -189,7 +189,7 @@ def replayed(policy: Policy, history: History, scaling: Scaling) -> Policy:
         except (StorageError, InvalidInput) as error:  # attributes that were edited by hand
             LOG.warning("rounds of this study cannot be replayed, and count as data from elsewhere: %s", error)
             observed_by(policy, own, scaling)
-    if policy.takes_actions:
+    if policy.abilities.takes_actions:
         for each in others:
             if each.y is None and not each.failed:
                 policy.expect(each.x[None, :])
@@ -199,7 +199,7 @@ def replayed(policy: Policy, history: History, scaling: Scaling) -> Policy:
 def observed_by(policy: Policy, trials: Sequence[Known], scaling: Scaling) -> None:
     """Results as data from elsewhere, if the policy takes any."""
     told = [each for each in trials if each.y is not None]
-    if told and policy.takes_data:
+    if told and policy.abilities.takes_data:
         X, y = data(told)
         policy._learn_from(X, scaling.to(y), None)
 

@@ -212,7 +212,7 @@ class MisspecSampler(BaseSampler):
             model, scaling = model_of_learnt(learnt, axes.space)
         policy = replayed(self._made(axes.space, model, learnt, minimize=minimize), history, scaling)
         policy._rng = rng
-        x, query = asked_of(policy, fixed, 0 if policy.keeps_rounds else history.unseen)
+        x, query = asked_of(policy, fixed, 0 if policy.abilities.keeps_rounds else history.unseen)
         if query is None:  # an episode whose results others are waiting for, or the end of the horizon
             return Chosen(x, None, {"rule": "while others are awaited"})
         conflicts = self._conflicts(study, axes, policy)

@@ -3,18 +3,17 @@ line of a results file is about."""
 
 from __future__ import annotations
 
-import difflib
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from misspec.domains import Choice, Float, Space, Table
-from misspec.domains.table import SAME
-from misspec.errors import Array, InvalidInput, nearest, shown
+from misspec.domains.base import as_written
+from misspec.errors import Array, InvalidInput, alike, nearest, shown
 from misspec.files import frames
 from misspec.integrations import space_file
 from misspec.integrations.suggest import sheets
@@ -57,60 +56,103 @@ class Line(NamedTuple):
         return cell if self.separator == "," else frames.pointed(cell)
 
 
-class Menu(Protocol):
-    """What there is to try."""
+class Menu:
+    """What there is to try.
+
+    known     its columns
+    label     the column that names experiments
+    size      candidates; None in a space
+    every     all experiments; None where they are too many to list
+    entries   results that the file of candidates holds
+    style     of a new file of results
+    """
 
     path: Path
     domain: Any
-    label: str | None  # the column that names experiments
-    parameters: Mapping[str, Any]
-    entries: list[Entry]  # results that the file of candidates holds
-    style: sheets.Style  # of a new file of results
+    known: list[str]
+    label: str | None = None
+    size: int | None = None
+    every: Sequence[Key] | None
+    entries: Sequence[Entry] = ()
+    style = frames.Style()
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
 
     @property
-    def known(self) -> list[str]:
-        """The columns that it has."""
-
-    @property
-    def size(self) -> int | None:
-        """Candidates; None in a space."""
+    def parameters(self) -> Mapping[str, Any]:
+        parameters: Mapping[str, Any] = self.domain.parameters
+        return parameters
 
     def find(self, cells: Mapping[str, str], line: Line) -> Key:
         """The experiment that a line of results is about; InvalidInput names the cell that is wrong."""
+        raise NotImplementedError
 
     def key(self, query: Query) -> Key:
         """The experiment that a policy asks for."""
-
-    def actions(self, keys: Sequence[Key]) -> Any:
-        """Experiments as policies take them."""
-
-    def point(self, key: Key) -> Array:
-        """Coordinates, as policies see them."""
-
-    def others(self, keys: Iterable[Key]) -> list[Key] | None:
-        """All experiments but these; None where they are too many to list."""
-
-    def drawn(self, free: Callable[[Key], bool], rng: np.random.Generator) -> list[Key]:
-        """Experiments that are free: all of them, or some by chance where they are too many to list."""
-
-    def called(self, key: Key) -> str:
-        """What people call it; "" where its values say all."""
+        raise NotImplementedError
 
     def values(self, key: Key) -> dict[str, Any]:
         """Its cells by column."""
+        raise NotImplementedError
+
+    def called(self, key: Key) -> str:  # noqa: ARG002  # points of a space have no names
+        """What people call it; "" where its values say all."""
+        return ""
+
+    def actions(self, keys: Sequence[Key]) -> Any:
+        """Experiments as policies take them: indices, or points."""
+        return np.array(keys)
+
+    def point(self, key: Key) -> Array:
+        """Coordinates, as policies see them."""
+        return np.array(key if isinstance(key, tuple) else self.domain.points[key], dtype=np.float64)
+
+    def others(self, keys: Iterable[Key]) -> list[Key] | None:
+        """All experiments but these; None where they are too many to list."""
+        gone = set(keys)
+        return None if self.every is None else [key for key in self.every if key not in gone]
 
     def outside(self, key: Key) -> list[str]:
         """Parameters that lie beyond their bounds."""
+        numbers = zip(self.parameters.items(), self.point(key), strict=True)
+        return [name for (name, p), x in numbers if not p.inside(np.array([x]))[0]]
+
+    def coordinates(self, cells: Mapping[str, str], line: Line) -> Array:
+        """The point that a line of results is about; what has only one value may be left out."""
+        x = np.empty(len(self.parameters))
+        for i, (name, p) in enumerate(self.parameters.items()):
+            cell = cells.get(name, "")
+            x[i] = float(p.every()[0]) if p.count == 1 and not cell else self.coordinate(name, cell, line)
+        return x + 0.0
+
+    def coordinate(self, name: str, cell: str, line: Line) -> float:
+        """A cell as a number."""
+        p, number = self.parameters[name], line.pointed(cell)
+        got = f"got {shown(cell)}" if cell else "the cell is empty"
+        if isinstance(p, Choice):
+            options = [str(option) for option in p.options]
+            meant = p.written(cell) or p.written(number)
+            if len(meant) == 1:
+                return float(meant[0])
+            listed = f" ({', '.join(options)})" if len(options) <= LISTED else ""
+            expected = f"one of the {len(options)} values in {self.path}{listed}"
+            raise InvalidInput(f"{line.at(name)}: expected {expected}, {got}{alike(cell, options)}")
+        try:
+            return float(p.number(as_written(p, number), ""))
+        except InvalidInput:
+            raise InvalidInput(f"{line.at(name)}: expected {p.expects}, {got}") from None
 
 
-class OfTable:
+class OfTable(Menu):
     """The rows of a CSV file. target: its column of results, if it has one; label: the column that names the rows.
 
     Rows that nothing tells apart, neither a name nor a value, are one candidate.
     """
 
     def __init__(self, file: sheets.File, target: str, label: str | None, ignore: Sequence[str]) -> None:
-        self.path, self.label, sheet = file.path, label, file.sheet
+        super().__init__(file.path)
+        self.label, sheet = label, file.sheet
         self.known = sheet.header
         _check_columns(file, target, label, ignore)
         frame = frames.of_sheet(sheet, str(self.path))
@@ -118,38 +160,33 @@ class OfTable:
         self.names = None if label is None else _names(file, label)
         self.domain = self._table(columns, ignore)
         first = self.domain.indices(self.domain.points) if label is None else np.arange(len(self.domain))
-        self._rows, place = np.unique(first, return_inverse=True)  # of the file; and for each of those its candidate
+        self._rows, candidates = np.unique(first, return_inverse=True)  # of the file, and the candidate of each
         if len(self._rows) < len(first):
             self.domain = self._table({name: [cells[i] for i in self._rows] for name, cells in columns.items()}, ignore)
-        self.parameters: Mapping[str, Any] = self.domain.parameters
-        named = [{}] * len(self.domain) if self.names is None else [{str(label): name} for name in self.names]
-        self._cells = [{**row, **name} for row, name in zip(self.domain.rows, named, strict=True)]  # 007 is no number
+        self.size = len(self.domain)
+        self.every = range(self.size)
+        named = [{}] * self.size if self.names is None else [{str(label): name} for name in self.names]
+        self._cells = [{**row, **name} for row, name in zip(self.domain.rows, named, strict=True)]  # 007 stays text
         self._index = {name: i for i, name in enumerate(self.names or [])}
         floats = [name for name, p in self.parameters.items() if isinstance(p, Float)]
         commas = any(frames.COMMA.fullmatch(cell) for name in floats for cell in sheet.cells(name))
-        self.style = file.style._replace(decimal="," if commas else ".")
-        self.entries: list[Entry] = []
+        self.style = sheet.style._replace(decimal="," if commas else ".")
+        entries = []
         for row, cell in enumerate(sheet.cells(target) if target in sheet.header else []):
             if cell:  # an empty one is a candidate that waits for its turn
-                line = Line(self.path, sheet.lines[row], sheet.separator)
-                self.entries.append(Entry(int(place[row]), *outcome(cell, line, target)))
+                line = Line(self.path, sheet.lines[row], sheet.style.separator)
+                entries.append(Entry(int(candidates[row]), *outcome(cell, line, target)))
+        self.entries = entries
 
     def _table(self, columns: dict[str, list[Any]], ignore: Sequence[str]) -> Table:
         left_out = [*ignore, *([] if self.label is None else [self.label])]
-        try:
-            return Table(frames.Frame(columns, str(self.path), text=True), ignore=left_out, names=self.names)
-        except InvalidInput as error:
-            raise InvalidInput(by_options(str(error))) from None
-
-    @property
-    def size(self) -> int | None:
-        return len(self.domain)
+        return Table(frames.Frame(columns, str(self.path), text=True, command=True), ignore=left_out, names=self.names)
 
     def find(self, cells: Mapping[str, str], line: Line) -> Key:
         name = "" if self.label is None else cells.get(self.label, "")
         if name:
             if name not in self._index:
-                hint = _alike(name, self._index)
+                hint = alike(name, self._index)
                 raise InvalidInput(f"{line.at(str(self.label))}: {self.path} has no candidate {shown(name)}{hint}")
             index = self._index[name]
             self._agree(index, cells, line)
@@ -157,7 +194,7 @@ class OfTable:
         if not any(cells.get(column, "") for column in self.parameters):
             column = next(each for each in (self.label, *self.parameters) if each in cells)
             raise InvalidInput(f"{line.at(str(column))}: expected what says which candidate it is, the cell is empty")
-        x = _numbers(self.parameters, cells, line, self.path)
+        x = self.coordinates(cells, line)
         index = int(self.domain.indices(x[None, :])[0])
         if index < 0:
             raise InvalidInput(f"{line}: {self.path} has no candidate like this; {self._closest(x)}")
@@ -165,10 +202,8 @@ class OfTable:
 
     def _agree(self, index: int, cells: Mapping[str, str], line: Line) -> None:
         """InvalidInput if a line has the name of one candidate and a value of another."""
-        given = {name: p for name, p in self.parameters.items() if cells.get(name, "")}
-        for name, p in given.items():
-            mine = self.domain.points[index, list(self.parameters).index(name)]
-            if _differ(p, _number(p, cells[name], line, name, self.path), mine):
+        for name, x, rounding in zip(self.parameters, self.domain.points[index], self.domain.rounding, strict=True):
+            if cells.get(name, "") and abs(self.coordinate(name, cells[name], line) - x) > rounding:
                 raise InvalidInput(
                     f"{line.at(name)}: got {shown(cells[name])}, but {self.called(index)} of {self.path} has "
                     f"{shown(self._cells[index][name])}; correct one of them, or empty the cell"
@@ -176,32 +211,18 @@ class OfTable:
 
     def _closest(self, x: Array) -> str:
         """The candidate that is most like a point, and where it differs."""
-        apart = np.abs(self.domain.encoded - self.domain.encode(x[None, :])).sum(axis=1)
-        index, plain = int(apart.argmin()), sheets.Style()
+        index = int(np.abs(self.domain.encoded - self.domain.encode(x[None, :])).sum(axis=1).argmin())
+        here = self.domain.points[index]
         where = [
-            f"{name} is {sheets.spelled(p.value(mine), plain)}, not {sheets.spelled(p.value(theirs), plain)}"
-            for (name, p), mine, theirs in zip(self.parameters.items(), self.domain.points[index], x, strict=True)
-            if _differ(p, mine, theirs)
+            f"{name} is {sheets.spelled(p.value(here[i]))}, not {sheets.spelled(p.value(x[i]))}"
+            for i, (name, p) in enumerate(self.parameters.items())
+            if abs(here[i] - x[i]) > self.domain.rounding[i]
         ]
         return f"the nearest is {self.called(index)}, where {' and '.join(where)}"
 
     def key(self, query: Query) -> Key:
         assert query.index is not None
         return query.index
-
-    def actions(self, keys: Sequence[Key]) -> Any:
-        return np.array(keys, dtype=np.intp)
-
-    def point(self, key: Key) -> Array:
-        assert isinstance(key, int)
-        return np.asarray(self.domain.points[key])
-
-    def others(self, keys: Iterable[Key]) -> list[Key] | None:
-        gone = set(keys)
-        return [index for index in range(len(self.domain)) if index not in gone]
-
-    def drawn(self, free: Callable[[Key], bool], rng: np.random.Generator) -> list[Key]:  # noqa: ARG002  # all of them
-        return [index for index in range(len(self.domain)) if free(index)]
 
     def called(self, key: Key) -> str:
         assert isinstance(key, int)
@@ -211,67 +232,37 @@ class OfTable:
         assert isinstance(key, int)
         return self._cells[key]
 
-    def outside(self, key: Key) -> list[str]:  # noqa: ARG002  # candidates are what there is
-        return []
 
-
-class OfSpace:
+class OfSpace(Menu):
     """The points of a space; numbers that vary by degrees are suggested as people can set them."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path)
         self.domain: Space = space_file.read(path)
-        self.label: str | None = None
-        self.parameters: Mapping[str, Any] = self.domain.parameters
-        self.entries: list[Entry] = []
-        self.style = sheets.Style()
-
-    @property
-    def known(self) -> list[str]:
-        return list(self.parameters)
-
-    @property
-    def size(self) -> int | None:
-        return None
+        self.known = self.domain.names
+        few = self.domain.size is not None and self.domain.size <= WHOLE
+        self.every = [tuple(x) for x in self.domain.members().points.tolist()] if few else None
 
     def find(self, cells: Mapping[str, str], line: Line) -> Key:
-        return tuple(_numbers(self.parameters, cells, line, self.path).tolist())
+        return tuple(self.coordinates(cells, line).tolist())
 
     def key(self, query: Query) -> Key:
         return self._rounded(query.x, DIGITS)
 
-    def _rounded(self, x: Array, digits: int) -> Key:
-        return tuple(settable(p, each, digits) for p, each in zip(self.parameters.values(), x.tolist(), strict=True))
-
-    def actions(self, keys: Sequence[Key]) -> Any:
-        return np.array(keys, dtype=np.float64)
-
-    def point(self, key: Key) -> Array:
-        return np.array(key, dtype=np.float64)
-
-    def others(self, keys: Iterable[Key]) -> list[Key] | None:
-        if self.domain.size is None or self.domain.size > WHOLE:
-            return None
-        gone = set(keys)
-        return [x for x in map(tuple, self.domain.members().points.tolist()) if x not in gone]
-
-    def drawn(self, free: Callable[[Key], bool], rng: np.random.Generator) -> list[Key]:
-        for digits in range(DIGITS, MOST_DIGITS + 1, FINER):
-            keys = [self._rounded(self.domain.draw(rng)[0], digits) for _ in range(DRAWN)]
-            found = [key for key in dict.fromkeys(keys) if free(key)]
-            if found:
-                return found
-        return []
-
-    def called(self, key: Key) -> str:  # noqa: ARG002  # points have no names
-        return ""
-
     def values(self, key: Key) -> dict[str, Any]:
         return self.domain.params(self.point(key))
 
-    def outside(self, key: Key) -> list[str]:
-        numbers = zip(self.parameters.items(), self.point(key), strict=True)
-        return [name for (name, p), x in numbers if not p.inside(np.array([x]))[0]]
+    def drawn(self, free: Callable[[Key], bool], rng: np.random.Generator) -> list[Key]:
+        """Points by chance that are free; more digits where all that people can set is taken."""
+        for digits in range(DIGITS, MOST_DIGITS + 1, FINER):
+            keys = [self._rounded(self.domain.draw(rng)[0], digits) for _ in range(DRAWN)]
+            some = [key for key in dict.fromkeys(keys) if free(key)]
+            if some:
+                return some
+        return []
+
+    def _rounded(self, x: Array, digits: int) -> Key:
+        return tuple(settable(p, each, digits) for p, each in zip(self.parameters.values(), x.tolist(), strict=True))
 
 
 def settable(p: Any, x: float, digits: int = DIGITS) -> float:
@@ -311,7 +302,7 @@ def _names(file: sheets.File, label: str) -> list[str]:
     for name, number in zip(names, file.sheet.lines, strict=True):
         if not name or name in first:
             what = f"{shown(name)} is the name of line {first[name]} too" if name else "the cell is empty"
-            where = Line(file.path, number, file.sheet.separator).at(label)
+            where = Line(file.path, number, file.sheet.style.separator).at(label)
             raise InvalidInput(f"{where}: expected a name of its own, {what}")
         first[name] = number
     return names
@@ -328,65 +319,3 @@ def outcome(cell: str, line: Line, column: str) -> tuple[float | None, bool]:
             f"while it is being run; got {shown(cell)}"
         )
     return float(written), False
-
-
-def _differ(p: Any, one: float, other: float) -> bool:
-    """Whether two coordinates are different values, by the rounding of tables."""
-    wide = 0.0 if isinstance(p, Choice) else (p.high - p.low) or abs(p.high)
-    return abs(one - other) > SAME * wide
-
-
-def _numbers(parameters: Mapping[str, Any], cells: Mapping[str, str], line: Line, source: Path) -> Array:
-    """The coordinates of a line; what has only one value may be left out."""
-    x = np.empty(len(parameters))
-    for i, (name, p) in enumerate(parameters.items()):
-        cell = cells.get(name, "")
-        only = p.count == 1 and not cell
-        x[i] = float(p.every()[0]) if only else _number(p, cell, line, name, source)
-    return x + 0.0
-
-
-def _number(p: Any, cell: str, line: Line, column: str, source: Path) -> float:
-    """A cell as a coordinate."""
-    got = f"got {shown(cell)}" if cell else "the cell is empty"
-    if isinstance(p, Choice):
-        found = _options(p, cell, line)
-        if len(found) == 1:
-            return float(found[0])
-        options = [str(each) for each in p.options]
-        listed = f" ({', '.join(options)})" if len(options) <= LISTED else ""
-        expected = f"one of the {len(options)} values in {source}{listed}"
-        raise InvalidInput(f"{line.at(column)}: expected {expected}, {got}{_alike(cell, options)}")
-    written = line.pointed(cell)
-    try:
-        return float(p.number(frames.number_of(written) if frames.is_number(written) else written, ""))
-    except InvalidInput:
-        raise InvalidInput(f"{line.at(column)}: expected {p.expects}, {got}") from None
-
-
-def _options(p: Choice, cell: str, line: Line) -> list[int]:
-    """The options that a cell can mean: as they are written, or as a spreadsheet writes them, 1 for 1.0, TRUE for
-    True."""
-    texts = [str(option) for option in p.options]
-    if cell in texts:
-        return [i for i, text in enumerate(texts) if text == cell]
-    if cell.lower() in ("true", "false"):
-        return [i for i, text in enumerate(texts) if text.lower() == cell.lower()]
-    written = line.pointed(cell)
-    if not frames.is_number(written):
-        return []
-    return [i for i, text in enumerate(texts) if frames.is_number(text) and float(text) == float(written)]
-
-
-def _alike(word: str, known: Iterable[str]) -> str:
-    """ "; did you mean …?", without the list of all that are known, which may be thousands."""
-    lower = {each.lower(): each for each in known}
-    close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.6)
-    return f"; did you mean {shown(lower[close[0]])}?" if close else ""
-
-
-def by_options(message: str) -> str:
-    """An error or a warning of a table in words of the command line."""
-    for quote in "'\"":
-        message = message.replace(f"ignore=[{quote}", f"--ignore {quote}").replace(f"{quote}]", quote)
-    return message.replace("ignore=", "--ignore ").replace("target=", "--target ")

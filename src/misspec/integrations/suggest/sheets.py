@@ -4,23 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from misspec.errors import FileChanged, InvalidInput, StorageError, shown
 from misspec.files import frames, storage
-
-
-class Style(NamedTuple):
-    """How a file is written. mark: bytes that it starts with; decimal: what stands before the decimals."""
-
-    separator: str = ","
-    newline: str = os.linesep
-    encoding: str = "utf-8"
-    mark: bytes = b""
-    decimal: str = "."
+from misspec.files.frames import Style
 
 
 class File(NamedTuple):
@@ -29,20 +19,12 @@ class File(NamedTuple):
     path: Path
     content: bytes | None
     sheet: frames.Sheet
-    style: Style
 
 
 def read(path: Path) -> File:
     """A file as it is; one that does not exist has no columns."""
-    if not path.exists():
-        return File(path, None, frames.parse("", str(path)), Style())
-    content = frames.contents(path)
-    text, encoding, mark = frames.decoded(content, str(path))
-    ends = {"\r\n": text.count("\r\n")}
-    ends |= {end: text.count(end) - ends["\r\n"] for end in ("\n", "\r")}
-    newline = max(ends, key=lambda end: ends[end]) if any(ends.values()) else os.linesep
-    sheet = frames.parse(text, str(path))
-    return File(path, content, sheet, Style(sheet.separator, newline, encoding, mark))
+    content = frames.contents(path) if path.exists() else None
+    return File(path, content, frames.sheet_of(content or b"", str(path)))
 
 
 def write(file: File, lines: Sequence[Sequence[str]], style: Style) -> None:
@@ -54,11 +36,11 @@ def append(file: File, rows: Sequence[Sequence[str]]) -> None:
     """Add rows, one cell per column, to the end of a file that has not changed since it was read: the bytes that it
     has stay, and it is replaced whole or not at all."""
     assert file.content is not None  # it has columns
-    style, count = file.style, len(file.sheet.header)
+    style, count = file.sheet.style, len(file.sheet.header)
     lines = [[""] * file.sheet.width for _ in rows]
     for line, row in zip(lines, rows, strict=True):
-        for place, cell in zip(file.sheet.places, row, strict=True):
-            line[place] = cell
+        for i, cell in zip(file.sheet.at, row, strict=True):
+            line[i] = cell
     before, _, _ = frames.decoded(file.content, str(file.path))
     more = ("" if before.endswith(("\n", "\r")) else style.newline) + _written(lines, style)
     after = frames.parse(before + more, str(file.path)).rows
@@ -84,13 +66,13 @@ def _replace(file: File, content: bytes) -> None:
         raise FileChanged(storage.CHANGED.format(file.path)) from None
 
 
-def spelled(value: Any, style: Style) -> str:
+def spelled(value: Any, decimal: str = ".") -> str:
     """A cell as it is written; empty for None."""
     if value is None:
         return ""
     if isinstance(value, float):
         number: float = int(value) if value.is_integer() and abs(value) < 1e15 else value
-        return repr(number).replace(".", style.decimal)
+        return repr(number).replace(".", decimal)
     return str(value)
 
 

@@ -43,7 +43,7 @@ class Results(NamedTuple):
     """
 
     read: sheets.File | None
-    style: sheets.Style
+    style: frames.Style
     names: list[str]
     entries: list[Entry]
     notes: list[str]
@@ -95,7 +95,7 @@ class Suggestion:
 
     def _lines(self) -> list[list[str]]:
         cells = [{**row.values, self.target: None} for row in self.rows]
-        return [[sheets.spelled(row.get(name), self.file.style) for name in self.file.names] for row in cells]
+        return [[sheets.spelled(row.get(name), self.file.style.decimal) for name in self.file.names] for row in cells]
 
     def _spared(self, path: Path) -> sheets.File:
         """A file to be overwritten; InvalidInput if it holds what is known nowhere else."""
@@ -239,7 +239,7 @@ def _asked(
         query = policy.ask() if new is None else policy.ask(actions=menu.actions(new))
         key = menu.key(query)
         if new is None and not free(key):
-            if menu.others(()) is not None:  # all were compared, and none is better
+            if not isinstance(menu, OfSpace) or menu.every is not None:  # all were compared, and none is better
                 return asked, [_nothing_left(menu, taken | seen, running)]
             spare -= 1
             if spare >= 0:
@@ -308,7 +308,7 @@ def _results(read: sheets.File | None, target: str, menu: Menu) -> Results:
     outside: list[str] = []
     commas = False
     for row, number in enumerate(sheet.lines):
-        line, cells = Line(path, number, sheet.separator), {name: columns[name][row] for name in columns}
+        line, cells = Line(path, number, sheet.style.separator), {name: columns[name][row] for name in columns}
         if not any(cells.values()):
             continue  # a remark
         if any(cell.strip() for cell in sheet.rows[row][len(sheet.header) :]):
@@ -327,8 +327,8 @@ def _results(read: sheets.File | None, target: str, menu: Menu) -> Results:
     if outside:
         shown = ", ".join(outside[:3]) + (f" and {len(outside) - 3} more" if len(outside) > 3 else "")
         notes.append(f"Learnt from, though it lies outside {menu.path}: {shown}.")
-    commas = commas or (sheet.separator != "," and not entries and menu.style.decimal == ",")
-    return Results(read, read.style._replace(decimal="," if commas else "."), sheet.header, entries, notes)
+    commas = commas or (sheet.style.separator != "," and not entries and menu.style.decimal == ",")
+    return Results(read, sheet.style._replace(decimal="," if commas else "."), sheet.header, entries, notes)
 
 
 def _check_header(read: sheets.File, target: str, menu: Menu) -> None:
@@ -351,5 +351,5 @@ def _check_header(read: sheets.File, target: str, menu: Menu) -> None:
 
 
 def _encodings(*files: sheets.File | None) -> list[str]:
-    odd = [each.path for each in files if each is not None and each.style.encoding == frames.WINDOWS]
+    odd = [each.path for each in files if each is not None and each.sheet.style.encoding == frames.WINDOWS]
     return [frames.NOT_UTF8.format(path) for path in odd]

@@ -55,11 +55,11 @@ def informed(policy: Any) -> Any:
     """The policy, or, where its model is missing or old, a twin that has made the next one: reading changes nothing."""
     if not getattr(policy, "stale", False):
         return policy
-    if policy._twin is None or policy._twin[0] != len(policy._events):
+    if policy._twin is None or policy._twin[0] != len(policy.log.events):
         policy._sampled()  # kept for the next query
         twin = copy.deepcopy(policy)
-        twin._prepare()
-        policy._twin = len(policy._events), twin
+        twin.prepare()
+        policy._twin = len(policy.log.events), twin
     return policy._twin[1]
 
 

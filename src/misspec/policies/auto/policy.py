@@ -24,6 +24,7 @@ from misspec.policies.auto.mixture import Mixture, Rule, improvement, moments, u
 from misspec.policies.core.answers import Band, Conflict, Decision, Recommendation, copied
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.field import Search
+from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Place, Round, first_alike, position_in
 from misspec.policies.core.policy import Policy
@@ -76,7 +77,7 @@ class Auto(Policy):
     A table with a target (`Finite.from_table(…, target=…)`) starts it with the results that it holds.
     """
 
-    heeds_failures = True
+    abilities = Abilities(heeds_failures=True)
 
     def __init__(
         self,
@@ -115,12 +116,12 @@ class Auto(Policy):
 
     # -- the model -------------------------------------------------------------------------------------------
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Renew the model when the data have grown by a seventh: an event that holds the samples."""
         if self.t >= max(FIRST, math.ceil(self._renewed * (1.0 + GROWTH))):
             renewal = self._sampled()
             self._adopt(renewal)
-            self._events.append(("renew", renewal))
+            self.log.add("renew", renewal)
 
     @property
     def stale(self) -> bool:
@@ -129,8 +130,8 @@ class Auto(Policy):
 
     def _sampled(self) -> dict[str, Any]:
         """The renewal that is due now; kept, so that a reader and the next query share one."""
-        if self._renewal is None or self._renewal[0] != len(self._events):
-            self._renewal = len(self._events), self._samples()
+        if self._renewal is None or self._renewal[0] != len(self.log.events):
+            self._renewal = len(self.log.events), self._samples()
         return copied(self._renewal[1])
 
     def _samples(self) -> dict[str, Any]:
@@ -164,9 +165,8 @@ class Auto(Policy):
         budget = None if exact else max(FEATURES, 2 * EXACT**2 // self.t)
         self._mixture = Mixture([self._evidence.posterior(model, budget=budget) for model in models], self._scaling)
         self._feed(exact=budget is None)
-        for asked in self._asked.values():
+        for asked in self.log.pending.values():
             self._evidence.ask(asked.query.id, asked.place)
-        self._unexpected = dict(self._asked)
         self._own = self._evidence.own
         self._renewed = int(renewal.get("results", self.t))
 
@@ -174,7 +174,7 @@ class Auto(Policy):
         """Renew the model now if it is due, as the next `ask` would."""
         with self._lock:
             self._repair()
-            self._changed(self._prepare)
+            self._changed(self.prepare)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -188,7 +188,7 @@ class Auto(Policy):
     def samples(self) -> dict[str, Any] | None:
         """The samples of its model as JSON, which an Auto on the same domain can `adopt`; None before the first."""
         with self._lock:
-            found = next((event[1] for event in reversed(self._events) if event[0] == "renew"), None)
+            found = next((event[1] for event in reversed(self.log.events) if event[0] == "renew"), None)
             return None if found is None else copied(found)
 
     def adopt(self, samples: dict[str, Any]) -> None:
@@ -199,7 +199,7 @@ class Auto(Policy):
         with self._lock:
             self._repair()
             checked = self._check_samples(samples)
-            self._changed(lambda: self._relive("renew", checked))
+            self._changed(lambda: self.on_event("renew", checked))
 
     def _check_samples(self, samples: Any) -> dict[str, Any]:
         """A copy of samples that can be adopted now; InvalidInput for others."""
@@ -220,28 +220,28 @@ class Auto(Policy):
             order = np.concatenate([best, np.setdiff1d(order, best)])
         self._evidence.observe(told.x[order], [self._told[i] for i in order.tolist()], z[order].tolist())
 
-    def _relive(self, kind: str, *rest: Any) -> None:
+    def on_event(self, kind: str, *rest: Any) -> None:
         if kind != "renew":
-            super()._relive(kind, *rest)
+            super().on_event(kind, *rest)
         (renewal,) = rest
         if isinstance(renewal, dict):
             self._check_samples({"results": self.t, **renewal})  # which older states do not say
         self._adopt(renewal)
-        self._events.append(("renew", renewal))
+        self.log.add("renew", renewal)
 
-    def _learn(self, asked: Asked, y: float) -> None:
-        super()._learn(asked, float(self._scaling.to(y)))
+    def on_tell(self, asked: Asked, y: float) -> None:
+        super().on_tell(asked, float(self._scaling.to(y)))
         self._told.append(asked.place)
         self._failed.append(False)
 
-    def _observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
-        super()._observe(actions, places, self._scaling.to(y).tolist())
+    def on_observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
+        super().on_observe(actions, places, self._scaling.to(y).tolist())
         self._told += places
         self._failed += [False] * len(places)
 
     # -- choosing --------------------------------------------------------------------------------------------
 
-    def _available(self) -> int | None:
+    def available(self) -> int | None:
         if self.horizon is None:
             return None
         left = self.horizon - self.asked
@@ -249,7 +249,7 @@ class Auto(Policy):
             raise HorizonReached(f"all {self.horizon} evaluations of the horizon are asked; see recommend()")
         return left
 
-    def _choose(self, actions: Round) -> Decision:
+    def choose(self, actions: Round) -> Decision:
         """Degrees of caution: the worse the model predicts what it was not told, the more rounds go to the others.
 
         The budgets are functions of the round and of the data alone, not of who asked for them.
@@ -263,7 +263,7 @@ class Auto(Policy):
         share = min(MOST_IMPROVEMENT, IMPROVEMENT * doubt)
         if least == ANYWHERE:
             kind, rule = "improvement", improvement(self._best_result(actions))
-        elif self._asked or _due(share * np.array([n, n + 1.0])):
+        elif self.log.pending or _due(share * np.array([n, n + 1.0])):
             kind, rule = "improvement", improvement(self._best_means(actions))
         found = self._best(rule, actions, least)
         known = [self._known(found.beliefs[1][:, [found.row]], share)[0] for share in (TAUGHT, EXHAUSTED)]
@@ -337,7 +337,7 @@ class Auto(Policy):
 
     def _waiting(self, encoded: Array, since: int) -> NDArray[np.bool_]:
         """Which points pend since some query, or, where points differ by degrees, lie next to one that does."""
-        pending = [asked.place.x for asked in self._asked.values() if asked.query.id >= since]
+        pending = [asked.place.x for asked in self.log.pending.values() if asked.query.id >= since]
         near = 0.0 if self.field.size else NEXT
         return self._distance(encoded, pending) <= near
 
@@ -357,16 +357,16 @@ class Auto(Policy):
         rivals = ~spent & (upper(RIVAL)(M, S).values > M.mean(axis=0)[spent].max())
         return ~rivals if rivals.any() else np.zeros(len(spent), dtype=bool)
 
-    def _forget(self, asked: Asked) -> None:
+    def on_drop(self, asked: Asked) -> None:
         """A query that is dropped teaches where evaluations fail, and no value."""
-        super()._forget(asked)
+        super().on_drop(asked)
         self._dropped.append(asked.place.x)
         self._failed.append(True)
 
     @property
     def _tried(self) -> int:
         """Evaluations so far: told, failed and pending."""
-        return self.t + len(self._dropped) + len(self._asked)
+        return self.t + len(self._dropped) + len(self.log.pending)
 
     def _least(self, n: int) -> float:
         """r at least of what the n-th query asks: one minus the failures that it may add to the latest ones. If that is
@@ -402,7 +402,7 @@ class Auto(Policy):
         if success is None:
             return np.zeros(len(encoded), dtype=bool)
         fails = success.rate(encoded) < least
-        ended = len(self._failed) + len(self._asked) - FIRST  # what failed since then is not among the next FIRST
+        ended = len(self._failed) + len(self.log.pending) - FIRST  # what failed since then is not among the next FIRST
         if latest := self._dropped[len(self._dropped) - sum(self._failed[max(ended, 0) :]) :]:
             fails |= self._distance(encoded, latest) == 0.0
         told, failed = (
@@ -436,7 +436,9 @@ class Auto(Policy):
         offers = [self.field.draw(self._rng, actions) for _ in range(TRIED)]
         rows = [int(self._rng.integers(len(each.points))) for each in offers]
         places = [self.field.place(offer, row) for offer, row in zip(offers, rows, strict=True)]
-        seen = [asked.place.x for asked in self._asked.values()] + self._dropped + [place.x for place in self._told]
+        seen = (
+            [asked.place.x for asked in self.log.pending.values()] + self._dropped + [place.x for place in self._told]
+        )
         best = 0
         if seen:
             encoded = self.domain.encode([place.x for place in places])
@@ -477,7 +479,7 @@ class Auto(Policy):
             told: Recommendation = informed.recommend(actions=actions, context=context)
             return told
 
-    def _band(self, actions: Actions) -> Band:
+    def band_at(self, actions: Actions) -> Band:
         if self._states is None and self.t:
             return self._before_model(actions)
         M, S = self._mixture.look(self.field, self._own, actions, pending=False)
@@ -503,18 +505,18 @@ class Auto(Policy):
             )
         )
 
-    def _mean(self, place: Place) -> float:
+    def mean_at(self, place: Place) -> float:
         if self._states is None and self.t:
             low, high = self._before_model(self.field.only(place))
             return float(0.5 * low[0] + 0.5 * high[0])
         return float(self._mixture.at(place.x[None, :])[0][0])
 
-    def _contenders(self, within: Context | None = None) -> Actions:
+    def contenders(self, within: Context | None = None) -> Actions:
         if self._states is None and self.t and within is None and not self.field.size:
             return self._parse(distinct(self.observations.x).points)
         if self.field.size:
             return self.field.spread()
-        mixture, own, turn = self._mixture, self._own, self._next_id
+        mixture, own, turn = self._mixture, self._own, self.log.next_id
         likely = self._likely(SURE)
         ends = [
             self.field.offer(
@@ -525,7 +527,7 @@ class Auto(Policy):
         ]
         return ends[0] + ends[1]
 
-    def _usable(self, actions: Actions) -> NDArray[np.bool_]:
+    def usable(self, actions: Actions) -> NDArray[np.bool_]:
         """Those whose evaluation is not known to fail, or all if there are none."""
         fails = self._fails(actions.encoded, SURE)
         return np.ones(len(fails), dtype=bool) if fails.all() else ~fails
@@ -597,8 +599,8 @@ class Auto(Policy):
         rule = improvement(float(means.max()))
         offer = self.field.spread()
         if not self.field.size:
-            offer = offer + self.field.offer(lambda: mixture.search(rule, None, self._next_id, pending=False))
-        offer = offer.part(np.flatnonzero(self._usable(offer)))
+            offer = offer + self.field.offer(lambda: mixture.search(rule, None, self.log.next_id, pending=False))
+        offer = offer.part(np.flatnonzero(self.usable(offer)))
         scores = rule(*mixture.look(self.field, None, offer, pending=False)).values
         points = np.concatenate([
             known.points[np.argsort(-means, kind="stable")[:KNOWN]],
@@ -614,7 +616,7 @@ class Auto(Policy):
         now, then = (float(self._mixture.back(z)) for z in (best, best + gain))
         return abs(then - now)
 
-    def _find_conflicts(self, events: Sequence[tuple[Any, ...]]) -> list[Conflict]:  # noqa: ARG002  # of all of them
+    def find_conflicts(self, events: Sequence[tuple[Any, ...]]) -> list[Conflict]:  # noqa: ARG002  # of all of them
         """Points whose own band does not meet the model's. The learnt norm bound is no claim, and proves nothing."""
         if self._states is None:
             return []

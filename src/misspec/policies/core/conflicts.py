@@ -13,13 +13,13 @@ from misspec.policies.core.points import Actions
 from misspec.truth import certificates
 
 if TYPE_CHECKING:
-    from misspec.policies.core.policy import Policy
+    from misspec.policies.core.hooks import Hooks
 
 
-def conflicts_of(policy: Policy, events: Sequence[log.Event]) -> list[Conflict]:
+def conflicts_of(policy: Hooks, events: Sequence[log.Event]) -> list[Conflict]:
     """The `certified_conflicts` in the observations of some events, with the policy's shares of δ."""
     field, model, own = policy.field, policy.model, policy._evidence.own
-    if len(events) < len(policy._events):
+    if len(events) < len(policy.log.events):
         own = log.own_bands(events, field, model, own)
     points, averages, _, radii = own.table()
     if not len(points):
@@ -30,9 +30,9 @@ def conflicts_of(policy: Policy, events: Sequence[log.Event]) -> list[Conflict]:
         points, averages, radii, keys = points[best], averages[best], radii[best], [keys[i] for i in best]
     doubtful = _doubtful(policy, len(points))
     found = certificates.certified_conflicts(
-        policy._reported_model,
+        policy.reported_model,
         certificates.OwnIntervals(policy.domain.encode(points), averages, radii),
-        certificates.Averages.of(*log.told_prefix(events, field, model, one_call=policy._in_parts)),
+        certificates.Averages.of(*log.told_prefix(events, field, model, one_call=policy.log.in_parts)),
         delta=policy._delta if policy.grounded else policy._delta / 2,
         epsilon=policy.epsilon,
         also=doubtful.encoded,
@@ -46,7 +46,7 @@ def conflicts_of(policy: Policy, events: Sequence[log.Event]) -> list[Conflict]:
     ]
 
 
-def _doubtful(policy: Policy, seen: int) -> Actions:
+def _doubtful(policy: Hooks, seen: int) -> Actions:
     """Where the model's band is compared with what its class allows: candidates or a cover, unless too many."""
     cover = policy.field.spread()
     few = len(cover.points) * seen**2 <= certificates.MOST_WORK

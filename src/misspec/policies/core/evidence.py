@@ -1,17 +1,18 @@
 """How results reach posteriors and own bands.
 
-Pending queries are hallucinated when the next query is chosen, not when one is asked: asking and telling in turn never
-needs any.
+Pending queries are counted in the posteriors when the next query is chosen, not when one is asked: asking and telling
+in turn never needs that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from misspec.model import Model
 from misspec.policies.core.field import Field
 from misspec.policies.core.points import Place
 from misspec.posterior import Posterior
+from misspec.posterior.layered import Layered
 from misspec.theory.own_bands import OwnBands
 
 
@@ -19,14 +20,18 @@ class Evidence:
     """The own bands of a policy, and the posteriors that it feeds.
 
     Law: told and pending results are in all posteriors that they are meant for, or in none; the own bands have the
-    told ones only. `feeds` are the posteriors that a query is meant for, by default all.
+    told ones only. A query is meant for all posteriors, unless `restrict` says for which.
     """
 
-    def __init__(self, field: Field, model: Model, delta: float) -> None:
+    def __init__(self, field: Field, model: Model, delta: float, *, expects: bool = True) -> None:
         self.field = field
+        self._expects = expects  # whether posteriors count what pends
         self.own = OwnBands(model.noise, delta, field.size)
         self.posteriors: list[Posterior] = []
+        self.layers: list[Layered] = []  # on these posteriors, and fed after them
+        self._asked: dict[int, Place] = {}  # queries that no posterior counts as pending yet
         self._expected: set[int] = set()  # queries that the posteriors count as pending
+        self._restricted: dict[int, list[Posterior]] = {}
 
     def posterior(self, model: Model, *, weights: bool = False, budget: int | None = None) -> Posterior:
         """One more posterior that sees every observation."""
@@ -36,31 +41,60 @@ class Evidence:
     def ask(self, id: int, place: Place, others: int | None = None) -> None:  # noqa: A002  # of a query, as everywhere
         """A query was handed out, which fixes the rank of its point; others: as for `OwnBands.ask`."""
         self.own.ask(place.key, id, place.x, others=others)
+        self._asked[id] = place
 
-    def expect(self, id: int, place: Place, feeds: Iterable[Posterior] | None = None) -> None:  # noqa: A002
-        """Count a pending query in the variance for choosing."""
-        for posterior in self.posteriors if feeds is None else feeds:
-            self.field.expect(posterior, place)
-        self._expected.add(id)
+    def restrict(self, id: int, posteriors: list[Posterior]) -> None:  # noqa: A002
+        """Feed the result of a query that was just asked to these posteriors only."""
+        self._restricted[id] = posteriors
 
-    def learn(self, id: int, place: Place, y: float, feeds: Iterable[Posterior] | None = None) -> None:  # noqa: A002
+    def feeds(self, id: int) -> list[Posterior]:  # noqa: A002
+        """The posteriors that a pending query is meant for."""
+        return self._restricted.get(id, self.posteriors)
+
+    def expect(self) -> None:
+        """Count all pending queries in the variance for choosing."""
+        if not self._asked or not self._expects:
+            return
+        asked, self._asked = self._asked, {}
+        for id_, place in asked.items():
+            for posterior in self.feeds(id_):
+                self.field.expect(posterior, place)
+            self._expected.add(id_)
+        for layer in self.layers:
+            for place in asked.values():
+                layer.expect(place.key, self.field.only(place).encoded)
+
+    def learn(self, id: int, place: Place, y: float) -> None:  # noqa: A002
         """The result of a query."""
         expected = id in self._expected
-        for posterior in self.posteriors if feeds is None else feeds:
+        for posterior in self._settled(id):
             self.field.learn(posterior, place, y, expected=expected)
-        self._expected.discard(id)
         self.own.tell(place.key, y, id)
+        for layer in self.layers:
+            layer.learn(place.key, self.field.only(place).encoded, y, expected=expected)
 
-    def forget(self, id: int, place: Place, feeds: Iterable[Posterior] | None = None) -> None:  # noqa: A002
+    def forget(self, id: int, place: Place) -> None:  # noqa: A002
         """A query that was dropped."""
+        expected = id in self._expected
         self.own.drop(place.key, id)
-        if id in self._expected:
-            self._expected.discard(id)
-            for posterior in self.posteriors if feeds is None else feeds:
+        for posterior in self._settled(id):
+            if expected:
                 self.field.release(posterior, place)
+        for layer in self.layers:
+            if expected:
+                layer.release(place.key)
+
+    def _settled(self, id: int) -> list[Posterior]:  # noqa: A002
+        """The posteriors of a query that pends no longer."""
+        self._asked.pop(id, None)
+        self._expected.discard(id)
+        return self._restricted.pop(id, self.posteriors)
 
     def observe(self, points: object, places: Sequence[Place], y: Sequence[float]) -> None:
         """Data from elsewhere, points in user units."""
         for posterior in self.posteriors:
             posterior.observe(points, y)  # type: ignore[arg-type]  # (n, d)
         self.own.observe([place.key for place in places], y, [place.x for place in places])
+        for layer in self.layers:
+            for place, value in zip(places, y, strict=True):
+                layer.learn(place.key, self.field.only(place).encoded, value)

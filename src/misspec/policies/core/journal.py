@@ -69,8 +69,8 @@ class Journal:
             if count != start or mark != file.mark:  # a call was undone, but for the file
                 self._cut(start)
                 _, count, before = self._now
-            events = policy._events
-            random = policy._rng.bit_generator.state if policy.draws else before
+            events = policy.log.events
+            random = policy._rng.bit_generator.state if policy.abilities.draws else before
             if len(events) == count + 1 and random == before:  # the usual case, by a short cut
                 file.append(_entry(events[count]))
             elif len(events) > count or random != before:
@@ -108,7 +108,7 @@ def attach(policy: Policy, path: str | os.PathLike[str], *, sync: bool) -> Journ
     place = storage.place(path)
     header = {
         **state.encode_made(policy, {name: values.tolist() for name, values in policy.field.arrays().items()}),
-        "begun": len(policy._events),
+        "begun": len(policy.log.events),
     }
     begun = None
     if not os.path.lexists(place):
@@ -159,7 +159,7 @@ def load(
     if source.reader.torn:
         warnings.warn(
             f"the last record of {path} was cut short, and its {source.reader.torn} bytes are left out: "
-            f"the policy is as after the {len(policy._events)} events before it, and policy.journal(path) goes on",
+            f"the policy is as after the {len(policy.log.events)} events before it, and policy.journal(path) goes on",
             UserWarning,
             stacklevel=2,
         )
@@ -215,7 +215,7 @@ def _compared(policy: Policy, path: Path, header: dict[str, Any]) -> Written:
             raise StorageError(f"{path} is the journal of another policy: its {part} differs; {remedy}")
     count = 0
     for theirs in source.events():
-        if count == len(policy._events) or theirs != _entry(policy._events[count]):
+        if count == len(policy.log.events) or theirs != _entry(policy.log.events[count]):
             raise StorageError(
                 f"{path} contains events that this policy does not have, from event {count} on; {remedy}"
             )
@@ -227,8 +227,8 @@ def _compared(policy: Policy, path: Path, header: dict[str, Any]) -> Written:
 
 def _begin(policy: Policy, header: dict[str, Any]) -> Iterator[bytes]:
     yield ENCODE(header).encode()
-    for start in range(0, len(policy._events), MANY):
-        yield _record(policy._events[start : start + MANY], {}, {})
+    for start in range(0, len(policy.log.events), MANY):
+        yield _record(policy.log.events[start : start + MANY], {}, {})
 
 
 def _record(events: Sequence[tuple[Any, ...]], before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes:

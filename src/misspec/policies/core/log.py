@@ -4,7 +4,7 @@
 ("tell", id, y)                      its result
 ("drop", id)                         its evaluation failed
 ("observe", points, values[, c])     data from elsewhere, with their contexts if there are any
-(kind, …)                            what a policy records for itself (`Policy._relive`)
+(kind, …)                            what a policy records for itself (`Policy.on_event`)
 """
 
 from __future__ import annotations
@@ -46,17 +46,109 @@ class Asked(NamedTuple):
         return OTHERS in self.details
 
 
-def pending(events: Sequence[Event], field: Field) -> OrderedDict[int, Asked]:
-    """Queries that are asked, and neither told nor dropped."""
-    asked: OrderedDict[int, Asked] = OrderedDict()
-    for turn, (kind, *rest) in enumerate(events):
-        if kind == "ask":
-            query = rest[0]
-            place = field.stored_place(query.index, query.x, query.context)
-            asked[query.id] = Asked(query, place, copied(query.details), turn)
-        elif kind in ("tell", "drop"):
-            del asked[rest[0]]
-    return asked
+class Log:
+    """All events of a policy, and what follows from them alone: what pends, how much is told, in which order.
+
+    t           told observations
+    answered    of these, results of the policy's own queries
+    pending     queries that are neither told nor dropped, in the order asked
+    next_id     of the next query
+    calls       of `observe` and `expect`
+    independent whether when results are told, and in which calls, does not depend on what they are
+    """
+
+    def __init__(self, field: Field, *, independent: bool = False) -> None:
+        self.field = field
+        self.independent = independent
+        self.events: list[Event] = []
+        self.pending: OrderedDict[int, Asked] = OrderedDict()
+        self.t = self.answered = self.next_id = self.calls = 0
+        self._latest = -1  # the latest turn asked among what is told
+        self._of_others = 0  # pending queries that others asked
+        self._last_of_others = -1  # OTHERS of the latest such query, which tells their calls apart
+
+    def ask(self, query: Query, place: Place) -> Asked:
+        """A query is handed out."""
+        asked = Asked(query, place, copied(query.details), len(self.events))
+        self.pending[query.id] = asked
+        self.next_id = query.id + 1
+        if asked.of_others:
+            last = asked.details[OTHERS]
+            self._of_others += 1
+            self.calls += last != self._last_of_others
+            self._last_of_others = last
+        self.events.append(("ask", query))
+        return asked
+
+    def tell(self, asked: Asked, y: float) -> None:
+        """A pending query has a result."""
+        self._settle(asked)
+        self.t += 1
+        self.answered += not asked.of_others
+        self._latest = max(self._latest, asked.turn)
+        self.events.append(("tell", asked.query.id, y))
+
+    def drop(self, asked: Asked) -> None:
+        """A pending query gets no result."""
+        self._settle(asked)
+        self.events.append(("drop", asked.query.id))
+
+    def _settle(self, asked: Asked) -> None:
+        del self.pending[asked.query.id]
+        self._of_others -= asked.of_others
+
+    def observe(self, stored: Sequence[Any], values: list[float]) -> None:
+        """Data from elsewhere; stored: their points, and contexts if there are any (`Field.stored`)."""
+        points, *contexts = stored
+        self.calls += 1
+        self._latest = len(self.events)
+        self.t += len(values)
+        self.events.append(("observe", points, values, *contexts))
+
+    def add(self, kind: str, *rest: Any) -> None:
+        """An event of the policy's own."""
+        self.events.append((kind, *rest))
+
+    def cut(self, count: int) -> None:
+        """Forget all but the first events. Repeatable: whatever interrupts it, the same call completes it."""
+        del self.events[count:]
+        short = Log(self.field, independent=self.independent)
+        for kind, *rest in self.events:
+            if kind == "ask":
+                query = rest[0]
+                short.ask(query, self.field.stored_place(query.index, query.x, query.context))
+            elif kind == "tell":
+                short.tell(short.pending[rest[0]], rest[1])
+            elif kind == "drop":
+                short.drop(short.pending[rest[0]])
+            elif kind == "observe":
+                points, values, *contexts = rest
+                short.observe([points, *contexts], values)
+            else:
+                short.add(kind, *rest)
+        self.__dict__.update(short.__dict__)
+
+    @property
+    def asked(self) -> int:
+        """Queries that were asked here and not dropped; those of others do not count."""
+        return self.answered + len(self.pending) - self._of_others
+
+    @property
+    def out_of_order(self) -> bool:
+        """Whether results are told that were asked after pending ones, and may have been chosen by their values."""
+        if self.independent or not self.pending:
+            return False
+        return next(iter(self.pending.values())).turn < self._latest  # the first was asked first
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether more than one call has brought points that others chose."""
+        return self.calls > 1 and not self.independent
+
+    @property
+    def partial(self) -> bool:
+        """Whether what is told may have been chosen by its results, so that bands may be biased."""
+        return self.out_of_order or self.in_parts
 
 
 def observed(field: Field, model: Model, points: Any, _: Any, *contexts: Any) -> Actions:

@@ -11,35 +11,35 @@ from misspec.errors import InvalidInput, shown
 from misspec.files import frames
 from misspec.policies.core.answers import Query
 from misspec.policies.core.field import Field
-from misspec.policies.core.log import Asked
+from misspec.policies.core.log import Asked, Log
 
 
-def meant(batch: list[Any], pending: Mapping[int, Asked], field: Field, next_id: int, done: str) -> list[Asked]:
+def meant(batch: list[Any], log: Log, field: Field, done: str) -> list[Asked]:
     """The pending queries that a call means; done: what it does to them. InvalidInput where one is meant twice."""
     if len(batch) == 1:
-        return [_meant(batch[0], pending, field, next_id, ())]
+        return [_meant(batch[0], log, field, ())]
     known: list[Asked] = []
     for query in batch:
-        known.append(_meant(query, pending, field, next_id, known))
+        known.append(_meant(query, log, field, known))
     if len({asked.query.id for asked in known}) != len(known):
         raise InvalidInput(f"a query was {done} twice in one call; name each once")
     return known
 
 
-def _meant(query: Any, pending: Mapping[int, Asked], field: Field, next_id: int, taken: Sequence[Asked]) -> Asked:
+def _meant(query: Any, log: Log, field: Field, taken: Sequence[Asked]) -> Asked:
     """taken: not these, where several are alike."""
     if isinstance(query, str | Mapping):
-        return _named(query, pending, field, taken)
+        return _named(query, log.pending, field, taken)
     key = query.id if isinstance(query, Query) else query
     if not isinstance(key, int | np.integer) or isinstance(key, bool | np.timedelta64):
         raise InvalidInput(f"expected a Query that this policy asked, or its id, got {type(query).__name__}")
-    if int(key) not in pending:
-        reason = "it was told or dropped before" if 0 <= int(key) < next_id else "this policy never asked it"
+    if int(key) not in log.pending:
+        reason = "it was told or dropped before" if 0 <= int(key) < log.next_id else "this policy never asked it"
         raise InvalidInput(f"query {shown(key)} is not pending: {reason}; see policy.pending")
-    found = pending[int(key)]
-    if isinstance(query, Query) and query is not found.query and not _alike(query, found.query):
+    asked = log.pending[int(key)]
+    if isinstance(query, Query) and query is not asked.query and not _alike(query, asked.query):
         raise InvalidInput(f"query {key} comes from another policy: its point differs from the one asked here")
-    return found
+    return asked
 
 
 def _named(named: Any, pending: Mapping[int, Asked], field: Field, taken: Sequence[Asked]) -> Asked:

@@ -19,6 +19,7 @@ from misspec.encoding import Given, decode_model, decode_value, encode_model, en
 from misspec.errors import MOST, Array, InvalidInput, MisspecError, StorageError, short, shown, whole
 from misspec.files import storage
 from misspec.model import Model
+from misspec.policies.core import registry, undo
 from misspec.policies.core.answers import NUMBERS, Query
 from misspec.policies.core.fields import stored_domain
 from misspec.policies.core.registry import REGISTRY, signature_of
@@ -45,7 +46,7 @@ def name_of(cls: type) -> str:
 
 def encode(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
     """The state of a policy; arrays are those of its domain."""
-    return {**encode_made(policy, arrays), "events": [encode_event(event) for event in policy._events]}
+    return {**encode_made(policy, arrays), "events": [encode_event(event) for event in policy.log.events]}
 
 
 def encode_made(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
@@ -123,7 +124,8 @@ def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: An
         model = None if state.get("model") is None else decode_model(state["model"], given)
     given.check()
     with _unexpected("be made"):
-        return cls._made(stored_domain(state.get("domain"), domain), model, settings)
+        policy: Policy = registry.made(cls, stored_domain(state.get("domain"), domain), model, settings)
+        return policy
 
 
 def _part(state: dict[str, Any], name: str, kind: type) -> Any:
@@ -173,7 +175,7 @@ def _unexpected(done: str) -> Iterator[None]:
 def replay(policy: Policy, events: Iterable[tuple[Any, ...]]) -> None:
     """Let a policy live through events; StorageError where it cannot."""
     with _unexpected("be replayed"):
-        policy._replay(events)
+        undo.replay(policy, events)
         _check_points(policy)
 
 
@@ -192,7 +194,7 @@ def draw_on(policy: Policy, random: Any) -> None:
 
 def _check_points(policy: Policy) -> None:
     """InvalidInput where queries were asked at points, beyond those of the domain, that no round could have brought."""
-    asked = [event[1] for event in policy._events if event[0] == "ask"]
+    asked = [event[1] for event in policy.log.events if event[0] == "ask"]
     points = [policy.field.point(query) for query in asked if query.index is None or query.context is not None]
     if points:
         domain = policy.domain

@@ -1,0 +1,182 @@
+"""What a policy implements, and what it may override: docs/write-a-policy.md has a picture of when each is called."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.domains import Domain
+from misspec.errors import StorageError
+from misspec.model import Model
+from misspec.policies.core.answers import Band, Conflict, Decision
+from misspec.policies.core.conflicts import conflicts_of
+from misspec.policies.core.evidence import Evidence
+from misspec.policies.core.field import Field
+from misspec.policies.core.log import Asked, Event, Log
+from misspec.policies.core.points import Actions, Context, Place
+from misspec.posterior import Posterior
+from misspec.theory.widths import Width
+
+
+@dataclasses.dataclass(frozen=True)
+class Abilities:
+    """What a policy takes and does, by which callers treat it.
+
+    takes_actions    ask(actions=…) works; takes_points: these may be points never seen before
+    takes_data       it takes data from elsewhere
+    waits            results of an episode are used only when all of them are told
+    keeps_rounds     told queries carry bookkeeping (rounds, episodes) that `observe` cannot supply
+    draws            choosing may draw from self._rng
+    heeds_failures   a dropped query teaches it where evaluations fail; otherwise it is as if never asked
+    """
+
+    takes_actions: bool = True
+    takes_points: bool = True
+    takes_data: bool = True
+    waits: bool = False
+    keeps_rounds: bool = False
+    draws: bool = True
+    heeds_failures: bool = False
+
+
+class Hooks(abc.ABC):
+    """Override points of `Policy`. Defaults feed `_evidence`: own bands, and the posteriors made with it.
+
+    abilities   what it takes and does
+    theorem     what bounds its regret as it is set, as `reports` know it; "" for nothing
+    limit       evaluations after which it ends, None for no end
+    minimize    whether smaller is better
+    """
+
+    abilities: Abilities = Abilities()
+    theorem: str = ""
+    limit: int | None = None
+    minimize: bool = False
+    domain: Domain
+    model: Model
+    field: Field
+    log: Log
+    grounded: bool
+    _delta: float
+    _evidence: Evidence
+    _without: list[str]
+
+    def _promise(self, width: Width, *models: Model) -> None:
+        """Note why bands of this width and these models hold at no stated level, if they do not."""
+        if not isinstance(width, str):
+            self.theorem = ""
+        if callable(width):
+            self._without.append("the width is a function that was handed in: what it guarantees is not known here")
+        elif not isinstance(width, str):
+            self._without.append("the width is a number, which guarantees nothing")
+        if any(model.fitted for model in models):
+            self._without.append("the model was fitted to data: its constants are not known before them")
+
+    # -- choosing --------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def choose(self, actions: Any) -> Decision:
+        """The next query; changes nothing but the random state. actions: what the round offers (`points.Round`); None
+        or a Context is the whole domain, from which `field.offer` makes Actions."""
+
+    def available(self) -> int | None:
+        """How many queries can be asked now (None: any number); raises where none can."""
+        return None
+
+    def admit(self, actions: Actions) -> Actions:
+        """What was handed in to choose from or to learn; InvalidInput for what this policy cannot use."""
+        return actions
+
+    # -- events ----------------------------------------------------------------------------------------------
+
+    def on_ask(self, asked: Asked) -> None:  # noqa: B027  # optional
+        """A query was handed out."""
+
+    def on_tell(self, asked: Asked, y: float) -> None:
+        """A query has a result."""
+        self._evidence.learn(asked.query.id, asked.place, y)
+
+    def on_drop(self, asked: Asked) -> None:
+        """A query was dropped."""
+        self._evidence.forget(asked.query.id, asked.place)
+
+    def on_observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
+        """Data came from elsewhere."""
+        self._evidence.observe(actions.points, places, y)
+
+    def check_details(self, details: Mapping[str, Any]) -> None:  # noqa: B027  # optional
+        """InvalidInput where the details of a stored query, which this policy reads back, are not as it writes them."""
+
+    # -- events of its own -----------------------------------------------------------------------------------
+
+    def prepare(self) -> None:  # noqa: B027  # optional
+        """Before a query is chosen: what changes the policy here it records as an event of its own (`log.add`)."""
+
+    def on_event(self, kind: str, *rest: Any) -> None:  # noqa: ARG002  # by default there are none
+        """Replay an event of the policy's own."""
+        raise StorageError(f"unknown event {kind!r} in a policy's state; was it written by a newer misspec?")
+
+    # -- answers ---------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def band_at(self, actions: Actions) -> Band:
+        """Bands for f* at the actions; every term included, told data only."""
+
+    @property
+    @abc.abstractmethod
+    def posterior(self) -> Posterior:
+        """The posterior in use: .mean and .std over a Finite domain, .at(X) anywhere."""
+
+    @property
+    def epsilon(self) -> float:
+        """The misspecification that the bands allow for."""
+        return 0.0
+
+    @property
+    def reported_model(self) -> Model:
+        """The model whose bands are reported."""
+        return self.model
+
+    def contenders(self, within: Context | None = None) -> Actions:
+        """Candidates for `recommend`: they include the maximisers of the lower and upper band that a search found.
+        within: at this context."""
+        return self.field.whole("recommend()") if within is None else self.field.spread(within)
+
+    def usable(self, actions: Actions) -> NDArray[np.bool_]:
+        """Which actions may be recommended; at least one."""
+        return np.ones(len(actions.points), dtype=bool)
+
+    def mean_at(self, place: Place) -> float:
+        """The model's mean at a place."""
+        return float(self.field.look(self.posterior, None, self.field.only(place), pending=False).mean[0])
+
+    def find_conflicts(self, events: Sequence[Event]) -> list[Conflict]:
+        """Conflicts in the observations of some events."""
+        return conflicts_of(self, events)
+
+    # -- what there is to read of some policies --------------------------------------------------------------
+
+    @property
+    def posteriors(self) -> list[Posterior]:
+        """All posteriors that are fed, the one in use among them."""
+        return list(self._evidence.posteriors)
+
+    @property
+    def remaining(self) -> int | None:
+        """Queries that can be asked before results are needed, for a policy that hands out episodes; else None."""
+        return None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is particular to this policy, for traces and pictures."""
+        return {}
+
+    @property
+    def alive(self) -> NDArray[np.intp] | None:
+        """The candidates that are left, for a policy that eliminates; None for others."""
+        return None
