@@ -1,5 +1,6 @@
-"""Words that were retired stay out of the source (docs/notation.md)."""
+"""Words that were retired stay out of the source and the docs (docs/notation.md)."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -8,16 +9,39 @@ import pytest
 import misspec as ms
 
 RETIRED = ["whoever", "somebody", "nobody", "anew", "story", "his"]
-FILES = sorted(Path(ms.__file__).parent.rglob("*.py"))
+SOURCE = Path(ms.__file__).parent
+ROOT = Path(__file__).parents[2]
+FILES = sorted(SOURCE.rglob("*.py"))
+PAGES = [path for path in (ROOT / "docs").rglob("*.md") if path.name != "notation.md"]
+PAGES += [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+# modules whose docstrings were rewritten
+REWRITTEN = [
+    *(SOURCE / f"{name}.py" for name in ("kernels", "product", "search", "model", "encoding", "threads")),
+    *(SOURCE / f"{name}.py" for name in ("adversary", "simulation", "testing")),
+    *(path for room in ("theory", "truth", "problems") for path in (SOURCE / room).glob("*.py")),
+]
 
 
 @pytest.mark.parametrize("word", RETIRED)
 def test_retired_words_stay_out(word):
-    pattern = re.compile(rf"\b{word}\b", re.IGNORECASE)
-    lines = [
+    assert lines_with(rf"\b{word}\b", [*FILES, *PAGES]) == []
+
+
+def test_pend_is_not_a_verb():
+    assert lines_with(r"\bpends?\b", [*REWRITTEN, *PAGES]) == []
+
+
+@pytest.mark.parametrize("path", REWRITTEN, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_docstrings_say_what_a_thing_is(path):
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    texts = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+    assert [text for text in texts if text.startswith(("What ", "The same "))] == []
+
+
+def lines_with(pattern, paths):
+    return [
         f"{path.name}:{number}: {line.strip()}"
-        for path in FILES
+        for path in paths
         for number, line in enumerate(path.read_text().splitlines(), start=1)
-        if pattern.search(line)
+        if re.search(pattern, line, re.IGNORECASE)
     ]
-    assert lines == []

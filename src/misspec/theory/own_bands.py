@@ -47,7 +47,8 @@ class OwnBands:
 
     Points that others chose (by `observe`, or queries of theirs) may be ordered by their results. On a list of N
     candidates each pays for rank N, which is valid for any order and number of calls: N bands at rank N spend
-    N/(N(N + 1)) of δ. Elsewhere all new points of a call pay for the last of them, which is valid for one call.
+    N/(N(N + 1)) of δ, which is what the ranks 1 … N leave. Elsewhere all new points of a call pay for the last of
+    them, which is valid for one call.
 
     `lower` and `upper` cover the `size` candidates of a Finite domain, ∓∞ where nothing was observed.
     """
