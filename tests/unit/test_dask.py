@@ -138,9 +138,9 @@ def test_a_cluster_that_goes_away_is_a_message_and_what_was_told_stays(here):
 def test_workers_that_come_and_go_are_counted(client, monkeypatch):
     monkeypatch.setattr("misspec.integrations.dask.LOOK", 0.0)
     crew = Cluster(evaluations.smooth, client)
-    assert crew.places() == 2
+    assert crew.slots() == 2
     monkeypatch.setattr(client, "nthreads", lambda: {"tcp://one": 4, "tcp://two": 3})
-    assert crew.places() == 7
+    assert crew.slots() == 7
 
 
 def test_what_is_no_client_is_refused():

@@ -38,13 +38,13 @@ PATIENCE = 90.0  # seconds for what happens at once, or never
 class Scripted:
     """An evaluator whose results come back as a script says: which, how many at a time, and what of them."""
 
-    def __init__(self, function=evaluations.smooth, places=4, order=None, burst=None):
+    def __init__(self, function=evaluations.smooth, slots=4, order=None, burst=None):
         self.function, self.order = function, order or (lambda running: 0)
         self.burst = burst or (lambda: 1)
-        self.width = places
+        self.width = slots
         self.running, self.handed, self.most, self.closed = {}, [], 0, 0
 
-    def places(self):
+    def slots(self):
         return self.width
 
     def submit(self, jobs):
@@ -88,10 +88,10 @@ def true_results(found):
     seed=st.integers(0, 10**6),
     name=st.sampled_from(sorted(MAKE)),
     horizon=st.integers(1, 45),
-    places=st.integers(1, 9),
+    slots=st.integers(1, 9),
     in_flight=st.none() | st.integers(1, 9),
 )
-def test_every_query_is_told_once_whatever_the_order(seed, name, horizon, places, in_flight):
+def test_every_query_is_told_once_whatever_the_order(seed, name, horizon, slots, in_flight):
     rng = random.Random(seed)
     asked, failed = [], collections.Counter()
 
@@ -104,7 +104,7 @@ def test_every_query_is_told_once_whatever_the_order(seed, name, horizon, places
         failed["in a row"] = 0
         return evaluations.smooth(x)
 
-    crew = Scripted(function, places, rng.randrange, lambda: rng.randint(0, 4))
+    crew = Scripted(function, slots, rng.randrange, lambda: rng.randint(0, 4))
     policy, seen = MAKE[name](), []
     found = drive(
         policy, lambda: crew, horizon, in_flight=in_flight, on_error="drop", progress=lambda *done: seen.append(done)
@@ -116,7 +116,7 @@ def test_every_query_is_told_once_whatever_the_order(seed, name, horizon, places
     assert len(told(policy)) + failed["all"] == len(crew.handed) == len(set(crew.handed))  # none too many, none twice
     assert seen[-1] == (horizon, horizon)
     if in_flight is not None or name != "phased":
-        assert crew.most <= (in_flight or places)
+        assert crew.most <= (in_flight or slots)
 
 
 def test_a_whole_episode_is_in_flight_and_the_next_waits_for_it():
@@ -129,7 +129,7 @@ def test_a_whole_episode_is_in_flight_and_the_next_waits_for_it():
             return super().collect(wait=wait)
 
     policy = MAKE["phased"]()
-    crew = Watched(places=4, order=lambda n: n - 1)  # the last comes first
+    crew = Watched(slots=4, order=lambda n: n - 1)  # the last comes first
     found = drive(policy, lambda: crew, 60)
     assert episodes == [m for size in (1, 2, 4, 8, 16, 29) for m in range(size, 0, -1)]
     assert found.best.index is not None
@@ -141,15 +141,15 @@ def test_a_whole_episode_is_in_flight_and_the_next_waits_for_it():
     assert crew.closed == 1  # nobody was called for
 
 
-def test_places_that_come_and_go_are_used():
-    crew = Scripted(places=2)
+def test_slots_that_come_and_go_are_used():
+    crew = Scripted(slots=2)
 
     def progress(done, _):
         crew.width = 6 if done < 20 else 1
 
     drive(MAKE["gp"](), lambda: crew, 40, progress=progress)
     assert crew.most == 6
-    crew = Scripted(places=0)  # a cluster that has no workers yet: without a task it would never have any
+    crew = Scripted(slots=0)  # a cluster that has no workers yet: without a task it would never have any
     assert len(drive(MAKE["gp"](), lambda: crew, 3)) == 3
 
 
@@ -261,7 +261,7 @@ def test_a_second_failure_at_the_end_hides_no_error_and_loses_nothing(tmp_path, 
             raise ValueError("the user's error")
         return evaluations.smooth(x)
 
-    policy, file, crew = MAKE["gp"](), tmp_path / "policy", Failing(function, places=1)
+    policy, file, crew = MAKE["gp"](), tmp_path / "policy", Failing(function, slots=1)
     if where == "save":
         save = policy.save
         monkeypatch.setattr(policy, "save", lambda path: fail() if crew.most and len(crew.handed) == 7 else save(path))
@@ -319,13 +319,13 @@ def test_a_policy_saved_in_the_middle_goes_on_with_what_pends(tmp_path, name):
             raise KeyboardInterrupt  # the rest of this run is lost
 
     with pytest.raises(KeyboardInterrupt):
-        drive(policy, lambda: Scripted(places=5, order=lambda n: n // 2), 50, progress=progress)
+        drive(policy, lambda: Scripted(slots=5, order=lambda n: n // 2), 50, progress=progress)
     assert policy.pending  # cut short, not failed
     loaded = ms.load(tmp_path / "middle")
     waiting = [query.id for query in loaded.pending]
     assert len(waiting) >= 4
     assert loaded.t == 20
-    crew = Scripted(places=5)
+    crew = Scripted(slots=5)
     found = drive(loaded, lambda: crew, 50 - loaded.t)
     assert crew.handed[: len(waiting)] == waiting
     assert len(found) == 30
@@ -389,7 +389,7 @@ def test_saving_takes_a_small_share_of_the_time(tmp_path, monkeypatch):
         clock[0] += 0.5
         return evaluations.smooth(x)
 
-    drive(policy, lambda: Scripted(function, places=1), 90, save=tmp_path / "policy")
+    drive(policy, lambda: Scripted(function, slots=1), 90, save=tmp_path / "policy")
     assert saved == [1, 41, 81, 90]  # twenty seconds between two, and at the end
 
 

@@ -74,7 +74,7 @@ def optimize(
     function    of a dict of parameters on a Space, of a row as a dict on a table, else of a point (1-d array)
     batch       queries asked at a time, where they are evaluated one after another
     workers     keep so many evaluations in flight, on threads of this process: results are told as they come, and the
-                next query is asked as a place becomes free. None: one after another, in this thread
+                next query is asked as a slot becomes free. None: one after another, in this thread
     processes   on worker processes instead, started by spawn: the function is pickled, so it lives in a module, and a
                 script calls optimize below `if __name__ == "__main__":`. An evaluation that ends its process (kill -9,
                 out of memory) is tried again, three times in all; then it has failed
@@ -100,7 +100,7 @@ def optimize(
     batch = whole("batch", batch, at_least=1, at_most=MOST_AT_ONCE)
     n = None if workers is None else whole("workers", workers, at_least=1, at_most=MOST_WORKERS)
     if n is not None and batch > 1:
-        raise InvalidInput("workers ask as places become free, not in batches: leave batch at 1")
+        raise InvalidInput("workers ask as slots become free, not in batches: leave batch at 1")
     if flag("processes", processes) and n is None:
         raise InvalidInput("processes=True needs workers=n, the number of processes")
     if not callable(function):
@@ -139,7 +139,7 @@ def drive(
 ) -> Evaluations:
     """The loop of `optimize`, for whatever evaluates points: start() makes it, once all arguments are checked.
 
-    in_flight   queries at once; None for as many as the evaluator has places, and for a policy that hands out whole
+    in_flight   queries at once; None for as many as the evaluator has slots, and for a policy that hands out whole
                 episodes, everything that it hands out
     in_turn     ask again only when all that was asked is back
     resumable   evaluate first what pends at the start; leave pending what a stop cuts short. See `optimize`
@@ -231,13 +231,13 @@ class _Drive:
         if self.in_turn and self.running:
             return False
         left, busy = self.T - len(self.y) - len(self.running), len(self.running)
-        places = self.most or max(1, self.evaluator.places())
+        slots = self.most or max(1, self.evaluator.slots())
         whole_episode = self.most is None and self.policy.remaining is not None and not self.in_turn
-        room = left if whole_episode else min(left, places - busy)
+        room = left if whole_episode else min(left, slots - busy)
         if room <= 0:
             return False
         # of an episode as many again as are in flight: they are evaluated while others are chosen
-        n = min(room, max(places, busy))
+        n = min(room, max(slots, busy))
         queries, self.before = self.before[:n], self.before[n:]
         if not queries:
             queries = self._ask(n)

@@ -36,14 +36,14 @@ REMEDY = "call optimize below such a line, or without processes=True"
 class Evaluator(Protocol):
     """Evaluates points and hands back what came of them, in any order. Used from one thread, the one that asks."""
 
-    def places(self) -> int:
+    def slots(self) -> int:
         """How many points are worth having in flight now; may change from call to call."""
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Begin to evaluate these. An id that was handed in is handed back once."""
 
     def collect(self, *, wait: bool) -> list[Outcome]:
-        """What has come back since the last call. wait: until there is something, or time to look at `places` again."""
+        """What has come back since the last call. wait: until there is something, or time to look at `slots` again."""
 
     def close(self) -> None:
         """Stop: what has not begun never will, and what comes back later is not heard."""
@@ -78,12 +78,12 @@ def ended_workers(times: int, x: Any, how: str) -> MisspecError:
 class Here:
     """One after another, in the thread that asks."""
 
-    def __init__(self, function: Callable[[Any], Any], places: int) -> None:
-        self._function, self._places = function, places
+    def __init__(self, function: Callable[[Any], Any], slots: int) -> None:
+        self._function, self._slots = function, slots
         self._waiting: collections.deque[Job] = collections.deque()
 
-    def places(self) -> int:
-        return self._places
+    def slots(self) -> int:
+        return self._slots
 
     def submit(self, jobs: Sequence[Job]) -> None:
         self._waiting.extend(jobs)
@@ -115,7 +115,7 @@ class Threads:
         self._threads: list[threading.Thread] = []
         self._running = 0
 
-    def places(self) -> int:
+    def slots(self) -> int:
         return self._n
 
     def submit(self, jobs: Sequence[Job]) -> None:
@@ -189,7 +189,7 @@ class Processes:
         self._deaths: collections.Counter[int] = collections.Counter()  # by id of the query
         self._unborn = 0  # processes in a row that ended before they could do anything: no evaluation is to blame
 
-    def places(self) -> int:
+    def slots(self) -> int:
         return self._n
 
     def submit(self, jobs: Sequence[Job]) -> None:
@@ -345,7 +345,8 @@ def _work(connection: Any, content: bytes, says: bool) -> None:
     """In a process: evaluate what comes, and end with the parent, even if the parent is killed."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with contextlib.suppress(EOFError, ConnectionError, KeyboardInterrupt):  # the reader of the answers is gone
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a Ctrl-C in the terminal stops the function too
+        if not says:  # a Ctrl-C in the terminal stops a user's function too; a run is stopped by the parent
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             function = pickle.loads(content)  # of the parent, through a pipe
         except Exception as error:

@@ -87,7 +87,7 @@ class Cluster:
         self._futures: dict[int, tuple[Any, Any]] = {}  # by id of the query: its future, and what it evaluates
         self._back: queue.SimpleQueue[tuple[int, Any, Any]] = queue.SimpleQueue()
         self._losses: Counter[int] = Counter()  # of futures, by id
-        self._places = 1
+        self._slots = 1
         self._looked = -LOOK
         self._alone_since: float | None = None  # when the last worker was seen to be gone
         self._look()
@@ -101,7 +101,7 @@ class Cluster:
             workers = self._client.nthreads()
         except (OSError, TimeoutError) as error:  # CommClosedError is an OSError
             raise self.failed(error) from error
-        self._places = sum(workers.values())
+        self._slots = sum(workers.values())
         if workers:
             self._alone_since = None
         elif self._alone_since is None:
@@ -110,9 +110,9 @@ class Cluster:
             LOG.warning("the Dask cluster has had no workers for %.0f s; waiting for one", LONELY)
             self._alone_since = self._looked
 
-    def places(self) -> int:
+    def slots(self) -> int:
         self._look()
-        return self._places
+        return self._slots
 
     def submit(self, jobs: Sequence[Job]) -> None:
         try:
