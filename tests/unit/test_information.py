@@ -26,9 +26,9 @@ def test_brackets_the_true_gain(kernel, regularization, T):
     exact = brute_force(X, kernel, regularization, T)
     assert gain.greedy <= exact + 1e-9
     assert gain.greedy >= (1 - 1 / np.e) * exact - 1e-9
-    for name, bound in gain.bounds.items():
+    for name, bound in gain.upper_bounds.items():
         assert bound >= exact - 1e-9, name
-    assert gain.upper == max(gain.greedy, min(gain.bounds.values()))
+    assert gain.upper == max(gain.greedy, min(gain.upper_bounds.values()))
     assert len(gain.path) == T
     assert len(gain.values) == T + 1
 
@@ -53,7 +53,7 @@ def test_greedy_is_the_max_variance_path():
 def test_upper_bound_is_close(kernel):
     gain = ms.information_gain(ms.Box([(0, 1)] * 2).grid(20), ms.Model(kernel, 1.0, 0.1), 1000)
     assert gain.greedy <= gain.upper <= 1.01 * gain.greedy
-    assert gain.bounds["design"] == min(gain.bounds.values())
+    assert gain.upper_bounds["design"] == min(gain.upper_bounds.values())
 
 
 def test_gain_grows_more_slowly_for_smooth_kernels():

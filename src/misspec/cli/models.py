@@ -55,7 +55,7 @@ def gain(
     for t in [*(10**k for k in range(1, 12) if 10**k < T), T]:
         table.add_row(f"{t:,}", f"{found.values[t]:.4f}", f"{found.up_to(t):.4f}")
     console.print(table)
-    best = min(found.bounds, key=lambda name: found.bounds[name])
+    best = min(found.upper_bounds, key=lambda name: found.upper_bounds[name])
     console.print(f"grows as {found.rate}; the upper end at T is the {best} bound")
     if found.approximate:
         console.print(found.approximate.replace("`upper`", "the upper end"))

@@ -37,21 +37,21 @@ Rounds = TypeVar("Rounds", float, NDArray[Any])  # a number of rounds, or an arr
 class InformationGain:
     """greedy ≤ γ_T ≤ upper.
 
-    greedy       value of the greedy design
-    upper        the smallest of `bounds`
-    path         the greedy design in order: indices, shape (T,); on a Box its points in user units, shape (T, d)
-    values       g_0, …, g_T: its information after k points
-    bounds       the four upper bounds by name
-    rate         the order of γ_T in T for this kernel, from the literature
-    approximate  on a Box, one sentence that says why `upper` is not a proof; empty on a Finite domain, where it is
-    missed       on a Box, the part of `bounds` that pays for what lies between the points; 0 on a Finite domain
+    greedy        value of the greedy design
+    upper         the smallest of `upper_bounds`
+    path          the greedy design in order: indices, shape (T,); on a Box its points in user units, shape (T, d)
+    values        g_0, …, g_T: its information after k points
+    upper_bounds  four upper bounds, by name
+    rate          the order of γ_T in T for this kernel, from the literature
+    approximate   on a Box, one sentence that says why `upper` is not a proof; empty on a Finite domain, where it is
+    missed        on a Box, the part of `upper_bounds` that pays for what lies between the points; 0 on a Finite domain
     """
 
     greedy: float
     upper: float
     path: NDArray[Any]
     values: Array
-    bounds: dict[str, float]
+    upper_bounds: dict[str, float]
     rate: str
     approximate: str = ""
     missed: float = 0.0

@@ -264,7 +264,7 @@ def certified_conflicts(
 def noise_from_repeats(points: ArrayLike, observations: ArrayLike) -> float:
     """σ as the pooled standard deviation of observations at equal points (to the bit), whatever f* is there.
 
-    An estimate, not a bound, so that nothing is proved with it. Needs five repetitions in all.
+    An estimate, not a bound: certificates made with it are only as good as it is. Needs five repetitions in all.
     """
     X = matrix("points", points, rows_at_least=1)
     y = vector("observations", observations, length=len(X))
@@ -284,9 +284,9 @@ def numbered_points(X: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The number of each row's point, in the order of first visits; and the rows of the first visits."""
     _, first, position = search.distinct(X)
     order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
-    return rank[position], first[order]
+    numbers = np.empty_like(order)
+    numbers[order] = np.arange(len(order))
+    return numbers[position], first[order]
 
 
 def _sharpest(radii: Array, count: int) -> NDArray[np.intp]:
