@@ -25,7 +25,6 @@ RC: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 9,
-    "axes.titlelocation": "left",
     "legend.frameon": False,
     "legend.handlelength": 3.6,  # a dash must be seen as one
     "axes.grid": True,
@@ -122,7 +121,7 @@ def _fill(ax: Any, panel: picture.Panel, letters: float) -> None:
     for mark in panel.marks:
         if mark.on != "page" and not mark.hidden:
             _draw(mark, ax)
-    ax.set_title(unformatted(panel.title))
+    ax.set_title(unformatted(panel.title), loc="left")
     ax.tick_params(labelsize=letters)
     for name, axis in (("x", panel.x), ("y", panel.y)):
         _set_axis(ax, name, axis)
