@@ -14,7 +14,7 @@ from matplotlib import rc_context
 from misspec.experiments import contest
 from misspec.files import storage
 from misspec.reports.contest import figure
-from misspec.reports.figures import RC
+from misspec.reports.matplotlib_backend import RC
 
 
 def main() -> None:

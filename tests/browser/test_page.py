@@ -10,9 +10,9 @@ import misspec as ms
 from files import head
 from misspec import experiments as ex
 from misspec.reports import optimisation_page, tables
-from misspec.reports.bounds import all_bounds
 from misspec.reports.optimisation import facts
 from misspec.reports.page import page as page_of
+from misspec.reports.theorems import all_bounds
 
 NASTY = "<img src=x onerror=alert(1)> & <b>bold</b> %{x}"
 TOML = (

@@ -14,7 +14,7 @@ from files import embedded
 from misspec import experiments as ex
 from misspec.cli import app
 from misspec.errors import InvalidInput
-from misspec.reports import bounds, figures, page, plots, style, tables
+from misspec.reports import figures, matplotlib_backend, page, style, tables, theorems
 
 HEAD = """
 horizon = 60
@@ -199,9 +199,9 @@ def test_a_long_problem_is_tried_on_few_rounds(monkeypatch):
 
 def test_a_title_stays_within_its_figure(results):
     """A problem without a name of its own is called by its settings."""
-    strokes = style.strokes(results.experiment)
     groups = {e: group for (p, e), group in results.groups().items() if p == "table"}
-    figure = figures.share("sklearn_bandit(" + "a_long_argument=1, " * 8 + ")", groups, strokes)
+    long = "sklearn_bandit(" + "a_long_argument=1, " * 8 + ")"
+    figure = next(made for kind, made in figures.of_problem(long, groups, results, {}) if kind == "share")
     figure.canvas.draw()
     (title,) = [text for text in figure.texts if "sklearn_bandit" in text.get_text()]
     extent = title.get_window_extent()
@@ -224,16 +224,16 @@ def test_the_share_of_the_best_action_is_what_a_plain_count_gives(results):
 def test_shares_are_drawn_for_contextual_problems_only(results, tmp_path):
     groups = {e: group for (p, e), group in results.groups().items() if p == "fresh"}
     strokes = style.strokes(results.experiment)
-    drawn = figures.share("fresh", groups, strokes)
+    drawn = next(made for kind, made in figures.of_problem("fresh", groups, results, {}) if kind == "share")
     assert [len(ax.lines) for ax in drawn.axes] == [5, 5]
-    on_page = plots.share(groups[0.1], strokes)
+    on_page = figures.on_page(groups[0.1], strokes, {})["share"]
     assert sum(trace.get("showlegend", True) for trace in on_page["data"]) == 5
     plain = HEAD + '[domain]\nbox = [[0, 1]]\ngrid = 4\n[[problems]]\nmisfit = "random"\n[[policies]]\nkind = "GPUCB"\n'
     ex.go(plain.replace("horizon = 60", "horizon = 5").encode(), tmp_path, cores=1)
     found = ex.results(tmp_path)
     (key, group), *_ = found.groups().items()
-    assert figures.share(key[0], {key[1]: group}, style.strokes(found.experiment)) is None
-    assert plots.share(group, style.strokes(found.experiment)) is None
+    assert dict(figures.of_problem(key[0], {key[1]: group}, found, {}))["share"] is None
+    assert figures.on_page(group, style.strokes(found.experiment), {})["share"] is None
 
 
 def test_results_of_before_say_nothing_of_contexts_and_are_still_read(results):
@@ -246,7 +246,7 @@ def test_results_of_before_say_nothing_of_contexts_and_are_still_read(results):
 
 
 def test_the_page_has_figures_but_no_bands_where_rounds_bring_vectors(results):
-    text = page.page(results, tables.summary(results), bounds.all_bounds(results))
+    text = page.page(results, tables.summary(results), theorems.all_bounds(results))
     parsed = embedded(text)
     names = [(problem["name"], number) for problem in parsed["index"] for _, number, _ in problem["epsilons"]]
     for name, number in names:
@@ -258,20 +258,20 @@ def test_the_page_has_figures_but_no_bands_where_rounds_bring_vectors(results):
 
 def test_a_theorem_is_drawn_for_linear_kernels_and_new_vectors(results, monkeypatch):
     groups = results.groups()
-    ((name, x, y),) = bounds.bounds(groups[("fresh", 0.0)]["LinUCB"])
+    ((name, x, y),) = theorems.bounds(groups[("fresh", 0.0)]["LinUCB"])
     problem = ms.problems.fresh_actions(ms.Model(DotProduct(sigma_0=0.0), 1.0, 0.1), 3, 6, 0.0, seed=0, rounds=80)
     gain = ms.information_gain(problem.domain, problem.model, 60)
     assert name == "Theorem 1"
     np.testing.assert_allclose(y, ms.theory.ec_gp_ucb_bound(problem.model, x.astype(int), gain, 0.0))
-    assert not bounds.bounds(groups[("fresh", 0.1)]["LinUCB"])  # the model is wrong there
-    assert not bounds.bounds(groups[("fresh", 0.0)]["ECGPUCB"])  # own bands are about one action set
-    monkeypatch.setattr(bounds, "MOST_WORK", 1.0)
-    assert not bounds.bounds(groups[("fresh", 0.0)]["LinUCB"])
+    assert not theorems.bounds(groups[("fresh", 0.1)]["LinUCB"])  # the model is wrong there
+    assert not theorems.bounds(groups[("fresh", 0.0)]["ECGPUCB"])  # own bands are about one action set
+    monkeypatch.setattr(theorems, "MOST_WORK", 1.0)
+    assert not theorems.bounds(groups[("fresh", 0.0)]["LinUCB"])
 
 
 def test_every_figure_is_made(results):
-    with rc_context(figures.RC):
-        names = {name for name, _ in figures.draw(results, bounds.all_bounds(results))}
+    with rc_context(matplotlib_backend.RC):
+        names = {name for name, _ in figures.draw(results, theorems.all_bounds(results))}
     for problem in ("fresh", "table", "trap", "needle"):
         assert {f"{kind}-{problem}" for kind in ("regret", "share", "bases", "coverage")} <= names
     assert "bound-fresh" in names

@@ -13,7 +13,7 @@ from files import head
 from misspec import experiments as ex
 from misspec.cli import app
 from misspec.errors import InvalidInput
-from misspec.reports import cards, figures, tables
+from misspec.reports import bands, style, tables
 from misspec.reports.optimisation import facts
 
 FILE = (
@@ -115,14 +115,13 @@ def test_reports_say_which_way_is_better(tmp_path):
     done("minimize = true\n" + FILE, tmp_path)
     found = ex.results(tmp_path)
     (group,) = found.groups().values()
-    style = figures.strokes(found.experiment)
-    figure = figures.band("p", "0.2", group, style)
+    figure = bands.figure("p", "0.2", group, style.strokes(found.experiment))
     assert "smaller is better" in figure.get_suptitle().replace("\n", " ")
     run = group["ECGPUCB"][0]
     axis = next(ax for ax in figure.axes if ax.get_title(loc="left") == "ECGPUCB")
     drawn = {line.get_label(): line.get_ydata() for line in axis.get_lines()}
     np.testing.assert_array_equal(drawn["f*, the truth"], run.facts["truth"])
-    assert "smaller is better" in cards.keys(run)
+    assert "smaller is better" in bands.keys(run)
 
 
 def test_compare():

@@ -14,7 +14,7 @@ from files import embedded, head
 from misspec import experiments as ex
 from misspec import reports
 from misspec.errors import InvalidInput, StorageError
-from misspec.reports import bounds, cards, figures, page, plots, style, tables
+from misspec.reports import bands, figures, page, plotly_backend, style, tables, theorems
 
 NASTY = "<script>alert(1)</script> & $x$ [red] {y}"
 TOML = (
@@ -116,16 +116,16 @@ def test_bounds_are_those_of_the_theory_and_only_where_it_speaks(results):
     domain, model = ms.Box([(0, 1)]).grid(15), ms.Model(RBF(0.2), 2.0, 0.1)
     gain = ms.information_gain(domain, model, 60)
     wrong, right = groups[(NASTY, 0.2)], groups[(NASTY, 0.0)]
-    ((_, x, y),) = bounds.bounds(wrong["ECGPUCB"])
+    ((_, x, y),) = theorems.bounds(wrong["ECGPUCB"])
     np.testing.assert_allclose(y, ms.theory.ec_gp_ucb_bound(model, x.astype(int), gain, 0.2, grounded_points=15))
-    (_, x, tight), (_, _, loose) = bounds.bounds(wrong["PhasedUncertaintySampling(as_in_paper=True)"])
+    (_, x, tight), (_, _, loose) = theorems.bounds(wrong["PhasedUncertaintySampling(as_in_paper=True)"])
     np.testing.assert_allclose(tight, ms.theory.phased_bound(model, x.astype(int), gain, 0.2))
     np.testing.assert_allclose(loose, ms.theory.phased_bound(model, x.astype(int), gain, 0.2, constants="paper"))
-    ((_, x, y),) = bounds.bounds(wrong["RegretBalancing(as_in_paper=True)"])
+    ((_, x, y),) = theorems.bounds(wrong["RegretBalancing(as_in_paper=True)"])
     assert (x.tolist(), y.tolist()) == ([60], [ms.theory.balancing_bound(model, 60, gain, 0.2)])
-    assert bounds.bounds(right[NASTY])
+    assert theorems.bounds(right[NASTY])
     for policy in (NASTY, "told too little", "PhasedUncertaintySampling", "UniformSampling"):
-        assert not bounds.bounds(wrong[policy])
+        assert not theorems.bounds(wrong[policy])
 
 
 def test_the_bound_of_few_episodes_is_that_of_the_schedule(tmp_path):
@@ -140,7 +140,7 @@ def test_the_bound_of_few_episodes_is_that_of_the_schedule(tmp_path):
     gain = ms.information_gain(ms.Box([(0, 1)]).grid(15), ms.Model(RBF(0.2), 2.0, 0.1), 60)
     for name, schedule, lengths in (("few", "few", [8, 22, 30]), ("three", 3, [6, 20, 34])):
         assert [length for length, _, _ in group[name][0].facts["episodes"]] == lengths
-        ((_, x, y),) = bounds.bounds(group[name])
+        ((_, x, y),) = theorems.bounds(group[name])
         options = {"width": "nonadaptive", "points": 15, "schedule": schedule}
         expected = ms.theory.phased_bound(ms.Model(RBF(0.2), 2.0, 0.1), x.astype(int), gain, 0.2, **options)
         np.testing.assert_allclose(y, expected)
@@ -166,7 +166,7 @@ def test_figures_and_tables_are_written(results):
 
 
 def test_the_page_needs_no_network_and_escapes_names(results):
-    text = page.page(results, tables.summary(results), bounds.all_bounds(results))
+    text = page.page(results, tables.summary(results), theorems.all_bounds(results))
     assert not re.search(r"<(script|link|img|iframe)[^>]+(src|href)=['\"](?!data:)", text.split("<script>")[0])
     assert "<script>alert(1)" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; $x$ [red] {y}" in text
@@ -187,7 +187,7 @@ def test_the_page_needs_no_network_and_escapes_names(results):
 
 def test_numbers_survive_the_packing():
     values = np.arange(6.0).reshape(2, 3) / 7
-    np.testing.assert_allclose(unpacked(plots.packed(values, rows=True)), values, rtol=1e-6)
+    np.testing.assert_allclose(unpacked(plotly_backend.packed(values, rows=True)), values, rtol=1e-6)
 
 
 def test_strokes_tell_policies_apart(results):
@@ -245,9 +245,10 @@ def test_many_candidates_lose_no_play(tmp_path):
     many = f'{many}[[policies]]\nkind = "PhasedUncertaintySampling"'
     ex.go(many.encode(), tmp_path, cores=1)
     each = ex.results(tmp_path).runs[-1]
-    figure, frames = cards.card_1d(each, style.Stroke("#000000", "solid"))
+    panel = bands.curves(each, style.Stroke("#000000", "solid"), bands.MOST_CURVE)
+    figure, frames = plotly_backend.animated(panel, 300)
     counts = unpacked(frames[1]["packed"][0])
-    assert counts.shape[1] <= cards.MOST_CURVE
+    assert counts.shape[1] <= bands.MOST_CURVE
     np.testing.assert_array_equal(counts.sum(axis=1), each.looks["round"].to_numpy())
     assert len(figure["data"]) == 10
 

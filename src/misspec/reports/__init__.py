@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import io
 import itertools
 import os
 from collections.abc import Callable
@@ -45,7 +44,7 @@ class Report:
 
 def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = None) -> Report:
     """Draw everything about a folder of results into its folder `report`. show: called with the name of each part."""
-    from misspec.reports import bounds, contest, figures, tables
+    from misspec.reports import contest, figures, matplotlib_backend, tables, theorems
     from misspec.reports.page import page
 
     found = read_results(folder)
@@ -58,22 +57,19 @@ def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = N
         raise StorageError(f"cannot make the folder {target}: {error.strerror}; make it writable") from None
     said = show or _silent
     said("index.html")
-    summary, allowed = tables.summary(found), bounds.all_bounds(found)
+    summary, allowed = tables.summary(found), theorems.all_bounds(found)
     first = kept(folder)
     storage.replace(target / "index.html", page(found, summary, allowed, first).encode())
     storage.replace(target / "summary.csv", summary.write_csv().encode())
     storage.replace(target / "runs.csv", tables.by_run(found).write_csv().encode())
     written = []
-    with figures.drawing():
+    with matplotlib_backend.drawing():
         ahead = [] if first is None else [("contest", contest.figure(first))]
         for name, figure in itertools.chain(ahead, figures.draw(found, allowed)):
-            for suffix in ("png", "pdf"):
+            for suffix in matplotlib_backend.SUFFIXES:
                 said(f"{name}.{suffix}")
-                buffer = io.BytesIO()
-                figure.savefig(buffer, format=suffix, dpi=150)
-                figure.set_layout_engine("none")  # it was laid out for the first format, and stays so
-                storage.replace(target / f"{name}.{suffix}", buffer.getvalue())
                 written.append(target / f"{name}.{suffix}")
+                storage.replace(written[-1], matplotlib_backend.saved(figure, suffix))
     for stale in {*target.glob("*.png"), *target.glob("*.pdf")} - set(written):  # of problems that have gone
         stale.unlink()
     return Report(target, target / "index.html", written, found, summary)

@@ -8,44 +8,46 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from misspec.errors import Array
 from misspec.experiments.contest import Contest
-from misspec.reports.figures import panels
-from misspec.reports.plots import Json, figure_of, hover, packed, plain, tinted
+from misspec.reports import matplotlib_backend, plotly_backend
+from misspec.reports.picture import Axis, Band, Line, Mark, Note, Panel, Rule
+from misspec.reports.plotly_backend import Json
 from misspec.reports.style import COLOURS, TRUTH
 
 QUARTILES = (0.25, 0.5, 0.75)
 COLOUR = dict(zip(("ms.Auto", "Optuna", "random search"), (COLOURS[0], COLOURS[1], COLOURS[6]), strict=True))
-YIELD = "average true yield so far, %"
-
-
-def _curves(found: Contest) -> dict[str, Array]:
-    """By player: quartiles over the seeds of the average yield so far, (3, batches)."""
-    return {
-        name: np.quantile(values, QUARTILES, axis=0) for name, values in zip(found.players, found.average, strict=True)
-    }
+TITLE = "Tuned while producing: what all batches gave, without any constants"
 
 
 def figure(found: Contest) -> Figure:
+    """For print."""
+    return matplotlib_backend.figure([[_panel(found)]], TITLE, legend=False, width=8.0, heights=4.0, letters=12)
+
+
+def plot(found: Contest) -> Json:
+    """For the page."""
+    return plotly_backend.figure(_panel(found), 380)
+
+
+def _panel(found: Contest) -> Panel:
     """Average true yield so far by batch: medians, and quartiles over the reactions; at the end, what was found."""
-    made: Figure
-    made, axes = panels(1, 1, width=8.0, height=4.0)
-    ax, x, rows = axes[0, 0], np.arange(1, found.evaluations + 1), found.rows()
-    for name, (low, middle, high) in _curves(found).items():
-        ax.plot(x, middle, color=COLOUR[name], linewidth=2.4)
-        ax.fill_between(x, low, high, color=COLOUR[name], alpha=0.15, linewidth=0)
+    x, rows = np.arange(1, found.evaluations + 1), found.rows()
+    marks: list[Mark] = []
+    for name, values in zip(found.players, found.average, strict=True):
+        low, middle, high = np.quantile(values, QUARTILES, axis=0)
+        marks.append(Band(x, low, high, colour=COLOUR[name], alpha=0.15, group=name))
+        marks.append(Line(x, middle, width=2.0, colour=COLOUR[name], label=name, hover="%{y:.0f} %"))
     for row, height in zip(rows, _apart([row.average for row in rows]), strict=True):
-        beside: Any = {"xy": (x[-1], height), "textcoords": "offset points", "color": COLOUR[row.player]}
-        ax.annotate(f"{row.player}: {row.average:.0f} %", xytext=(8, 0), fontsize=12, fontweight="bold", **beside)
-        ax.annotate(f"best found: {row.found:.0f} %", xytext=(8, -13), fontsize=10, **beside)
-    ax.axhline(found.best, color=TRUTH, linewidth=1.0, linestyle=":")
-    ax.annotate("best possible", (x[0], found.best), xytext=(6, -5), textcoords="offset points", va="top", fontsize=11)
-    ax.set(xlim=(1, x[-1]), ylim=(0, 100))
-    ax.set_xlabel(f"batch (median and quartiles of {found.seeds} simulated reactions)", fontsize=12)
-    ax.set_ylabel(YIELD, fontsize=12)
-    ax.tick_params(labelsize=11)
-    made.suptitle("Tuned while producing: what all batches gave, without any constants", x=0.01, ha="left", fontsize=14)
-    return made
+        beside: Any = {"colour": COLOUR[row.player], "on": "print"}
+        marks.append(Note(x[-1], height, f"{row.player}: {row.average:.0f} %", (8, 4), size=12, bold=True, **beside))
+        marks.append(Note(x[-1], height, f"best found: {row.found:.0f} %", (8, -9), size=10, **beside))
+    marks += [
+        Rule(found.best, vertical=False, dash="dot", colour=TRUTH),
+        Note(1.0, found.best, "best possible", (6, -11), size=11, colour=TRUTH),
+    ]
+    about = f"batch (median and quartiles of {found.seeds} simulated reactions)"
+    y = Axis("average true yield so far, %", range=(0, 100))
+    return Panel(marks, Axis(about, range=(1, int(x[-1])), whole=True), y, together=True)
 
 
 def _apart(heights: list[float], least: float = 13.0) -> list[float]:
@@ -54,29 +56,6 @@ def _apart(heights: list[float], least: float = 13.0) -> list[float]:
     for i in np.argsort(heights, kind="stable"):
         placed[int(i)] = max([heights[i], *(height + least for height in placed.values())])
     return [placed[i] for i in range(len(heights))]
-
-
-def plot(found: Contest) -> Json:
-    """The same for the page."""
-    x = np.arange(1, found.evaluations + 1)
-    traces: list[Json] = []
-    for name, (low, middle, high) in _curves(found).items():
-        shared: Json = {"type": "scatter", "mode": "lines", "x": packed(x), "legendgroup": name, "name": plain(name)}
-        edge = shared | {"line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
-        line = {"line": {"color": COLOUR[name], "width": 2.5}, "hovertemplate": hover("%{y:.0f} %", name)}
-        traces += [
-            edge | {"y": packed(low)},
-            edge | {"y": packed(high), "fill": "tonexty", "fillcolor": tinted(COLOUR[name], 0.15)},
-            shared | {"y": packed(middle), **line},
-        ]
-    rule: Json = {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": found.best, "y1": found.best}
-    note: Json = {"xref": "paper", "x": 0.01, "y": found.best, "text": "best possible", "showarrow": False}
-    return figure_of(
-        traces, hovermode="x", height=380,
-        shapes=[rule | {"line": {"color": TRUTH, "width": 1, "dash": "dot"}}],
-        annotations=[note | {"xanchor": "left", "yanchor": "top"}],
-        xaxis={"title": {"text": "batch"}}, yaxis={"title": {"text": YIELD}, "range": [0, 100]},
-    )  # fmt: skip
 
 
 def section(found: Contest) -> str:

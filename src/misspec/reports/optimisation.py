@@ -1,7 +1,7 @@
 """One optimisation: what a policy was told and believes, as facts in the user's units, and `report`, which draws them.
 
 Every policy on every domain has them; what needs a model is missing before there is one. Names and values are as the
-user knows them; `optimisation_figures` prints the facts, `optimisation_page` shows them.
+user knows them; `optimisation_figures` draws the facts, `optimisation_page` shows them.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def report(
     as by `ms.optimize(…, minimize=True)`; the report is about y. Beside the page, every picture as PNG and PDF, and
     `evaluations.csv`. Nothing is written if anything fails, and the policy stays as it is.
     """
-    from misspec.reports import figures, optimisation_figures, optimisation_page
+    from misspec.reports import matplotlib_backend, optimisation_figures, optimisation_page
 
     instance("folder", folder, (str, os.PathLike))
     found = facts(policy, title=title, target=target, names=names, minimize=minimize)
@@ -181,13 +181,10 @@ def report(
     text = io.StringIO()
     csv.writer(text).writerows(found.table)
     content["evaluations.csv"] = text.getvalue().encode()
-    with figures.drawing():
+    with matplotlib_backend.drawing():
         for name, figure in optimisation_figures.draw(found):
-            for suffix in ("png", "pdf"):
-                buffer = io.BytesIO()
-                figure.savefig(buffer, format=suffix, dpi=150)
-                figure.set_layout_engine("none")  # it was laid out for the first format, and stays so
-                content[f"{name}.{suffix}"] = buffer.getvalue()
+            for suffix in matplotlib_backend.SUFFIXES:
+                content[f"{name}.{suffix}"] = matplotlib_backend.saved(figure, suffix)
     place = Path(folder)
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -195,9 +192,8 @@ def report(
         raise StorageError(f"cannot make the folder {place}: {error.strerror}; choose another") from None
     for name, written in content.items():
         storage.replace(place / name, written)
-    for stale in {f"{name}.{suffix}" for name in FILES for suffix in ("png", "pdf")} - set(
-        content
-    ):  # of a former report
+    pictures = {f"{name}.{suffix}" for name in FILES for suffix in matplotlib_backend.SUFFIXES}
+    for stale in pictures - set(content):  # of a former report
         (place / stale).unlink(missing_ok=True)
     return place / "index.html"
 

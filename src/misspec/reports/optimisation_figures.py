@@ -1,49 +1,88 @@
-"""One optimisation for print, with matplotlib: one function per figure, each returns a Figure or None."""
+"""Figures of one optimisation: panels, which are printed or put on its page."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from misspec.reports.figures import finished, panels, unformatted
+from misspec.policies.auto import learnt
+from misspec.reports import matplotlib_backend, plotly_backend
 from misspec.reports.optimisation import MOST_BARS, MOST_SLICES, Optimisation, Slice, ends_of, scaled, shortened
+from misspec.reports.picture import Axis, Band, Bars, Line, Mark, Note, Panel, Points, Rule
+from misspec.reports.plotly_backend import Json
 from misspec.reports.style import COLOURS, MISSED, TRUTH
 
-MODEL, USED = COLOURS[0], COLOURS[1]
+MODEL, USED, QUIET, GREY = COLOURS[0], COLOURS[1], "#555555", "#999999"
+SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725")  # viridis: best first
 
 
 def draw(found: Optimisation) -> Iterator[tuple[str, Figure]]:
-    """All figures with the names of their files; `figures.drawing` meanwhile."""
-    made = {
-        "best": best(found),
-        "slices": slices(found),
-        "importance": importance(found),
-        "parallel": parallel(found),
-        "model": model(found),
+    """All figures for print with the names of their files; `matplotlib_backend.drawing` meanwhile."""
+    far = _outside(found)
+    yield "best", _printed(best(found), f"{found.title}: best so far ({found.better} is better){far}", heights=3.6)
+    if found.slices:
+        columns = min(len(found.slices), 3 if len(found.slices) > 4 else 2)
+        panels = [slice_of(found, each) for each in found.slices]
+        more = "" if len(found.axes) <= MOST_SLICES else f", the {MOST_SLICES} parameters that matter most"
+        yield "slices", matplotlib_backend.figure(
+            [panels[i : i + columns] for i in range(0, len(panels), columns)],
+            f"{found.title}: through the recommended point{more}{far}",
+            width=4.2 if columns > 1 else 7.0, heights=2.7, sharey=True,
+        )  # fmt: skip
+    shares, lines, against = importance(found, 40), parallel(found), model(found)
+    if shares is not None:
+        size: Any = {"legend": False, "width": 6.5, "heights": 1.1 + 0.28 * len(shares.y.ticks or ())}
+        yield "importance", _printed(shares, f"{found.title}: which parameters matter", **size)
+    if lines is not None:
+        size = {"legend": False, "width": max(6.5, 1.5 * len(lines.x.ticks or ())), "heights": 4.0}
+        yield "parallel", _printed(lines, f"{found.title}: every point, dark and thick: the best", **size)
+    if against is not None:
+        yield "model", _printed(against, f"{found.title}: the model against the results", width=6.5, heights=4.2)
+
+
+def _printed(panel: Panel, title: str, **options: Any) -> Figure:
+    return matplotlib_backend.figure([[panel]], title, **options)
+
+
+def on_page(found: Optimisation) -> Json:
+    """All figures for the page: by name, None where there is nothing to see, and the slices."""
+    shares, lines, against = importance(found, 22), parallel(found), model(found)
+    plot = plotly_backend.figure
+    return {
+        "figures": {
+            "best": plot(best(found), 380),
+            "importance": shares and plot(shares, 90 + 28 * len(shares.y.ticks or ()), legend=False, margin={"r": 50}),
+            "parallel": lines and plot(lines, 380, legend=False, margin={"l": 30, "r": 60}),
+            "model": against and plot(against, 380),
+        },
+        "slices": [
+            {"name": each.name, "figure": plot(slice_of(found, each), 280, legend=False, small=True)}
+            for each in found.slices
+        ],
     }
-    yield from ((name, figure) for name, figure in made.items() if figure is not None)
 
 
-def best(found: Optimisation) -> Figure:
+def best(found: Optimisation) -> Panel:
     """The best so far by evaluation, with all results."""
-    figure, axes = panels(1, 1, height=3.6)
-    ax = axes[0, 0]
     t = np.arange(1, len(found.y) + 1)
-    ax.plot(t[~found.elsewhere], found.y[~found.elsewhere], ".", color="#777", label="results")
-    before = found.elsewhere
-    if before.any():
-        ax.plot(t[before], found.y[before], "x", color="#777", markersize=5, label="results from before")
-    ax.step(t, found.best, where="post", color=MODEL, linewidth=2, label="best so far")
+    kinds = ((~found.elsewhere, "results", "circle", 3.5), (found.elsewhere, "results from before", "x", 5.0))
+    marks: list[Mark] = [
+        Points(t[chosen], found.y[chosen], symbol, size, colour=QUIET, alpha=0.8, label=label,
+               hover="evaluation %{x}: %{y:.5g}")
+        for chosen, label, symbol, size in kinds
+        if chosen.any()
+    ]  # fmt: skip
+    marks.append(Line(t, found.best, width=2.0, step=True, colour=MODEL, label="best so far", hover="%{y:.5g}"))
     if found.use is not None:
-        ax.axhspan(found.use.lower, found.use.upper, color=USED, alpha=0.12, linewidth=0)
-        ax.axhline(found.expected, color=USED, linestyle="--", label="expected of the recommended,\nand its range")
-    ax.set(xlabel="evaluation", ylabel=unformatted(found.target), ylim=found.vertical())
-    ax.xaxis.get_major_locator().set_params(integer=True)
-    return finished(figure, f"{found.title}: best so far ({found.better} is better){_outside(found)}", axes)
+        ends, low, high = (0.5, len(t) + 0.5), found.use.lower, found.use.upper
+        said = f"{found.expected:.5g}, {low:.5g} to {high:.5g}"
+        label = "expected of the recommended,\nand its range"
+        marks.append(Band(ends, (low, low), (high, high), colour=USED, alpha=0.12, group=label))
+        marks.append(Line(ends, (found.expected,) * 2, "dash", colour=USED, label=label, text=[said] * 2))
+    return Panel(marks, Axis("evaluation", whole=True), Axis(found.target, range=found.vertical()))
 
 
 def _outside(found: Optimisation) -> str:
@@ -53,118 +92,98 @@ def _outside(found: Optimisation) -> str:
     return f"; {count} result{'s' * (count > 1)} far outside" if count else ""
 
 
-def slices(found: Optimisation) -> Figure | None:
-    """The model along each parameter through the recommended point."""
-    if not found.slices:
-        return None
-    columns = min(len(found.slices), 3 if len(found.slices) > 4 else 2)
-    rows = math.ceil(len(found.slices) / columns)
-    figure, axes = panels(rows, columns, sharey=True, width=4.2 if columns > 1 else 7.0, height=2.7)
-    for ax, each in zip(axes.flat, found.slices, strict=False):
-        _slice(ax, each, found)
-    for ax in axes[:, 0]:
-        ax.set_ylabel(unformatted(found.target))
-    more = "" if len(found.axes) <= MOST_SLICES else f", the {MOST_SLICES} parameters that matter most"
-    return finished(figure, f"{found.title}: through the recommended point{more}{_outside(found)}", axes)
-
-
-def _slice(ax: Any, each: Slice, found: Optimisation) -> None:
-    colours = np.tile(np.array([0.2, 0.2, 0.2, 1.0]), (len(found.y), 1))
-    colours[:, 3] = 0.12 + 0.88 * each.nearness
-    ax.scatter(each.observed, found.y, s=14, c=colours, linewidth=0, zorder=3)
-    ax.plot([], [], "o", color="#333", markersize=4, label="results (pale: far in the others)")
+def slice_of(found: Optimisation, each: Slice) -> Panel:
+    """The model along a parameter through the recommended point."""
+    values = each.labels or [learnt.plain(float(value)) for value in each.x]
+    said = [
+        f"{value}: expected {mean:.5g}, {low:.5g} to {high:.5g}"
+        for value, mean, low, high in zip(values, each.mean, each.lower, each.upper, strict=True)
+    ]
+    look: Any = {"colour": MODEL, "label": "expected, and band", "text": said}
     if each.levels:
-        ends = np.maximum([each.mean - each.lower, each.upper - each.mean], 0.0)
-        ax.errorbar(each.x, each.mean, ends, fmt="s", color=MODEL, markersize=5, capsize=3, label="expected, and band")
+        marks: list[Mark] = [Points(each.x, each.mean, "square", 5.0, low=each.lower, high=each.upper, **look)]
     else:
-        ax.fill_between(each.x, each.lower, each.upper, color=MODEL, alpha=0.18, linewidth=0)
-        ax.plot(each.x, each.mean, color=MODEL, label="expected, and band")
-    ax.axvline(each.at, color=USED, linestyle="--", linewidth=1.2, label="recommended")
-    if each.labels is not None:
-        turned = {"rotation": 30, "ha": "right"} if max(map(len, each.labels)) * len(each.labels) > 36 else {}
-        ax.set_xticks(each.x, [unformatted(shortened(label)) for label in each.labels], **turned)
-        ax.set_xlim(-0.6, len(each.labels) - 0.4)
-    elif each.log:
-        ax.set_xscale("log")
-    elif each.levels and np.equal(each.x, np.round(each.x)).all():
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        marks = [Band(each.x, each.lower, each.upper, colour=MODEL, alpha=0.18), Line(each.x, each.mean, **look)]
+    shown = np.isfinite(each.observed)
+    marks += [
+        Points(each.observed[shown], found.y[shown], opacity=0.12 + 0.88 * each.nearness[shown], colour="#333333",
+               label="results (pale: far in the others)", hover="%{y:.5g}"),
+        Rule(each.at, width=1.2, colour=USED, label="recommended"),
+    ]  # fmt: skip
+    x = Axis(log=each.log, whole=each.levels and bool(np.equal(each.x, np.round(each.x)).all()))
+    if each.labels is not None or (each.levels and len(each.x) <= 12 and not each.log):
+        labels = [shortened(value) for value in values]
+        turned = max(map(len, labels)) * len(labels) > 36
+        ends = None if each.labels is None else (-0.6, len(labels) - 0.4)
+        x = Axis(ticks=each.x.tolist(), labels=labels, turned=turned, range=ends)
     share = found.importance.get(each.name)
-    ax.set_title(unformatted(each.name) + ("" if share is None else f" ({100 * share:.0f} %)"), loc="left")
-    ax.set_ylim(*found.vertical())
+    title = each.name + ("" if share is None else f" ({100 * share:.0f} %)")
+    return Panel(marks, x, Axis(found.target, range=found.vertical()), title)
 
 
-def importance(found: Optimisation) -> Figure | None:
-    """How much each parameter matters."""
+def importance(found: Optimisation, letters: int) -> Panel | None:
+    """How much each parameter matters. letters: of a name, at most."""
     if len(found.axes) < 2 or not any(found.importance.values()):
         return None
     order = sorted(found.importance, key=lambda name: -found.importance[name])[:MOST_BARS]
-    figure, axes = panels(1, 1, width=6.5, height=1.1 + 0.28 * len(order))
-    ax = axes[0, 0]
-    places = np.arange(len(order))
-    shares = [100 * found.importance[name] for name in order]
-    ax.barh(places, shares, color=MODEL, height=0.65)
-    for at, share in zip(places, shares, strict=True):
-        ax.annotate(f"{share:.0f} %", (share, at), xytext=(4, 0), textcoords="offset points", va="center")
-    ax.set_yticks(places, [unformatted(shortened(name, 40)) for name in order])
-    ax.set_ylim(len(order) - 0.5, -0.5)
-    ax.set_xlim(0, 1.12 * max(shares))
-    ax.set_xlabel("share of the variation that the model expects, %")
-    ax.grid(visible=False)
-    return finished(figure, f"{found.title}: which parameters matter", axes, legend=False)
+    shares, rows = np.array([100 * found.importance[name] for name in order]), range(len(order))
+    bars = Bars(
+        np.array(rows), np.zeros(len(rows)), shares, 0.65, flat=True, written=[f"{share:.0f} %" for share in shares],
+        colour=MODEL, text=order, hover="%{hovertext}: %{x:.1f} %",
+    )  # fmt: skip
+    x = Axis("share of the variation that the model expects, %", range=(0, 1.12 * float(shares.max())))
+    labels = [shortened(name, letters) for name in order]
+    return Panel([bars], x, Axis(ticks=rows, labels=labels, range=(len(rows) - 0.5, -0.5), grid=False))
 
 
-def parallel(found: Optimisation) -> Figure | None:
-    """Every point as a line through its parameters, coloured by its result; the best are thick."""
-    shown = found.axes[:MOST_SLICES]
-    if len(shown) < 2 or len(found.points.x) < 2:
+def parallel(found: Optimisation) -> Panel | None:
+    """Every point as a line through its parameters, coloured by the rank of its result."""
+    shown, points = found.axes[:MOST_SLICES], found.points
+    if len(shown) < 2 or len(points.x) < 2:
         return None
-    names = list(found.points.values[0])
-    figure, axes = panels(1, 1, width=max(6.5, 1.5 * (len(shown) + 1)), height=4.0)
-    ax = axes[0, 0]
-    columns = [scaled(axis, found.points.x[:, names.index(axis.name)]) for axis in shown]
-    low, high = float(found.points.averages.min()), float(found.points.averages.max())
-    columns.append((found.points.averages - low) / ((high - low) or 1.0))
-    lines = np.array(columns).T
-    ranks = np.argsort(np.argsort(found.points.averages * (1 if found.minimize else -1), kind="stable"))
-    colours = _colours(ranks)
-    for row in np.argsort(-ranks):  # the best on top
-        leads = ranks[row] < 5
-        ax.plot(lines[row], color=colours[row], linewidth=2.0 if leads else 0.7, alpha=1.0 if leads else 0.5)
-    labels = [*(shortened(axis.name, 18) for axis in shown), shortened(found.target, 18)]
-    ax.set_xticks(range(len(labels)), [unformatted(label) for label in labels])
-    ax.set(xlim=(-0.15, len(labels) - 0.6), ylim=(-0.04, 1.04), yticks=[])
-    for at, axis in enumerate(shown):
-        ax.axvline(at, color="#999", linewidth=0.8)
-        for height, text in ends_of(axis):
-            ax.annotate(unformatted(text), (at, height), xytext=(3, 0), textcoords="offset points", fontsize=7,
-                        va="center", bbox={"color": "white", "alpha": 0.7, "pad": 0.5, "linewidth": 0})  # fmt: skip
-    ax.axvline(len(shown), color="#999", linewidth=0.8)
-    for height, value in ((0.0, low), (1.0, high)):
-        ax.annotate(f"{value:.4g}", (len(shown), height), xytext=(4, 0), textcoords="offset points", fontsize=7,
-                    va="center")  # fmt: skip
-    ax.grid(visible=False)
-    ax.spines[:].set_visible(False)
-    return finished(figure, f"{found.title}: every point, dark and thick: the best", axes, legend=False)
+    names = list(points.values[0])
+    low, high = float(points.averages.min()), float(points.averages.max())
+    columns = [scaled(axis, points.x[:, names.index(axis.name)]) for axis in shown]
+    lines = np.array([*columns, (points.averages - low) / ((high - low) or 1.0)]).T
+    order = found.leading(len(lines))
+    marks: list[Mark] = []
+    for shade, part in zip(SHADES, np.array_split(order, min(len(SHADES), len(order))), strict=False):
+        y = np.column_stack([lines[part], np.full(len(part), np.nan)])  # NaN ends a line
+        said = [f"{learnt.plain(float(points.averages[i]))}: {_words(points.values[i])}" for i in part]
+        text = [each for each in said for _ in range(y.shape[1])]
+        width, alpha = (0.8, 0.7) if marks else (2.0, 1.0)  # the best are thick
+        at = np.tile(np.arange(y.shape[1]), len(part))
+        marks.append(Line(at, y.ravel(), width=width, alpha=alpha, colour=shade, text=text))
+    notes = [(at, height, text) for at, axis in enumerate(shown) for height, text in ends_of(axis)]
+    notes += [(len(shown), 0.0, f"{low:.4g}"), (len(shown), 1.0, f"{high:.4g}")]
+    labels = [shortened(name, 18) for name in (*(axis.name for axis in shown), found.target)]
+    ticks = range(len(labels))
+    rules = [Rule(at, dash="solid", width=0.8, colour=GREY) for at in ticks]
+    written = [Note(at, height, text, (3, 0), size=8, framed=True) for at, height, text in notes]
+    bare = Axis(range=(-0.05, 1.05), ticks=(), grid=False, bare=True)
+    x = Axis(ticks=ticks, labels=labels, range=(-0.1, len(labels) - 0.7), grid=False, bare=True)
+    return Panel([*rules, *marks[::-1], *written], x, bare)
 
 
-def _colours(ranks: Any) -> Any:
-    from matplotlib import colormaps
-
-    return colormaps["viridis"](0.95 * ranks / max(1, len(ranks) - 1))
+def _words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {learnt.plain(value)}" for name, value in values.items())
 
 
-def model(found: Optimisation) -> Figure | None:
-    """What the model expects at the points with results against these: where it is contradicted."""
+def model(found: Optimisation) -> Panel | None:
+    """What the model expects at the points with results, against these."""
     points = found.points
     if found.use is None:
         return None
-    figure, axes = panels(1, 1, width=6.5, height=4.2)
-    ax = axes[0, 0]
-    ends = [float(f(points.expected)) for f in (np.min, np.max)]
-    ax.plot(ends, ends, color=TRUTH, linewidth=0.8, label="as expected")
-    agree = ~points.contradicted
-    ax.plot(points.expected[agree], points.averages[agree], "o", color=MODEL, markersize=4, label="results (averages)")
-    if not agree.all():
-        ax.plot(points.expected[~agree], points.averages[~agree], "D", color=MISSED, label="contradict the model")
-    ax.set(xlabel="expected by the model", ylabel=unformatted(found.target))
-    return finished(figure, f"{found.title}: the model against the results", axes)
+    ends = (float(points.expected.min()), float(points.expected.max()))
+    marks: list[Mark] = [Line(ends, ends, width=0.8, colour=TRUTH, label="as expected")]
+    for chosen, label, colour, symbol in (
+        (~points.contradicted, "results (averages)", MODEL, "circle"),
+        (points.contradicted, "contradict the model", MISSED, "diamond"),
+    ):
+        if chosen.any():
+            text = [_words(points.values[i]) for i in np.flatnonzero(chosen)]
+            marks.append(
+                Points(points.expected[chosen], points.averages[chosen], symbol, 4.5, colour=colour, alpha=0.9,
+                       label=label, text=text, hover="%{text}<br>expected %{x:.5g}, got %{y:.5g}")
+            )  # fmt: skip
+    return Panel(marks, Axis("expected by the model"), Axis(found.target))

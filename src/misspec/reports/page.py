@@ -13,15 +13,15 @@ import polars as pl
 
 from misspec.experiments.contest import Contest
 from misspec.experiments.store import Results, version
-from misspec.reports import cards, contest, plots
-from misspec.reports.bounds import Allowed, Bound
-from misspec.reports.plots import Json
+from misspec.reports import bands, contest, figures, plotly_backend
+from misspec.reports.plotly_backend import Json
 from misspec.reports.style import Stroke, labels, strokes
 from misspec.reports.tables import Group
+from misspec.reports.theorems import Allowed, Bound
 
 
 def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Contest | None = None) -> str:
-    """The page as HTML; summary and allowed are what `tables.summary` and `bounds.all_bounds` find.
+    """The page as HTML; summary and allowed are what `tables.summary` and `theorems.all_bounds` find.
 
     first: what the page begins with, in the demo.
     """
@@ -35,10 +35,11 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Conte
         label = labels(each for name, each in groups if name == problem)
         index[problems.index(problem)]["epsilons"].append((f"ε = {label[epsilon]}", number, epsilon))
         mine = summary.filter((pl.col("problem") == problem) & (pl.col("epsilon") == epsilon))
-        several = sum(name == problem for name, _ in groups) > 1
-        by_epsilon = plots.against_epsilon(results, problem, style) if several else None
-        here = {policy: allowed.get((problem, epsilon, policy), []) for policy in group}
-        scripts.append((f"group-{number}", _group(group, style, mine, by_epsilon, here)))
+        content = _group(group, style, mine, figures.here(allowed, problem, epsilon, group))
+        if len(label) > 1:
+            by_epsilon = figures.against_epsilon(results, problem, style)
+            content["figures"]["epsilon"] = plotly_backend.figure(by_epsilon, 420)
+        scripts.append((f"group-{number}", content))
     if first is not None:
         scripts.append(("contest-data", contest.plot(first)))
     title = results.experiment.title or results.path.resolve().name
@@ -82,31 +83,18 @@ def script(content: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _group(
-    group: Group,
-    style: dict[str, Stroke],
-    summary: pl.DataFrame,
-    by_epsilon: Json | None,
-    allowed: dict[str, list[Bound]],
-) -> Json:
+def _group(group: Group, style: dict[str, Stroke], summary: pl.DataFrame, allowed: dict[str, list[Bound]]) -> Json:
     """A problem at an ε: its figures, its cards, its table."""
-    regret, bounds = plots.regret(group, style, allowed)
+    drawn: Json = figures.on_page(group, style, allowed)
     pictured = [runs[0] for runs in group.values() if runs[0].pictured]
-    shown = cards.cards(pictured, style)
+    shown = bands.cards(pictured, style)
     return {
-        "figures": {
-            "regret": regret,
-            "share": plots.share(group, style),
-            "epsilon": by_epsilon,
-            "active": plots.active(group, style),
-            "bases": plots.bases(group, style),
-            "coverage": plots.coverage(group, style),
-        },
-        "bounds": bounds,
+        "figures": drawn,
+        "bounds": [i for i, trace in enumerate(drawn["regret"]["data"]) if trace.get("visible") is False],
         "cards": shown,
         "rounds": pictured[0].looks["round"].to_list() if shown else [],
         "table": _table(summary, style),
-        "keys": cards.keys(pictured[0]) if shown else "",
+        "keys": bands.keys(pictured[0]) if shown else "",
     }
 
 

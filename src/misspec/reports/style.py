@@ -5,17 +5,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable
-from typing import Any
 
-import numpy as np
-
-from misspec.errors import Array
 from misspec.experiments.schema import Experiment
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#8a4fbf", "#c79a00", "#56b4e9", "#7f7f7f", "#cc5599")  # told apart by most
 DASHES = ("solid", "dot", "dashdot", "longdash")
 IN_PAPER = ("dash", "longdashdot")  # the dashes of policies as in the paper
-MOST_ARMS = 60  # candidates of more than two dimensions that are still drawn one by one
 TRUTH, MEMBER, TUBE, MISSED = "#111111", "#8c510a", "#e5d5b5", "#e31a1c"
 
 
@@ -59,15 +54,3 @@ def slug(name: str, taken: set[str]) -> str:
         result, number = f"{base}-{number}", number + 1
     taken.add(result)
     return result
-
-
-def vertical(f: Array) -> tuple[float, float]:
-    """Room for the truth; wide bands run out of the picture."""
-    extent = float(np.ptp(f)) or 1.0
-    return float(f.min()) - 0.8 * extent, float(f.max()) + 0.6 * extent
-
-
-def as_grid(points: Array) -> tuple[Array, Array, Any] | None:
-    """Both axes, and the order in which the candidates fill rows of equal y; None if they are not a grid."""
-    xs, ys = (np.unique(points[:, i]) for i in (0, 1))
-    return (xs, ys, np.lexsort((points[:, 0], points[:, 1]))) if len(xs) * len(ys) == len(points) else None

@@ -118,7 +118,7 @@ def share_curve(runs: list[Finished]) -> Curve:
     return over_seeds(x, np.cumsum(best, axis=1)[:, x - 1] / x)
 
 
-def some_of_each(played: NDArray[Any], most: int = 400) -> NDArray[np.intp]:
+def some_of_each(played: NDArray[Any], most: int = 1000) -> NDArray[np.intp]:
     """Rounds to mark: of a base that played more often than a picture has room for, evenly spaced ones."""
     chosen = []
     for base in np.unique(played):

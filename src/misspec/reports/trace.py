@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from misspec.errors import Array, InvalidInput
-from misspec.reports.figures import drawing, finished, panels, unformatted
+from misspec.reports.figures import base_marks
+from misspec.reports.matplotlib_backend import drawing, figure
+from misspec.reports.picture import Axis, Line, Mark, Note, Panel, Rule
 from misspec.reports.style import COLOURS, TRUTH
-from misspec.reports.tables import some_of_each, thinned
+from misspec.reports.tables import thinned
 from misspec.simulation import Trace
 
 INCHES = {"regret": 2.4, "share": 2.0}  # heights of panels; that of the bases grows with their number
@@ -30,29 +30,28 @@ def trace_figure(trace: Trace, bases: Sequence[str] | None = None) -> Figure:
     if not isinstance(trace, Trace):
         raise InvalidInput(f"trace_figure draws a Trace, as simulate returns it, got {type(trace).__name__}")
     names = _names(trace, bases)
+    gone = _gone(trace) if names else []
     heights = [INCHES["regret"]]
     heights += [INCHES["share"]] if trace.offers is not None else []
     heights += [ROWS + ROW * len(names)] if names else []
+    x = thinned(len(trace), most=2000)
+    eliminations: list[Mark] = [Rule(when, dash="dot", width=0.8, colour=TRUTH, alpha=0.6) for _, when in gone]
+    rounds = Axis("round", range=(0, len(trace) + 1))
+
+    def by_round(values: Array, y: Axis) -> Panel:
+        return Panel([Line(x, values[x - 1], colour=COLOURS[0]), *eliminations], rounds, y)
+
+    panels = [by_round(trace.cumulative_regret, Axis("cumulative regret", zero=True))]
+    if trace.offers is not None:
+        panels.append(by_round(trace.best_share, Axis("share of the\nbest action so far", range=(0, 1.02))))
+    if names:
+        y = Axis("base that\nplayed", range=(len(names) - 0.5, -0.5), ticks=range(len(names)), labels=names, grid=False)
+        marks = [*eliminations, *base_marks(np.asarray(trace.base), gone, COLOURS[0])]
+        panels.append(Panel([*marks, *(_eliminated(base, when, len(trace)) for base, when in gone)], rounds, y))
     with drawing():
-        figure, axes = panels(
-            len(heights), 1, width=8.0, height=sum(heights) / len(heights), sharex=True,
-            gridspec_kw={"height_ratios": heights},
-        )  # fmt: skip
-        rows = iter(axes[:, 0])
-        x = thinned(len(trace), most=2000)
-        _line(next(rows), x, trace.cumulative_regret[x - 1], "cumulative regret")
-        if trace.offers is not None:
-            ax = next(rows)
-            _line(ax, x, trace.best_share[x - 1], "share of the\nbest action so far")
-            ax.set_ylim(0, 1.02)
-        if names:
-            _bases(next(rows), trace, names)
-            for when, _ in _gone(trace):
-                for ax in axes[:, 0]:
-                    ax.axvline(when, color=TRUTH, linewidth=0.8, linestyle=":", alpha=0.6)
-        axes[-1, 0].set_xlabel("round")
-        axes[-1, 0].set_xlim(0, len(trace) + 1)
-        return finished(figure, f"{trace.policy} on {trace.problem}, seed {trace.seed}", axes, legend=False)
+        title = f"{trace.policy} on {trace.problem}, seed {trace.seed}"
+        rows = [[panel] for panel in panels]
+        return figure(rows, title, legend=False, width=8.0, heights=heights, sharex=True)
 
 
 def _names(trace: Trace, bases: Sequence[str] | None) -> list[str]:
@@ -66,34 +65,16 @@ def _names(trace: Trace, bases: Sequence[str] | None) -> list[str]:
         return [f"{i}: ε̂ = {hat:.2g}" for i, hat in enumerate(hats)]
     if len(bases) != len(hats):
         raise InvalidInput(f"bases must be a name for each of the {len(hats)} bases, got {len(bases)}")
-    return [unformatted(name) for name in bases]
+    return list(bases)
 
 
-def _line(ax: Any, x: NDArray[np.intp], y: Array, label: str) -> None:
-    ax.plot(x, y, color=COLOURS[0])
-    ax.set_ylabel(label)
-    ax.set_ylim(bottom=0)
-
-
-def _bases(ax: Any, trace: Trace, names: list[str]) -> None:
-    played = np.asarray(trace.base)
-    some = some_of_each(played, most=1000)
-    ax.plot(1 + some, played[some], "|", color=COLOURS[0], markersize=8, alpha=0.5)
-    for when, base in _gone(trace):
-        ax.plot(when, base, "x", color=TRUTH, markersize=9, markeredgewidth=2)
-        left = when > 0.6 * len(trace)  # where there is more room
-        ax.annotate(
-            f"eliminated after {when:,} rounds", (when, base), xytext=(-9 if left else 9, 0),
-            textcoords="offset points", ha="right" if left else "left", va="center",
-            bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "alpha": 0.85, "linewidth": 0},
-        )  # fmt: skip
-    ax.set_yticks(range(len(names)), names)
-    ax.set_ylim(len(names) - 0.5, -0.5)
-    ax.set_ylabel("base that\nplayed")
-    ax.grid(visible=False, axis="y")
+def _eliminated(base: int, when: int, rounds: int) -> Note:
+    left = when > 0.6 * rounds  # where there is more room
+    shift, align = ((-9.0, 0.0), "right") if left else ((9.0, 0.0), "left")
+    return Note(when, base, f"eliminated after {when:,} rounds", shift, align, framed=True)
 
 
 def _gone(trace: Trace) -> list[tuple[int, int]]:
-    """Rounds of this trace after which bases were eliminated, and which."""
-    found = [(gone.round - trace.facts["before"], gone.base) for gone in trace.facts["eliminated"]]
-    return [(when, base) for when, base in found if when >= 1]  # earlier ones were before this trace
+    """Bases that were eliminated in this trace, and after which of its rounds."""
+    found = [(gone.base, gone.round - trace.facts["before"]) for gone in trace.facts["eliminated"]]
+    return [(base, when) for base, when in found if when >= 1]  # earlier ones were before this trace

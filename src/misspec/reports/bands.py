@@ -1,0 +1,209 @@
+"""A policy's band beside the truth: at the end for print, and through the rounds on the page's cards."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from misspec.errors import Array
+from misspec.experiments.store import Finished
+from misspec.reports import matplotlib_backend, plotly_backend, tables
+from misspec.reports.picture import Axis, Band, Bars, Counts, Heat, Line, Mark, Note, Panel, Points
+from misspec.reports.plotly_backend import Json
+from misspec.reports.style import MEMBER, MISSED, TRUTH, TUBE, Stroke
+from misspec.reports.tables import Group
+
+MOST_ARMS = 60  # candidates of more than two dimensions that are still drawn one by one
+MOST_CURVE = 300  # candidates of a one-dimensional domain that the page draws
+MOST_MARKED = 400  # candidates of a two-dimensional one that the page marks, the most played
+BEST = "#d62728"  # the optimum in print
+
+
+def figure(problem: str, epsilon: str, group: Group, style: dict[str, Stroke]) -> Figure | None:
+    """The bands at the end of the first seed's runs: curves in one dimension, heat maps in two."""
+    runs = {policy: found[0] for policy, found in group.items() if _drawable(found[0])}
+    if not runs:
+        return None
+    first = next(iter(runs.values()))
+    title = f"{problem}, ε = {epsilon}, seed {first.run.seed}: after the last round"
+    title += " (smaller is better)" if first.minimize else ""
+    if first.facts["dimension"] == 2:
+        rows = [_truth_2d(first), *(_row_2d(each) for each in runs.values())]
+        title += " (star: the optimum)"
+        return matplotlib_backend.figure(
+            rows, title, legend=False, width=3.3, heights=2.7, sharex=True, sharey=True
+        )  # fmt: skip
+    if first.facts["dimension"] == 1:
+        title += "; ticks below: points played, longer where more often"
+    panels = [_panel(each, style[policy]) for policy, each in runs.items()]
+    rows = [panels[i : i + 2] for i in range(0, len(panels), 2)]
+    return matplotlib_backend.figure(rows, title, width=5.2, heights=2.3, sharex=True, sharey=True)
+
+
+def cards(pictured: list[Finished], style: dict[str, Stroke]) -> list[Json]:
+    """One for each policy whose band can be drawn."""
+    found = []
+    for each in pictured:
+        if _drawable(each):
+            panel = _panel(each, style[each.run.policy], MOST_CURVE)
+            made, frames = plotly_backend.animated(panel, 300, legend=False, small=True)
+            found.append({"name": each.run.policy, "figure": made, "frames": frames})
+    return found
+
+
+def _drawable(each: Finished) -> bool:
+    return bool(each.pictured and (each.facts["dimension"] <= 2 or each.facts["candidates"] <= MOST_ARMS))
+
+
+def _panel(each: Finished, stroke: Stroke, most: int | None = None) -> Panel:
+    if each.facts["dimension"] == 1:
+        return curves(each, stroke, most)
+    return _heat_map(each, stroke) if each.facts["dimension"] == 2 else _arms(each, stroke)
+
+
+def _counts(each: Finished) -> Array:
+    """How often each candidate was played, at every look: (looks, N)."""
+    index, N = each.table["index"].to_numpy(), each.facts["candidates"]
+    return np.array([np.bincount(index[:t], minlength=N) for t in each.looks["round"].to_list()], dtype=np.float64)
+
+
+def _ends(each: Finished) -> tuple[Array, Array, Array]:
+    """Lower ends, upper ends and means at every look: (looks, N) each."""
+    return tuple(np.array(each.looks[name].to_list()) for name in ("band_lower", "band_upper", "band_mean"))  # type: ignore[return-value]
+
+
+def _alive(each: Finished) -> Array | None:
+    """Whether a candidate is active, at every look; None except for phased policies."""
+    lists = each.looks["active"].to_list()
+    if lists[0] is None:
+        return None
+    found = np.zeros((len(lists), each.facts["candidates"]))
+    for row, alive in zip(found, lists, strict=True):
+        row[alive] = 1.0
+    return found
+
+
+def _vertical(f: Array) -> tuple[float, float]:
+    """Room for the truth; wide bands run out of the picture."""
+    extent = float(np.ptp(f)) or 1.0
+    return float(f.min()) - 0.8 * extent, float(f.max()) + 0.6 * extent
+
+
+def curves(each: Finished, stroke: Stroke, most: int | None = None) -> Panel:
+    """The band over one dimension. most: candidates drawn; of more, neighbours share a column."""
+    x = np.array(each.facts["points"])[:, 0]
+    order = np.argsort(x, kind="stable")
+    parts = np.arange(0, len(x), math.ceil(len(x) / (most or len(x))))
+    chosen = order[parts]
+    x = x[chosen]
+    f, member = (np.array(each.facts[name])[chosen] for name in ("truth", "in_class"))
+    lower, upper, mean = (values[:, chosen] for values in _ends(each))
+    low, high = _vertical(np.array(each.facts["truth"]))
+    hover, colour = "%{y:.3f}", stroke.colour
+    outside = np.where((f < lower) | (f > upper), f, np.nan)
+    marks: list[Mark] = [
+        Band(x, member - each.epsilon, member + each.epsilon, colour=TUBE, alpha=0.8, label="f̃ ± ε"),
+        Band(x, lower, upper, colour=colour, alpha=0.22, label="band for f*"),
+        Line(x, member, width=1.0, colour=MEMBER, label="f̃, best in class", hover=hover),
+        Line(x, f, width=0.8, colour=TRUTH, label="f*, the truth", hover=hover),
+        Line(x, mean, "dash", 1.2, colour=colour, label="posterior mean", hover=hover),
+        Counts(x, np.add.reduceat(_counts(each)[:, order], parts, axis=1), colour=colour),
+        Points(x, outside, size=2.5, colour=MISSED, label="f* outside the band", hover=hover),
+    ]
+    alive = _alive(each)
+    if alive is not None:
+        rug = np.where(np.maximum.reduceat(alive[:, order], parts, axis=1) > 0, low + 0.02 * (high - low), np.nan)
+        marks.append(Points(x, rug, "tick", 6.5, colour="#333333", label="still active", hover=" ", on="page"))
+    pad = 0.01 * float(np.ptp(x))
+    ends = (float(x[0]) - pad, float(x[-1]) + pad) if pad else None
+    return Panel(marks, Axis("x", range=ends), Axis(range=(low, high)), each.run.policy, together=True)
+
+
+def _star(each: Finished, colour: str) -> Points:
+    best = np.array(each.facts["points"])[tables.best_first(each)[:1]]
+    return Points(best[:, 0], best[:, 1], "star", 9, colour=colour, label="optimum", hover=" ")
+
+
+def _heat_map(each: Finished, stroke: Stroke) -> Panel:
+    """The width of the band over two dimensions, rings where it was played, what is eliminated faded."""
+    points = np.array(each.facts["points"])
+    lower, upper, _ = _ends(each)
+    width, counts, alive = upper - lower, _counts(each), _alive(each)
+    model = each.run.settings["model"]
+    top = 2.0 * model["norm_bound"] if model else float(np.quantile(width[0], 0.95)) or 1.0  # the same for all policies
+    often = np.argsort(-counts[-1], kind="stable")[:MOST_MARKED]
+    often = often[counts[-1][often] > 0]
+    sizes = np.where(counts[:, often] > 0, 2.7 + 9.3 * np.sqrt(counts[:, often] / counts[-1].max()), 0.0)
+    rings = Points(points[often, 0], points[often, 1], "ring", sizes, colour="#56d4ff")
+    heat = Heat(points, width, "magma", (0.0, top), None if alive is None else alive == 0, label="width")
+    return Panel([heat, rings, _star(each, stroke.colour)])
+
+
+def _truth_2d(each: Finished) -> list[Panel]:
+    f, member = (np.array(each.facts[name]) for name in ("truth", "in_class"))
+    most = float(np.abs(f - member).max()) or 1.0
+    limits = (float(f.min()), float(f.max()))
+    return [
+        _map(each, f, "viridis", limits, "f*, the truth"),
+        _map(each, member, "viridis", limits, "f̃, best in class"),
+        _map(each, f - member, "RdBu_r", (-most, most), "misfit f* − f̃"),
+    ]
+
+
+def _row_2d(each: Finished) -> list[Panel]:
+    f = np.array(each.facts["truth"])
+    lower, upper, mean = (values[-1] for values in _ends(each))
+    width, played = upper - lower, np.log10(1 + _counts(each)[-1])
+    return [
+        _map(each, mean, "viridis", (float(f.min()), float(f.max())), f"{each.run.policy}\nmean"),
+        _map(each, width, "magma", (float(width.min()), float(width.max())), "width of the band"),
+        _map(each, played, "Greys", (float(played.min()), float(played.max())), "log₁₀(1 + times played)"),
+    ]
+
+
+def _map(each: Finished, values: Array, colours: str, limits: tuple[float, float], title: str) -> Panel:
+    heat = Heat(np.array(each.facts["points"]), values, colours, limits)
+    return Panel([heat, _star(each, BEST)], Axis(grid=False), Axis(grid=False), title)
+
+
+def _arms(each: Finished, stroke: Stroke) -> Panel:
+    """The bands of candidates one by one, best first."""
+    order = tables.best_first(each)
+    f, member = (np.array(each.facts[name])[order] for name in ("truth", "in_class"))
+    x, low, high = np.arange(1, len(f) + 1), *_vertical(f)
+    lower, upper, _ = (values[:, order] for values in _ends(each))
+    counts = _counts(each)[:, order]
+    marks: list[Mark] = [
+        Bars(x, lower, upper, 0.5, colour=stroke.colour, alpha=0.3, label="band for f*"),
+        Points(x, member, "dash", 6, stroke=1.0, low=member - each.epsilon, high=member + each.epsilon, colour=MEMBER,
+               label="f̃ ± ε", hover="%{y:.3f}"),
+        Points(x, f, size=3.5, colour=TRUTH, label="f*, the truth", hover="%{y:.3f}"),
+        Counts(x, counts, colour=stroke.colour, on="page"),
+    ]  # fmt: skip
+    marks += [
+        Note(at, low + 0.05 * (high - low), f"{n:.0f}", (0, 0), "center", 6, on="print")
+        for at, n in zip(x.tolist(), counts[-1], strict=True)
+        if n
+    ]
+    return Panel(marks, Axis("candidates, best first; below: times played"), Axis(range=(low, high)), each.run.policy)
+
+
+def keys(each: Finished) -> str:
+    """What the cards show, in HTML."""
+    found = [("width:0;margin:0", "smaller is better")] if each.minimize else []
+    dot = "width:7px;height:7px;border-radius:4px"
+    if each.facts["dimension"] == 2:
+        said = ("colour: width of the band", "rings: points played", "star: the optimum", "faded: eliminated (phased)")
+        found += [("width:0;margin:0", text) for text in said]
+    else:
+        flat = each.facts["dimension"] == 1
+        found += [(f"background:{TRUTH};{'height:2px' if flat else dot}", "f*, the truth")]
+        found += [(f"background:{MISSED};{dot}", "where it lies outside the band")] if flat else []
+        found += [(f"background:{MEMBER};height:2px", "f̃, best in class")]
+        found += [(f"background:{TUBE}", "f̃ ± ε"), ("background:#ccd", "band for f*")]
+        found += [("border-top:2px dashed #557;height:0", "posterior mean")] if flat else []
+        found += [("border-bottom:3px solid #333;height:0.4rem", "still active (phased)")] if flat else []
+        found += [("background:#557;height:0.3rem", "times played, below")]
+    return "".join(f"<span><i style='{css}'></i>{name}</span>" for css, name in found)

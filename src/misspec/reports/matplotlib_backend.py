@@ -1,0 +1,233 @@
+"""Figures for print: panels of marks drawn with matplotlib."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import itertools
+import textwrap
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib import rc_context
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from misspec.files.frames import printable
+from misspec.reports import picture
+from misspec.reports.picture import as_grid, last
+
+RC: Any = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 9,
+    "legend.frameon": False,
+    "legend.handlelength": 3.6,  # a dash must be seen as one
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "grid.linewidth": 0.6,
+    "pdf.fonttype": 42,  # text in a PDF stays text
+}
+LETTERS = 12  # of a title, per inch
+SUFFIXES = ("png", "pdf")
+DASHES: Any = {
+    "solid": "-",
+    "dash": (0, (5, 2)),
+    "dot": ":",
+    "dashdot": "-.",
+    "longdash": (0, (8, 3)),
+    "longdashdot": (0, (8, 2, 2, 2)),
+}
+SYMBOLS = {"circle": "o", "x": "x", "diamond": "D", "square": "s", "star": "*", "tick": "|", "dash": "_"}
+
+
+@contextlib.contextmanager
+def drawing() -> Iterator[None]:
+    """Figures are made and saved inside: their style, and no warnings about letters that the font does not have."""
+    with rc_context(RC), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
+        yield
+
+
+def saved(figure: Figure, suffix: str) -> bytes:
+    """The content of a file; `drawing` meanwhile."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=suffix, dpi=150)
+    figure.set_layout_engine("none")  # it was laid out for the first format, and stays so
+    return buffer.getvalue()
+
+
+def figure(
+    rows: Sequence[Sequence[picture.Panel | None]],
+    title: str,
+    *,
+    legend: bool = True,
+    width: float | None = None,
+    heights: float | Sequence[float] = 2.8,
+    letters: float = 9.0,
+    **shared: Any,
+) -> Figure:
+    """Rows of panels under a title, with one legend. width, heights: of a panel, in inches; shared: axes."""
+    columns = max(map(len, rows))
+    tall = [float(height) for height in np.broadcast_to(heights, len(rows))]
+    alone = len(rows) == columns == 1  # its legend is beside it
+    wide = width or (9.0 if alone else max(3.2, min(5.5, 13.0 / columns)))
+    made = Figure(figsize=(wide * columns, sum(tall)), layout="constrained")
+    FigureCanvasAgg(made)
+    with rc_context({"font.size": letters, "axes.titlesize": letters}):
+        axes = made.subplots(len(rows), columns, squeeze=False, height_ratios=tall, **shared)
+        filled = [list(itertools.islice(itertools.chain(row, itertools.repeat(None)), columns)) for row in rows]
+        for (i, j), ax in np.ndenumerate(axes):
+            panel, below = filled[i][j], filled[i + 1][j] if i + 1 < len(rows) else None
+            if panel is None:
+                ax.set_visible(False)
+                continue
+            _fill(ax, panel, letters)
+            if j and shared.get("sharey"):
+                ax.set_ylabel("")
+            if below is not None and below.x.title == panel.x.title:
+                ax.set_xlabel("")
+            ax.tick_params(labelbottom=below is None or not shared.get("sharex"))
+        lines = textwrap.wrap(title, int(LETTERS * made.get_figwidth() * 9.0 / letters))  # names can be long
+        left: Any = {"x": 0.01, "ha": "left"} if alone else {}
+        made.suptitle(unformatted("\n".join(lines)), fontsize=letters + 1, **left)
+    if legend:
+        _add_legend(made, axes, aside=alone)
+    return made
+
+
+def _add_legend(made: Figure, axes: Any, *, aside: bool) -> None:
+    entries: dict[str, Any] = {}
+    for ax in axes.flat:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    if entries:
+        per_row = 1 if aside else max(1, int(made.get_figwidth() * 13 / (max(map(len, entries)) + 6)))
+        where: Any = "outside right center" if aside else "outside lower center"
+        made.legend(list(entries.values()), list(entries), loc=where, ncols=min(per_row, len(entries)))
+
+
+def unformatted(name: str) -> str:
+    """A name with dollar signs is a name, not a formula, and one that starts with _ belongs in a legend too."""
+    lines = [printable(line).replace("$", r"\$") for line in name.split("\n")]
+    return (" " if name.startswith("_") else "") + "\n".join(lines)
+
+
+def _fill(ax: Any, panel: picture.Panel, letters: float) -> None:
+    for mark in panel.marks:
+        if mark.on != "page" and not mark.hidden:
+            _draw(mark, ax)
+    ax.set_title(unformatted(panel.title), loc="left")
+    ax.tick_params(labelsize=letters)
+    for name, axis in (("x", panel.x), ("y", panel.y)):
+        _set_axis(ax, name, axis)
+
+
+def _set_axis(ax: Any, name: str, axis: picture.Axis) -> None:
+    own = getattr(ax, f"{name}axis")
+    own.set_label_text(unformatted(axis.title))
+    if axis.log:
+        getattr(ax, f"set_{name}scale")("log")
+    if axis.ticks is not None:
+        labels = [unformatted(label) for label in axis.labels or [f"{tick:g}" for tick in axis.ticks]]
+        turned: Any = {"rotation": 30, "ha": "right"} if axis.turned else {}
+        own.set_ticks(axis.ticks, labels, **turned)
+    elif axis.whole:
+        own.get_major_locator().set_params(integer=True)
+    limits = axis.range or ((0.0, None) if axis.zero and not axis.log else (None, None))
+    getattr(ax, f"set_{name}lim")(*limits)
+    if not axis.grid:
+        ax.grid(visible=False, axis=name)
+    if axis.bare:
+        ax.spines[["bottom", "top"] if name == "x" else ["left", "right"]].set_visible(False)
+
+
+@functools.singledispatch
+def _draw(mark: picture.Mark, ax: Any) -> None:
+    raise TypeError(f"{type(mark).__name__} cannot be drawn on {ax}")
+
+
+def _look(mark: picture.Mark) -> dict[str, Any]:
+    return {"color": mark.colour, "alpha": mark.alpha, "label": unformatted(mark.label)}
+
+
+@_draw.register
+def _(mark: picture.Line, ax: Any) -> None:
+    steps: Any = {"drawstyle": "steps-post"} if mark.step else {}
+    dots: Any = {"marker": "o", "markersize": 4} if mark.marked else {}
+    ends: Any = {"solid_capstyle": "butt"}  # so that coinciding lines of different widths all show
+    dash, y = DASHES[mark.dash], last(mark.y)
+    ax.plot(mark.x, y, linestyle=dash, linewidth=mark.width, **_look(mark), **steps, **dots, **ends)
+
+
+@_draw.register
+def _(mark: picture.Band, ax: Any) -> None:
+    ax.fill_between(mark.x, last(mark.low), last(mark.high), linewidth=0, **_look(mark))
+
+
+@_draw.register
+def _(mark: picture.Points, ax: Any) -> None:
+    look: Any = {"marker": SYMBOLS[mark.symbol], "linestyle": "none", "markersize": mark.size, **_look(mark)}
+    look["markeredgewidth"] = mark.stroke if mark.symbol in ("x", "tick", "dash") else 0.6 * (mark.symbol == "star")
+    look |= {"markeredgecolor": "white"} if mark.symbol == "star" else {}
+    if mark.low is not None:
+        ends = np.maximum([mark.y - mark.low, mark.high - mark.y], 0.0)
+        ax.errorbar(mark.x, mark.y, ends, capsize=3, elinewidth=mark.stroke, **look)
+    elif mark.opacity is None:
+        ax.plot(mark.x, last(mark.y), **look)
+    else:
+        ax.scatter(mark.x, mark.y, s=mark.size**2, color=mark.colour, alpha=mark.opacity, linewidth=0, zorder=3)
+        ax.plot([], [], **look)  # what the legend shows
+
+
+@_draw.register
+def _(mark: picture.Bars, ax: Any) -> None:
+    low, long = last(mark.low), last(mark.high) - last(mark.low)
+    edge: Any = {"linewidth": 0, **_look(mark)}
+    if mark.flat:
+        drawn = ax.barh(mark.x, long, left=low, height=mark.thick, **edge)
+    else:
+        drawn = ax.bar(mark.x, long, bottom=low, width=mark.thick, **edge)
+    if mark.written:
+        ax.bar_label(drawn, mark.written, padding=4)
+
+
+@_draw.register
+def _(mark: picture.Counts, ax: Any) -> None:
+    counts = last(mark.counts)
+    seen = counts > 0
+    heights = 0.09 * np.sqrt(counts[seen] / counts.max())
+    ax.vlines(mark.x[seen], 0, heights, color=mark.colour, linewidth=1, transform=ax.get_xaxis_transform())
+
+
+@_draw.register
+def _(mark: picture.Heat, ax: Any) -> None:
+    grid, values, (low, high) = as_grid(mark.points), last(mark.values), mark.limits
+    look: Any = {"cmap": mark.colours, "vmin": low, "vmax": high}
+    if grid is not None:
+        xs, ys, order = grid
+        cells = values[order].reshape(len(ys), len(xs))
+        drawn = ax.pcolormesh(xs, ys, cells, shading="nearest", rasterized=True, **look)
+    else:
+        drawn = ax.scatter(*mark.points.T, c=values, s=8, **look)
+    ax.figure.colorbar(drawn, ax=ax, fraction=0.05)
+
+
+@_draw.register
+def _(mark: picture.Rule, ax: Any) -> None:
+    across = ax.axvline if mark.vertical else ax.axhline
+    across(mark.at, linestyle=DASHES[mark.dash], linewidth=mark.width, **_look(mark))
+
+
+@_draw.register
+def _(mark: picture.Note, ax: Any) -> None:
+    frame: Any = {"boxstyle": "round,pad=0.15", "facecolor": "white", "alpha": 0.75, "linewidth": 0}
+    ax.annotate(
+        unformatted(mark.written), (mark.x, mark.y), xytext=mark.shift, textcoords="offset points", color=mark.colour,
+        ha=mark.align, va="center", fontsize=mark.size, fontweight="bold" if mark.bold else "normal",
+        bbox=frame if mark.framed else None,
+    )  # fmt: skip
