@@ -250,6 +250,5 @@ class Appender:
         self.close()
 
     def __del__(self) -> None:
-        handle = getattr(self, "handle", None)
-        if handle is not None:
-            os.close(handle)
+        if hasattr(self, "handle"):  # it was opened
+            self.close()

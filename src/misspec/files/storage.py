@@ -32,7 +32,7 @@ FORMAT = 1  # of the container; what is inside carries a version of its own
 MANIFEST = "manifest.json"
 DOCUMENT = "document.json"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # equal contents give equal files
-INFLATED, RATIO = 2**25, 50  # what a file may hold: so many bytes, and beyond them so many times its own
+INFLATED, RATIO = 2**25, 50  # against zip bombs: what a file may inflate to, 32 MiB or 50 times its size
 LONGEST = 200  # bytes of a file's name that its temporary name repeats
 PATIENCE = 10.0  # seconds to wait for a lock: a replacement takes milliseconds, so longer means another program
 
@@ -171,7 +171,9 @@ def _temporary(target: Path, *, tidy: bool) -> Iterator[tuple[Path, BinaryIO]]:
     Who writes holds a lock on it that ends with the process, so that a file without one is litter. A file that has no
     name before it is whole (O_TMPFILE) would leave none at all, but cannot take the place of another without one.
     """
-    name = target.name if len(os.fsencode(target.name)) <= LONGEST else _short(target.name)
+    name, whole = target.name, os.fsencode(target.name)
+    if len(whole) > LONGEST:
+        name = hashlib.sha256(whole).hexdigest()[:16]
     if tidy:
         _tidy(target.parent, name)
     while True:
@@ -184,10 +186,6 @@ def _temporary(target: Path, *, tidy: bool) -> Iterator[tuple[Path, BinaryIO]]:
         finally:
             stream.close()
             temporary.unlink(missing_ok=True)
-
-
-def _short(name: str) -> str:
-    return hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
 
 
 def _tidy(folder: Path, name: str) -> None:

@@ -326,14 +326,11 @@ class Shared:
                 # Whatever fails here may be well again at the next beat (and if the storage stays away, telling will
                 # fail): were there no more beats, other machines would take all trials away.
                 with contextlib.suppress(Exception):
-                    self._beat(number, trial_id, count)
-
-    def _beat(self, number: int, trial_id: int, count: int) -> None:
-        try:
-            self.storage.set_trial_system_attr(trial_id, BEAT, count)
-        except UpdateFinishedTrialError:
-            if number in self._mine:
-                self._lost(number)
+                    try:
+                        self.storage.set_trial_system_attr(trial_id, BEAT, count)
+                    except UpdateFinishedTrialError:
+                        if number in self._mine:
+                            self._lost(number)
 
 
 def _difference(kept: Any, now: list[Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -215,17 +216,13 @@ def whole_episodes(own: Sequence[Known], length: Callable[[int], int]) -> list[K
         if is_count(episode) and is_count(slot):
             slots.setdefault((episode, slot), []).append(each)
     found: list[Known] = []
-    episode, slot, complete = 1, 0, True
-    while (episode, slot) in slots:
-        some = slots[episode, slot]
-        best = min(some, key=lambda each: (each.y is None, each.failed, each.number))
-        found.append(best)
-        complete &= best.y is not None
-        slot += 1
-        if slot == length(episode):
-            if not complete:
-                break
-            episode, slot = episode + 1, 0
+    for episode in itertools.count(1):
+        planned = length(episode)
+        asked = itertools.takewhile(bool, (slots.get((episode, slot)) for slot in range(planned)))
+        best = [min(some, key=lambda each: (each.y is None, each.failed, each.number)) for some in asked if some]
+        found += best
+        if not best or len(best) < planned or any(each.y is None for each in best):
+            break
     return found
 
 
