@@ -372,7 +372,7 @@ def test_what_is_no_fault_of_the_state_is_passed_on(error, monkeypatch):
     def stop(*_):
         raise error
 
-    monkeypatch.setattr(ms.GPUCB, "_replay", stop)
+    monkeypatch.setattr("misspec.policies.core.undo.replay", stop)
     with pytest.raises(error):
         ms.restore(state)
 
