@@ -83,7 +83,7 @@ def test_the_layered_posterior(name, tracked):
         tau, noise = sizes(points, kernel, told, seen)
         assert (layered.misfit_size, pytest.approx(layered.noise, rel=1e-9)) == (tau, noise)
         for k in (3, 3, 39):
-            p.hallucinate(points[[k]])
+            p.expect(points[[k]])
             layered.expect(k, points[[k]])
         some = np.array([3, 7, 39])
         pending = layered.over(some) if tracked else layered.at(points[some], some.tolist())
@@ -91,8 +91,8 @@ def test_the_layered_posterior(name, tracked):
         _, shrunk = dense(points, kernel, more, np.zeros(len(more)), tau, noise, some)
         np.testing.assert_allclose(pending.variance, shrunk, atol=1e-6)
         np.testing.assert_allclose(pending.mean, mean[some], atol=1e-6)
-        p.release()
         for k in (39, 3, 3):
+            p.release(points[[k]])
             layered.release(k)
     assert len(learnt) > 1  # the misfit of 0.3 was noticed
 

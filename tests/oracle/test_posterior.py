@@ -8,6 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 
 import misspec as ms
 from reference import KERNELS, Dense, design
+from verbs import expect, fulfil, release
 
 
 def check_against_dense(kernel, N, T, regularization, weights, seed):
@@ -220,14 +221,14 @@ def test_points_that_the_dictionary_explains_pend_and_are_taken_back(regularizat
         np.testing.assert_allclose(posterior.at(X, pending=True)[1] ** 2, dense.variance(X), atol=1e-9)
 
     for i in (11, 12, 21, 11, 10, 13):
-        posterior.hallucinate_index(np.array([i]))
+        expect(posterior, X[[i]])
         pending.append(i)
         check()
     for i in (11, 10, 12, 11):
-        posterior.release(X[[i]])
+        release(posterior, X[[i]])
         pending.remove(i)
         check()
-    posterior.fulfil_index(13, 0.3)
+    fulfil(posterior, X[[13]], 0.3)
     told.append(pending.pop())
     check()
 

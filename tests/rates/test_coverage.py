@@ -53,8 +53,7 @@ def adversarial(model, design, f, epsilon, seed):
     for posterior in play(model, design, f, np.random.default_rng(seed), weights=True):
         last = posterior
     worst = int(last.weights_norm1().argmax())
-    W = np.zeros(len(X))
-    W[last.candidates] = last.weights[worst]
+    W = np.where(last.rows >= 0, last.weights[worst][last.rows], 0.0)
     bias = W @ f - f[worst]  # push in the direction in which the ridge already errs
     return epsilon * np.where(W == 0, 1.0, np.sign(W)) * (1.0 if bias >= 0 else -1.0)
 
@@ -127,8 +126,7 @@ def nonadaptive_misses(factor, misfit, lengths):
         width = widths.nonadaptive(
             model, posterior.variance, posterior.weights_norm2(), points=len(X), episodes=episodes, delta=DELTA
         )
-        W = np.zeros((len(X), len(X)))
-        W[:, posterior.candidates] = posterior.weights
+        W = np.where(posterior.rows >= 0, posterior.weights[:, posterior.rows], 0.0)
         designs.append((np.array(chosen), W, width + misfit * np.abs(W).sum(axis=1)))
     missed = 0
     for run in range(RUNS):

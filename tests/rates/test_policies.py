@@ -116,7 +116,8 @@ def test_bands_of_grounded_ec_gp_ucb_hold_the_truth():
         W = pilot.posterior.weights_at(X)
         worst = int(np.abs(W).sum(axis=1).argmax())
         signs = np.ones(40)
-        signs[pilot.posterior.candidates] = np.sign(W[worst])
+        rows = pilot.posterior.rows
+        signs[rows >= 0] = np.sign(W[worst])[rows[rows >= 0]]
         truth = f + epsilon * signs * rng.choice([-1.0, 1.0])
         policy = ms.ECGPUCB(domain, model, epsilon=epsilon)
         for _ in range(rounds):

@@ -35,7 +35,7 @@ def posterior(request):
     rng = np.random.default_rng(0)
     tracked = ms.Tracked(ms.Model(RBF(0.2), 1.0, 0.1), ms.Finite(rng.random((20, 2))), weights=request.param)
     tracked.observe_index([0, 1, 2, 1], [0.1, 0.2, 0.3, 0.4])
-    tracked.hallucinate_index([5])
+    tracked.expect(tracked.domain.encoded[[5]])
     return tracked
 
 
@@ -56,11 +56,9 @@ def posterior(request):
         (lambda p: p.observe([0.5, 0.5], [1.0]), r"shape \(n, d\), got \(2,\)"),
         (lambda p: p.observe([[0.5, 0.5]], [[1.0]]), "ravel"),
         (lambda p: p.observe([[0.5, 0.5]], [1.0, 2.0]), "must be one number"),
-        (lambda p: p.hallucinate([[0.5, np.nan]]), "points must be finite"),
-        (lambda p: p.hallucinate_index(20), "got 20 at position 0"),
-        (lambda p: p.fulfil_index(5, np.nan), "observation must be finite"),
-        (lambda p: p.fulfil_index(6, 1.0), "only a point that is hallucinated"),
-        (lambda p: p.release([[0.3, 0.3]]), "only a point that is hallucinated"),
+        (lambda p: p.observe_index(20, 1.0), "got 20 at position 0"),
+        (lambda p: p.add(p.domain.encoded[[6]], 1.0, expected=True), "only a point that is hallucinated"),
+        (lambda p: p.release(np.array([[0.3, 0.3]])), "only a point that is hallucinated"),
         (lambda p: p.at([[np.nan, 0.0]]), "points must be finite"),
         (lambda p: p.at([[1.0, 2.0, 3.0]]), r"2 column\(s\)"),
         (lambda p: p.weights_at([[1.0]]), r"2 column\(s\)"),

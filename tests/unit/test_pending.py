@@ -217,7 +217,7 @@ def steps(monkeypatch):
 
         monkeypatch.setattr(Regression, name, wrapper)
 
-    counted("hope" if hasattr(Regression, "hope") else "add", "made")
+    counted("expect", "made")
     counted("remove", "taken back")
     counted("renew", "recomputed")
     return count
@@ -284,9 +284,9 @@ def test_nothing_is_kept_of_what_was_told_or_dropped(budget):
     assert not policy.pending
     assert not policy._evidence._asked
     assert not policy._evidence._expected
-    assert policy.posterior._pending == {}
-    assert policy.posterior._hoped is None
-    assert not getattr(policy.posterior._dictionary, "_awaited", {}), "features of what was given up"
+    assert policy.posterior.pending == 0
+    assert policy.posterior._base.with_pending is None
+    assert not getattr(policy.posterior._base, "_awaited", {}), "features of what was given up"
 
 
 def test_an_arm_that_pends_a_thousand_times():
@@ -334,13 +334,13 @@ def test_taking_back_at_the_least_ridge():
     rng = np.random.default_rng(0)
     for kernel, budget in ((DotProduct(sigma_0=0), None), (RBF(2.0), 8), (RBF(2.0), None)):
         posterior = Posterior(ms.Model(kernel, 1.0, 0.0), ms.Open(3), budget=budget)
-        posterior.hallucinate([[0.0, 0.0, 1.0]])
+        posterior.expect(np.array([[0.0, 0.0, 1.0]]))
         X = np.eye(3)
         before = posterior.at(X, pending=True)[1] ** 2
         for _ in range(100):
             x = rng.standard_normal((1, 3))
             x /= np.linalg.norm(x)
-            posterior.hallucinate(x)
+            posterior.expect(x)
             posterior.release(x)
             np.testing.assert_allclose(posterior.at(X, pending=True)[1] ** 2, before, atol=1e-6)
 

@@ -8,6 +8,7 @@ import misspec as ms
 from misspec import kernels, search
 from misspec.policies.core.field import Search
 from misspec.policies.core.points import nearest
+from verbs import expect
 
 KERNELS = {
     "rbf": RBF(0.3),
@@ -29,7 +30,7 @@ def test_local_is_the_posterior_with_its_gradient(name, pending, norm):
     X = rng.random((60, 3))
     X[30:] = np.clip(X[:30] + 1e-4 * rng.standard_normal((30, 3)), 0, 1)
     posterior.observe(X, rng.standard_normal(60))
-    posterior.hallucinate(rng.random((3, 3)))
+    expect(posterior, rng.random((3, 3)))
     U = rng.random((5, 3))
     here = posterior.local(U, pending=pending, norm=norm)
     mean, std = posterior.at(U, pending=pending)

@@ -13,8 +13,8 @@ ever less about its neighbours, so that what a wrong model says elsewhere is not
 τ is 0 if that maximises the marginal likelihood over a grid (0, and B halved up to seven times), else the largest whose
 log-likelihood is at most 1 below the maximum: a misfit that shows is taken for no less than it may be. σ² is the
 model's, corrected by the spread of repeated results as if ten of them had shown the model's, and at least s/1000. Both
-are renewed whenever the observations have grown by 15 %. s = B/2, so that two standard deviations without noise are the
-class's own bound, B·σ(x). Nothing here is a guarantee.
+are learnt again whenever the observations have grown by 15 %. s = B/2, so that two standard deviations without noise
+are the class's own bound, B·σ(x). Nothing here is a guarantee.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, cho_solve, cholesky, lapack
+from scipy.linalg import blas, cho_solve, cholesky
 
 from misspec import kernels
 from misspec.errors import Array
 from misspec.posterior.posterior import Posterior
-from misspec.posterior.regression import symmetric_times
+from misspec.posterior.regression import bordered, inverse_of, symmetric_times
+from misspec.posterior.table import FeatureTable, Key, Table
 from misspec.posterior.tracked import Tracked
 
 HALVINGS = 7  # of B, the sizes of misfit that are considered beside none
@@ -40,11 +41,9 @@ OPTIMISM = 1.0  # of misfits whose log-likelihood is so little below the largest
 LEAST = 1e-6  # of s²: noise is never taken for less, as the ridge of a model
 TINY = 1e-12
 
-Key = int | bytes  # of a point, as for own bands: a candidate's index, or coordinates to the bit
-
 
 class Known(NamedTuple):
-    """What is known of some points."""
+    """The posterior of some points."""
 
     mean: Array  # of f*
     variance: Array  # of f*, with what pends
@@ -56,7 +55,7 @@ class Known(NamedTuple):
 
 
 class Layered:
-    """What is known of f*, on the dictionary of a posterior that sees the same observations before this one does."""
+    """The posterior of f*, on the features of an ordinary posterior that sees the same observations before this one."""
 
     def __init__(self, posterior: Posterior) -> None:
         self._p = posterior
@@ -65,20 +64,23 @@ class Layered:
         self.scale = 0.5 * model.norm_bound  # s
         self.misfit_size = 0.0  # τ
         self.noise = max(model.noise, math.sqrt(LEAST) * self.scale)  # σ, as learnt
-        self.t = 0
         self._next = 4  # observations at which τ and σ are learnt
         self._squares, self._repeats = 0.0, 0  # of repeated results about their averages
         self._generation = posterior.generation
-        self._at: dict[Key, int] = {}  # point → place
-        self._where = np.full(len(self._tracked.prior) if self._tracked else 0, -1, dtype=np.intp)  # candidate → place
-        self._X: list[Array] = []
-        self._n, self._average, self._residual = np.zeros((3, 16))  # ȳ less the offset
-        self._F: Array = np.zeros((16, posterior.rank))
-        self._pending: dict[int, int] = {}  # places, and how often each pends
+        self._table = Table(posterior.points.shape[1])
+        self._where = np.full(len(self._tracked.prior) if self._tracked else 0, -1, dtype=np.intp)  # candidate → row
+        self._residual: list[float] = []
+        self._average: list[float] = []  # ȳ less the offset
+        self._F = FeatureTable(posterior.rank)
         self._told: Covariance
-        self._hoped: Covariance | None = None  # told and pending; None while nothing pends
+        self._with_pending: Covariance | None = None  # told and pending; None while nothing pends
         self._b: Array
         self._renew()
+
+    @property
+    def t(self) -> int:
+        """Told observations."""
+        return self._table.t
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -86,21 +88,20 @@ class Layered:
         """A result that the posterior has been told; encoded: the point as the kernel sees it, shape (1, E). expected:
         it pends, and is counted already in the variance for choosing."""
         self._follow()
-        place = self._enter(key, encoded)
-        n, before, value = float(self._n[place]), float(self._average[place]), y - self._p.model.offset
+        row, table = self._enter(key, encoded), self._table
+        n, before, value = float(table.counts[row]), self._average[row], y - self._p.model.offset
         after = before + (value - before) / (n + 1)
         if n:
             self._squares += (value - before) * (value - after)
             self._repeats += 1
-        old, new = self._weight(place, n), self._weight(place, n + 1)
-        self._b += (new * after - old * before) * self._F[place]
+        self._b += (self._weight(row, n + 1) * after - self._weight(row, n) * before) * self._F.row(row)
         if expected:
-            self._settle(place)
-        elif self._hoped is not None:
-            self._count(self._hoped, place, n + self._pending.get(place, 0), 1)
-        self._count(self._told, place, n, 1)
-        self._n[place], self._average[place] = n + 1, after
-        self.t += 1
+            self._settle(row)
+        elif self._with_pending is not None:
+            self._count(self._with_pending, row, n + table.pending.get(row, 0), 1)
+        self._count(self._told, row, n, 1)
+        table.add(row, value)
+        self._average[row] = after
         if self.t >= self._next:
             self._next = max(self.t + 1, math.ceil(GROWTH * self.t))
             self._learn_sizes()
@@ -109,81 +110,71 @@ class Layered:
     def expect(self, key: Key, encoded: Array) -> None:
         """A query that pends: it counts in the variance for choosing."""
         self._follow()
-        place = self._enter(key, encoded)
-        if self._hoped is None:
-            self._hoped = self._told.copy()
-        pends = self._pending.get(place, 0)
-        self._count(self._hoped, place, float(self._n[place]) + pends, 1)
-        self._pending[place] = pends + 1
+        row, table = self._enter(key, encoded), self._table
+        if self._with_pending is None:
+            self._with_pending = self._told.copy()
+        self._count(self._with_pending, row, float(table.counts[row]) + table.pending.get(row, 0), 1)
+        table.expect(row)
 
     def release(self, key: Key) -> None:
         """A query that pended, and has no result."""
-        place = self._at[key]
-        assert self._hoped is not None  # it pends
-        self._count(self._hoped, place, float(self._n[place]) + self._pending[place], -1)
-        self._settle(place)
+        row, table = self._table.row(key), self._table
+        assert self._with_pending is not None  # it pends
+        self._count(self._with_pending, row, float(table.counts[row]) + table.pending[row], -1)
+        self._settle(row)
 
-    def _settle(self, place: int) -> None:
-        self._pending[place] -= 1
-        if not self._pending[place]:
-            del self._pending[place]
-        if not self._pending:
-            self._hoped = None
+    def _settle(self, row: int) -> None:
+        self._table.release(row)
+        if not self._table.pending:
+            self._with_pending = None
 
-    def _count(self, covariance: Covariance, place: int, n: float, change: int) -> None:
+    def _count(self, covariance: Covariance, row: int, n: float, change: int) -> None:
         """A point that counts n times counts so many times more."""
-        weight = self._weight(place, n + change) - self._weight(place, n)
-        covariance.shrink(self._F[place], weight, self._tracked)
+        weight = self._weight(row, n + change) - self._weight(row, n)
+        covariance.shrink(self._F.row(row), weight, self._tracked)
 
     def _enter(self, key: Key, encoded: Array) -> int:
-        """The place of a point, which may be new."""
-        place = self._at.get(key)
-        if place is not None:
-            return place
-        place = self._at[key] = len(self._X)
-        if self._tracked is not None and isinstance(key, int):
-            self._where[key] = place
-        if place == len(self._F):
-            self._F = np.concatenate([self._F, np.zeros_like(self._F)])
-            self._n, self._average, self._residual = (
-                np.append(kept, np.zeros(place)) for kept in (self._n, self._average, self._residual)
-            )
+        """The row of a point, which may be new."""
+        row = self._table.row_of(key)
+        if row is not None:
+            return row
         phi = self._p.features(encoded)[0]
-        self._F[place] = phi
-        self._X.append(encoded[0])
-        self._residual[place] = max(0.0, float(kernels.diagonal(self._p.model.kernel, encoded)[0] - phi @ phi))
-        return place
+        row = self._table.enter(key, encoded[0])
+        if self._tracked is not None and isinstance(key, int):
+            self._where[key] = row
+        self._F.append(phi)
+        self._average.append(0.0)
+        self._residual.append(max(0.0, float(kernels.diagonal(self._p.model.kernel, encoded)[0] - phi @ phi)))
+        return row
 
-    def _weight(self, place: int, n: float) -> float:
-        known = self.noise**2 / n + self.scale**2 * float(self._residual[place]) if n else math.inf
+    def _weight(self, row: int, n: float) -> float:
+        """w of a point that counts n times."""
+        known = self.noise**2 / n + self.scale**2 * self._residual[row] if n else math.inf
         return 1.0 / (self.misfit_size**2 + known)
 
     def _follow(self) -> None:
         """The dictionary may have grown, by features along which what was observed before has nothing to speak of."""
         if self._generation != self._p.generation:
             self._generation = self._p.generation
-            self._F = np.zeros((len(self._F), self._p.rank))
-            if self._X:
-                self._F[: len(self._X)] = self._p.features(np.array(self._X))
+            self._F.replace(self._p.features(self._table.points))
             self._renew()
-        more = self._p.rank - len(self._b)
+        more = self._p.rank - self._F.rank
         if more:
-            for covariance in (self._told, self._hoped):
+            for covariance in (self._told, self._with_pending):
                 if covariance is not None:
-                    covariance.extend(more, self.scale**2)
+                    covariance.C = bordered(covariance.C, self.scale**2, more)
             self._b = np.append(self._b, np.zeros(more))
-            self._F = np.column_stack([self._F, np.zeros((len(self._F), more))])
+            self._F.widen(more)
 
     # -- the sizes of misfit and noise ---------------------------------------------------------------------------
 
     def _learn_sizes(self) -> None:
         """σ from repeated results; τ by the marginal likelihood of the averages, N(0, s²FFᵀ + diag(1/w))."""
-        model, told = self._p.model, self._n[: len(self._X)] > 0
+        model, told = self._p.model, self._table.counts > 0
         pooled = (BELIEVED * model.noise**2 + self._squares) / (BELIEVED + self._repeats)
         self.noise = math.sqrt(max(pooled, LEAST * self.scale**2))
-        u = len(self._X)
-        F, n, y = self.scale * self._F[:u][told], self._n[:u][told], self._average[:u][told]
-        known = self.noise**2 / n + self.scale**2 * self._residual[:u][told]
+        F, y = self.scale * self._F.all[told], np.array(self._average)[told]
+        known = self.noise**2 / self._table.counts[told] + self.scale**2 * np.array(self._residual)[told]
         sizes = [0.0, *(model.norm_bound * 0.5**k for k in range(HALVINGS, -1, -1))]
         evidence = np.array([_evidence(F, known + size**2, y) for size in sizes])
         best = int(evidence.argmax())  # the smallest of equals
@@ -191,24 +182,20 @@ class Layered:
 
     def _renew(self) -> None:
         """C, b and the variances over the candidates from the sums."""
-        u = len(self._X)
-        pends = np.zeros(u)
-        for place, count in self._pending.items():
-            pends[place] = count
-        weights = self._weights(self._n[:u])
+        table = self._table
+        weights = self._weights(table.counts)
         self._told = self._covariance(weights)
-        self._hoped = self._covariance(self._weights(self._n[:u] + pends)) if self._pending else None
-        self._b = self._F[:u].T @ (weights * self._average[:u])
+        self._with_pending = self._covariance(self._weights(table.counts_with_pending)) if table.pending else None
+        self._b = self._F.all.T @ (weights * np.array(self._average))
 
     def _weights(self, n: Array) -> Array:
-        known = self.noise**2 / np.maximum(n, 1.0) + self.scale**2 * self._residual[: len(n)]
+        known = self.noise**2 / np.maximum(n, 1.0) + self.scale**2 * np.array(self._residual)
         return np.where(n > 0, 1.0 / (self.misfit_size**2 + known), 0.0)
 
     def _covariance(self, weights: Array) -> Covariance:
-        F, r = self._F[: len(weights)], self._p.rank
+        F, r = self._F.all, self._F.rank
         A = np.eye(r) / self.scale**2 + (F.T * weights) @ F
-        inverse = lapack.dtrtri(cholesky(A, lower=False, check_finite=False), lower=0)[0] if r else A
-        C = np.asfortranarray(inverse @ inverse.T)
+        C = inverse_of(cholesky(A, lower=False, check_finite=False)) if r else A
         if self._tracked is None:
             return Covariance(C, None)
         Phi = self._tracked.features_over()
@@ -217,27 +204,33 @@ class Layered:
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def over(self, rows: NDArray[np.intp] | slice) -> Known:
+    @property
+    def _choosing(self) -> Covariance:
+        """With what pends."""
+        return self._told if self._with_pending is None else self._with_pending
+
+    def over(self, candidates: NDArray[np.intp] | slice) -> Known:
         """f* at candidates."""
-        here = self._told if self._hoped is None else self._hoped
-        assert self._tracked is not None  # candidates are known to those who track them
-        assert here.variance is not None
-        mean = self._tracked.times(self._coefficients)[rows]
-        return self._combined(mean, np.maximum(here.variance[rows], 0.0), self._where[rows])
+        variance = self._choosing.variance
+        assert self._tracked is not None  # there are candidates
+        assert variance is not None
+        mean = self._tracked.times(self._coefficients)[candidates]
+        return self._combined(mean, np.maximum(variance[candidates], 0.0), self._where[candidates])
 
     def at(self, encoded: Array, keys: Sequence[Key]) -> Known:
         """f* at points as the kernel sees them, whose results are known under these keys."""
-        here, phi = self._told if self._hoped is None else self._hoped, self._p.features(encoded)
+        phi = self._p.features(encoded)
         missed = kernels.diagonal(self._p.model.kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
-        v = np.einsum("nr,nr->n", symmetric_times(here.C, phi), phi) + self.scale**2 * np.maximum(missed, 0.0)
-        places = np.array([self._at.get(key, -1) for key in keys], dtype=np.intp)
-        return self._combined(phi @ self._coefficients, np.maximum(v, 0.0), places)
+        seen = np.einsum("nr,nr->n", symmetric_times(self._choosing.C, phi), phi)
+        v = seen + self.scale**2 * np.maximum(missed, 0.0)
+        rows = (self._table.row_of(key) for key in keys)
+        known = np.array([-1 if row is None else row for row in rows], dtype=np.intp)
+        return self._combined(phi @ self._coefficients, np.maximum(v, 0.0), known)
 
     def slopes(self, U: Array, factor: float) -> tuple[Array, Array]:
         """Mean + factor standard deviations of f* where nothing was observed, and the gradient."""
         phi, dphi = self._p.features_with_slopes(U)
-        here = self._told if self._hoped is None else self._hoped
-        kernel, h = self._p.model.kernel, symmetric_times(here.C, phi)
+        kernel, h = self._p.model.kernel, symmetric_times(self._choosing.C, phi)
         missed = kernels.diagonal(kernel, U) - np.einsum("nr,nr->n", phi, phi)
         dmissed = kernels.diagonal_gradient(kernel, U) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         std = np.sqrt(np.einsum("nr,nr->n", h, phi) + self.scale**2 * np.maximum(missed, TINY) + self.misfit_size**2)
@@ -250,19 +243,19 @@ class Layered:
     def _coefficients(self) -> Array:
         return np.asarray(blas.dsymv(1.0, self._told.C, self._b)) if len(self._b) else self._b
 
-    def _combined(self, mean: Array, v: Array, places: NDArray[np.intp]) -> Known:
+    def _combined(self, mean: Array, v: Array, rows: NDArray[np.intp]) -> Known:
         """From f̃ to f*: a point's own average takes over as it is known by itself."""
-        offset, t2 = self._p.model.offset, self.misfit_size**2
-        seen = np.flatnonzero(places >= 0)
-        there = places[seen]
+        table, offset, t2 = self._table, self._p.model.offset, self.misfit_size**2
+        seen = np.flatnonzero(rows >= 0)
+        there = rows[seen]
         n, average = np.zeros(len(mean)), mean.copy()
-        n[seen] = self._n[there]
+        n[seen] = table.counts[there]
         told = n[seen] > 0
-        average[seen[told]] = self._average[there[told]]
+        average[seen[told]] = [self._average[row] for row in there[told].tolist()]
         hoped = n
-        if self._pending:
+        if table.pending:
             hoped = n.copy()
-            hoped[seen] += [self._pending.get(place, 0) for place in there.tolist()]
+            hoped[seen] += [table.pending.get(row, 0) for row in there.tolist()]
         own = self._share(n)
         share = own if hoped is n else self._share(hoped)
         variance = (1.0 - share) ** 2 * v + t2 * (1.0 - share)
@@ -293,14 +286,6 @@ class Covariance:
         if self.variance is not None and tracked is not None:
             c = tracked.times(h)
             self.variance -= factor * c * c
-
-    def extend(self, more: int, variance: float) -> None:
-        """Features of which nothing is known yet."""
-        r = len(self.C)
-        C = np.zeros((r + more, r + more), order="F")
-        C[:r, :r] = self.C
-        C[np.arange(r, r + more), np.arange(r, r + more)] = variance
-        self.C = C
 
 
 def _evidence(F: Array, noise: Array, y: Array) -> float:

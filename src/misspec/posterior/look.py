@@ -18,7 +18,7 @@ class Glance(NamedTuple):
     """Mean and variance at some points, and, for as long as nothing is told, ‖ζ‖₁ and ‖ζ‖₂ there.
 
     residual   what a budgeted dictionary misses of the variance, and bias(ε, exactly) what that and a misfit of ε can
-               do to the mean, `frozen.py`; None without a budget, where nothing is missed
+               do to the mean, `fixed.py`; None without a budget, where nothing is missed
     """
 
     mean: Array

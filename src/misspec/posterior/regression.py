@@ -31,21 +31,13 @@ CANCELS = 1e-3  # the least share of λ that an observation leaves to be taken b
 class Regression:
     """Bayesian linear regression on r features: prior N(0, I), noise λ; C, w and log det(I + K/λ)."""
 
-    def __init__(self, regularization: float) -> None:
+    def __init__(self, regularization: float, rank: int = 0) -> None:
         self.regularization = regularization
-        self._C: Array = np.zeros((0, 0), order="F")  # upper triangle only
-        self._S: Array = np.zeros((0, 0), order="F")  # the same
-        self._p: Array = np.zeros(0)
-        self.w: Array = np.zeros(0)
+        self._C: Array = np.eye(rank, order="F")  # upper triangle only
+        self._S: Array = np.zeros((rank, rank), order="F")  # upper triangle only
+        self._p: Array = np.zeros(rank)
+        self.w: Array = np.zeros(rank)
         self.log_det = 0.0
-
-    @classmethod
-    def of_rank(cls, regularization: float, rank: int) -> Regression:
-        """On features that are there from the start."""
-        made = cls(regularization)
-        made._C, made._S = np.eye(rank, order="F"), np.zeros((rank, rank), order="F")
-        made._p, made.w = np.zeros(rank), np.zeros(rank)
-        return made
 
     def copy(self) -> Regression:
         twin = Regression(self.regularization)
@@ -67,7 +59,7 @@ class Regression:
 
     def add(self, phi: Array, y: float) -> tuple[Array, float, float]:
         """Observe y at φ. Returns h = Cφ before, the factor 1/(λ + φᵀCφ), and y minus the mean before."""
-        h, factor = self.hope(phi)
+        h, factor = self.expect(phi)
         if not len(phi):
             return h, factor, y
         surprise = y - float(phi @ self.w)
@@ -75,8 +67,8 @@ class Regression:
         self.w += (factor * surprise) * h
         return h, factor, surprise
 
-    def hope(self, phi: Array) -> tuple[Array, float]:
-        """Observe at φ, as far as C goes. Returns h = Cφ before, and the factor 1/(λ + φᵀCφ)."""
+    def expect(self, phi: Array) -> tuple[Array, float]:
+        """Observe something at φ: C changes, w does not. Returns h = Cφ before, and the factor 1/(λ + φᵀCφ)."""
         if not len(phi):
             return phi, 1.0 / self.regularization
         h = blas.dsymv(1.0, self._C, phi)
@@ -94,13 +86,13 @@ class Regression:
             self._p += y @ Phi / self.regularization
 
     def shift(self, change: Array) -> None:
-        """Change p, as far as w goes too: what was observed was something else."""
+        """Change p, and w with it: the results observed were others."""
         self._p += change
         self.w += self.times(change[None, :])[0]
 
     def remove(self, phi: Array) -> tuple[Array, float] | None:
-        """Take back an observation at φ, as far as C goes. Returns h = Cφ before, and 1/(λ − φᵀCφ); None where that
-        difference cancels, and all is recomputed instead."""
+        """Take back what `expect` did. Returns h = Cφ before, and 1/(λ − φᵀCφ); None where that difference cancels, and
+        C is recomputed instead."""
         if not len(phi):
             return phi, 1.0 / self.regularization
         h = blas.dsymv(1.0, self._C, phi)
@@ -116,33 +108,25 @@ class Regression:
 
     def extend(self) -> None:
         """One more feature, along which nothing that was observed has a component."""
-        r = len(self.w)
-        C, S = np.zeros((r + 1, r + 1), order="F"), np.zeros((r + 1, r + 1), order="F")
-        C[:r, :r], S[:r, :r], C[r, r] = self._C, self._S, 1.0
-        self._C, self._S = C, S
+        self._C, self._S = bordered(self._C, 1.0), bordered(self._S)
         self._p, self.w = np.append(self._p, 0.0), np.append(self.w, 0.0)
 
     def grow(self, F: Array, counts: Array, averages: Array, e: Array) -> None:
         """Border by one feature, along which the distinct points have components e."""
-        r = len(self.w)
-        C = np.zeros((r + 1, r + 1), order="F")
-        C[:r, :r] = self._C
-        S = np.zeros((r + 1, r + 1), order="F")
-        S[:r, :r] = self._S
-        self._S = S
         ne = counts * e / self.regularization
         if not ne.any():
-            C[r, r] = 1.0
-            self._C, self._p, self.w = C, np.append(self._p, 0.0), np.append(self.w, 0.0)
+            self.extend()
             return
+        r = len(self.w)
         self._p = np.append(self._p, float(ne @ averages))
         v = ne @ F[:, :r]
-        S[:r, r], S[r, r] = v, float(ne @ e)
+        self._S = bordered(self._S)
+        self._S[:r, r], self._S[r, r] = v, float(ne @ e)
         q = blas.dsymv(1.0, self._C, v) if r else v
         s = max(1.0, 1.0 + float(ne @ e) - float(v @ q))
         kappa = (float(v @ self.w) - float(ne @ averages)) / s
         direction = np.append(q, -1.0)
-        self._C = blas.dsyr(1.0 / s, direction, a=C, overwrite_a=1)
+        self._C = blas.dsyr(1.0 / s, direction, a=bordered(self._C), overwrite_a=1)
         self.w = np.append(self.w, 0.0) + kappa * direction
         self.log_det += math.log(s)
 
@@ -162,10 +146,59 @@ class Regression:
         A = self._S.copy(order="F")
         A[np.diag_indices_from(A)] += 1.0
         factor = cholesky(A, lower=False, overwrite_a=True, check_finite=False)  # of the upper triangle
-        inverse, _ = lapack.dtrtri(factor, lower=0)
-        self._C = np.asfortranarray(inverse @ inverse.T)
+        self._C = inverse_of(factor)
         self.w = cho_solve((factor, False), self._p, check_finite=False)
         self.log_det = 2.0 * float(np.log(np.diag(factor)).sum())
+
+
+class Missed:
+    """H, ρ and ρ₂ of the told observations: how much of them a budgeted dictionary misses, `fixed.py`."""
+
+    def __init__(self, rank: int = 0) -> None:
+        self._H: Array = np.zeros((rank, rank), order="F")  # upper triangle only
+        self.total = 0.0  # ρ
+        self.squares = 0.0  # ρ₂
+
+    def extend(self) -> None:
+        """One more feature."""
+        self._H = bordered(self._H)
+
+    def add(self, phi: Array, missed: float) -> None:
+        """One observation at φ."""
+        if missed == 0.0:
+            return
+        self.total += missed
+        self.squares += missed * missed
+        if len(phi):
+            self._H = blas.dsyr(missed, phi, a=self._H, overwrite_a=1)
+
+    def add_all(self, Phi: Array, missed: Array) -> None:
+        """Many at once."""
+        self.total += float(missed.sum())
+        self.squares += float(missed @ missed)
+        if Phi.shape[1]:
+            scaled = np.sqrt(missed)[:, None] * Phi
+            self._H = blas.dsyrk(1.0, scaled.T, beta=1.0, c=self._H, overwrite_c=1)
+
+    def times(self, b: Array) -> Array:
+        """Hb for each row b."""
+        return symmetric_times(self._H, b)
+
+
+def bordered(A: Array, diagonal: float = 0.0, more: int = 1) -> Array:
+    """A with so many more rows and columns, zero except on the diagonal."""
+    r = len(A)
+    larger: Array = np.zeros((r + more, r + more), order="F")
+    larger[:r, :r] = A
+    if diagonal:
+        larger[range(r, r + more), range(r, r + more)] = diagonal
+    return larger
+
+
+def inverse_of(factor: Array) -> Array:
+    """(UᵀU)⁻¹ of an upper triangular factor U."""
+    inverse, _ = lapack.dtrtri(factor, lower=0)
+    return np.asfortranarray(inverse @ inverse.T)
 
 
 def symmetric_times(A: Array, rows: Array) -> Array:

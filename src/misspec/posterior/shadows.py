@@ -27,25 +27,25 @@ MOST_SHADOWS = 128  # shadows kept at most, or twice the rank where that is more
 
 
 class Shadows:
-    """Places of the shadows, with weights that say which are worth keeping.
+    """Rows of the shadows in the table of points, with weights that say which are worth keeping.
 
     Law: what is left out is only the covariance of points that together with their counts are too light, and that of
     the lightest of too many.
     """
 
     def __init__(self) -> None:
-        self.places: list[int] = []
+        self.rows: list[int] = []
         self.weights: Array = np.zeros(0)
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.rows)
 
-    def add(self, place: int, weight: float) -> None:
-        self.places.append(place)
+    def add(self, row: int, weight: float) -> None:
+        self.rows.append(row)
         self.weights = np.append(self.weights, weight)
 
     def prune(self, rank: int, least: float = -math.inf) -> NDArray[np.intp] | None:
-        """Forget shadows lighter than `least`, and the lightest of too many; returns the rows kept, None for all."""
+        """Forget shadows lighter than `least`, and the lightest of too many; returns which are kept, None for all."""
         keep = self.weights > least
         excess = int(keep.sum()) - max(MOST_SHADOWS, 2 * rank)
         if excess > 0:
@@ -53,5 +53,5 @@ class Shadows:
         if keep.all():
             return None
         kept = np.flatnonzero(keep)
-        self.places, self.weights = [self.places[k] for k in kept], self.weights[kept]
+        self.rows, self.weights = [self.rows[k] for k in kept], self.weights[kept]
         return kept

@@ -1,12 +1,14 @@
-"""The table of distinct observed points."""
+"""The tables of distinct points: what was observed where, and the features there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from misspec.errors import Array
+
+Key = int | bytes  # of a point: a candidate's index, or its coordinates to the bit
 
 
 class Table:
@@ -14,85 +16,145 @@ class Table:
 
     corrections   what is added to the average of a point for what it has in common with others that the dictionary
                   cannot see: `shadows.py`
+    pending       rows that are expected to be observed, and how often each
 
-    Law: rows stand in the order of first visits and never move, so that a *place*, a row, names a point for good.
+    Law: rows stand in the order of first visits and never move, so that a row names a point for good.
     """
 
     def __init__(self, dimension: int) -> None:
-        self._place: dict[bytes, int] = {}
+        self.t = 0  # told observations
+        self.pending: dict[int, int] = {}
+        self._row: dict[Key, int] = {}
         self._U: Array = np.zeros((0, dimension))
         self._n: Array = np.zeros(0)
         self._sums: Array = np.zeros(0)
         self._corrections: Array = np.zeros(0)
 
     def __len__(self) -> int:
-        return len(self._place)
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._place
+        return len(self._row)
 
     @property
     def points(self) -> Array:
         """As the kernel sees them, shape (u, d)."""
-        return self._U[: len(self._place)]
+        return self._U[: len(self._row)]
 
     @property
     def counts(self) -> Array:
-        """n, shape (u,); 0 for points that are only hallucinated so far."""
-        return self._n[: len(self._place)]
+        """n, shape (u,); 0 for points that only pend so far."""
+        return self._n[: len(self._row)]
 
     @property
     def averages(self) -> Array:
-        """ȳ minus the offset, shape (u,)."""
+        """ȳ minus the offset, shape (u,); 0 where there are no observations."""
         counts = self.counts
         return self._sums[: len(counts)] / np.maximum(counts, 1.0)
 
     @property
     def corrections(self) -> Array:
         """Of the averages, shape (u,); 0 for all but shadows."""
-        return self._corrections[: len(self._place)]
+        return self._corrections[: len(self._row)]
 
     @property
     def targets(self) -> Array:
-        """What the regression on features is told: the averages with their corrections, shape (u,)."""
+        """Averages as the regression on features is told them, with their corrections, shape (u,)."""
         return self.averages + self.corrections
 
-    def counts_with(self, more: Mapping[int, int]) -> Array:
-        """n with so many more at each of these places."""
+    @property
+    def counts_with_pending(self) -> Array:
+        """n with the pending observations."""
         counts = self.counts.copy()
-        counts[list(more)] += np.array(list(more.values()), dtype=np.float64)
+        counts[list(self.pending)] += np.array(list(self.pending.values()), dtype=np.float64)
         return counts
 
-    def place_of(self, key: bytes) -> int | None:
-        """The place of a point by the bytes of its coordinates."""
-        return self._place.get(key)
+    def row_of(self, key: Key) -> int | None:
+        """The row of a point, None if it is new."""
+        return self._row.get(key)
 
-    def place(self, key: bytes) -> int:
-        """The place of a point that is there."""
-        return self._place[key]
+    def row(self, key: Key) -> int:
+        """The row of a point that is there."""
+        return self._row[key]
 
-    def enter(self, key: bytes, x: Array) -> int:
-        """A new point, not observed yet."""
-        place = len(self._place)
-        if place == len(self._U):
-            more = max(16, place)
+    def enter(self, key: Key, x: Array) -> int:
+        """The row of a new point, not observed yet."""
+        row = len(self._row)
+        if row == len(self._U):
+            more = max(16, row)
             self._U = np.concatenate([self._U, np.zeros((more, self._U.shape[1]))])
             columns = (self._n, self._sums, self._corrections)
             self._n, self._sums, self._corrections = (np.append(a, np.zeros(more)) for a in columns)
-        self._U[place], self._n[place], self._sums[place], self._corrections[place] = x, 0.0, 0.0, 0.0
-        self._place[key] = place
-        return place
+        self._U[row] = x
+        self._row[key] = row
+        return row
 
-    def count(self, place: int, value: float) -> None:
-        """One observation, minus the offset."""
-        self._n[place] += 1.0
-        self._sums[place] += value
+    def add(self, row: int, value: float) -> None:
+        """Count one observation, minus the offset."""
+        self._n[row] += 1.0
+        self._sums[row] += value
+        self.t += 1
 
-    def count_all(self, places: Sequence[int], values: Array) -> None:
-        """Many of them."""
-        np.add.at(self._n, places, 1.0)
-        np.add.at(self._sums, places, values)
+    def add_all(self, rows: Sequence[int], values: Array) -> None:
+        """Count many observations."""
+        np.add.at(self._n, rows, 1.0)
+        np.add.at(self._sums, rows, values)
+        self.t += len(rows)
 
     def replace(self, averages: Array) -> None:
         """Other averages (minus the offset) at the same points, with the same counts."""
         self._sums[: len(averages)] = self.counts * averages
+
+    def expect(self, row: int) -> None:
+        """One more observation pends at a point."""
+        self.pending[row] = self.pending.get(row, 0) + 1
+
+    def release(self, row: int) -> None:
+        """One observation less pends at a point."""
+        if self.pending[row] > 1:
+            self.pending[row] -= 1
+        else:
+            del self.pending[row]
+
+
+class FeatureTable:
+    """F, features of points in the order of their arrival; features that come later are 0 in the rows before."""
+
+    def __init__(self, rank: int = 0) -> None:
+        self.rank = rank
+        self._size = 0
+        self._F: Array = np.zeros((0, rank))
+
+    @property
+    def all(self) -> Array:
+        """F, shape (u, r)."""
+        return self._F[: self._size, : self.rank]
+
+    def row(self, row: int) -> Array:
+        """φ of one point."""
+        return self._F[row, : self.rank]
+
+    def rows(self, rows: Sequence[int]) -> Array:
+        """φ of some points, shape (n, r)."""
+        return self._F[rows, : self.rank]
+
+    def append(self, phi: Array) -> None:
+        """One more point."""
+        self._reserve(self._size + 1, self.rank)
+        self._F[self._size, : self.rank] = phi
+        self._size += 1
+
+    def widen(self, more: int = 1) -> None:
+        """Features that are 0 in all rows so far."""
+        self._reserve(self._size, self.rank + more)
+        self.rank += more
+
+    def replace(self, F: Array) -> None:
+        """Other features for all points."""
+        self._F, (self._size, self.rank) = np.ascontiguousarray(F), F.shape
+
+    def _reserve(self, rows: int, columns: int) -> None:
+        height, width = self._F.shape
+        if rows > height or columns > width:
+            height = height if rows <= height else max(16, 2 * height)
+            width = width if columns <= width else max(16, columns, 2 * width)
+            larger = np.zeros((height, width))
+            larger[: self._size, : self.rank] = self.all
+            self._F = larger

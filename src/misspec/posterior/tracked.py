@@ -12,7 +12,7 @@ from misspec.errors import Array, InvalidInput, instance, vector
 from misspec.model import Model
 from misspec.posterior.look import Bias
 from misspec.posterior.posterior import Posterior
-from misspec.posterior.view import View
+from misspec.posterior.view import View, WeightedView
 from misspec.posterior.weights import Weights
 
 _ALL = slice(None)
@@ -29,18 +29,23 @@ class Tracked(Posterior):
     """
 
     domain: Finite
-    _view: View
-    _listed = True
 
     def __init__(
         self, model: Model, domain: Finite, *, weights: bool = False, budget: int | None = None, check: bool = True
     ) -> None:
         instance("domain", domain, Finite, "ms.Finite(points) makes one")
         super().__init__(model, domain, weights=weights, budget=budget, check=check)
-        self._view = View(model.kernel, domain.encoded, model.offset)
-        if weights and budget is None:  # the weights of a budgeted dictionary are not those of the kernel
-            self._view.weights = Weights(model.regularization, self._view.prior)
         self._first = domain.first_alike
+
+    def _make_view(self, *, weights: bool, budget: int | None) -> View:
+        kernel, X, offset = self.model.kernel, self.domain.encoded, self.model.offset
+        if weights and budget is None:  # the weights of a budgeted dictionary are not those of the kernel
+            return WeightedView(kernel, X, offset, self.model.regularization)
+        return View(kernel, X, offset)
+
+    @property
+    def _view(self) -> View:
+        return self._base.view
 
     def evened(self, values: Array) -> Array:
         """Values over the candidates, of equal ones that of the first."""
@@ -74,8 +79,8 @@ class Tracked(Posterior):
 
     @property
     def pending_variance(self) -> Array:
-        """σ² over the candidates with the hallucinated observations counted."""
-        return _frozen(self.evened(self._view.variance if self._view.hoped is None else self._view.hoped))
+        """σ² over the candidates with the pending observations counted."""
+        return _frozen(self.evened(self._view.variance if self._view.with_pending is None else self._view.with_pending))
 
     @property
     def weights(self) -> Array:
@@ -95,7 +100,7 @@ class Tracked(Posterior):
             found = self._view.weights.norm1(subset)
         else:
             phi, e = self._view.rows(_ALL if subset is None else subset)
-            found = np.asarray(np.abs(self._weights_of(phi, e)).sum(axis=1))
+            found = np.asarray(np.abs(self._base.weights(phi, e)).sum(axis=1))
         if subset is None or self._first is None:
             return self.evened(found)
         _, first, where = np.unique(self._first[subset], return_index=True, return_inverse=True)
@@ -103,23 +108,19 @@ class Tracked(Posterior):
 
     def weights_norm2(self) -> Array:
         """‖ζ(x)‖₂ over the candidates; needs no weights."""
-        return self.evened(np.concatenate([self._norms2(phi, e) for phi, e in self._view.blocks()]))
+        base = self._base
+        return self.evened(np.concatenate([base.norms2(base.solve(phi, e)) for phi, e in self._view.blocks()]))
 
     def missed_over(self, rows: NDArray[np.intp] | slice) -> tuple[Array, Bias]:
         """What a budget misses of the variance of some candidates, and what it does to their mean."""
         rows = self.first(rows)
         residual = np.maximum(self._view.residual[rows], 0.0)
-        return residual, self.bias_at(np.ascontiguousarray(self._view.rows(rows)[0]), residual)
+        return residual, self._base.bias_at(np.ascontiguousarray(self._view.rows(rows)[0]), residual)
 
     @property
-    def places(self) -> NDArray[np.intp]:
-        """For each candidate, its column in the weights, -1 where it was neither observed nor hallucinated."""
-        return self._view.place_of.copy()
-
-    @property
-    def candidates(self) -> NDArray[np.intp]:
-        """For each column of the weights, its (first) candidate, -1 where there is none."""
-        return np.array(self._view.candidate_of, dtype=np.intp)
+    def rows(self) -> NDArray[np.intp]:
+        """For each candidate, its row among the distinct points and column in the weights; -1 where there is none."""
+        return self._view.row_of.copy()
 
     def features_over(self, rows: NDArray[np.intp] | slice = _ALL) -> Array:
         """φ of candidates, shape (n, r)."""
@@ -129,26 +130,17 @@ class Tracked(Posterior):
         """Φh over the candidates, in a buffer that the next call overwrites: one pass over memory."""
         return self.evened(self._view.product(h))
 
-    # -- writing: by index as well as by point ---------------------------------------------------------------------
-
     def observe_index(self, indices: ArrayLike, y: ArrayLike) -> None:
         """Tell observations y at candidates. Input that is refused changes nothing."""
-        if isinstance(indices, int | np.integer) and isinstance(y, float) and self._hoped is None and math.isfinite(y):
-            known = self._view.place_of
-            place = int(known[indices]) if 0 <= indices < len(known) else -1
-            if place >= 0:  # a point seen before, one at a time: the usual step, by a short cut
-                self._step(place, y - self.model.offset)
+        if isinstance(indices, int | np.integer) and isinstance(y, float) and math.isfinite(y):
+            known = self._view.row_of
+            row = int(known[indices]) if 0 <= indices < len(known) else -1
+            if row >= 0:  # a point seen before, one at a time: the usual step, by a short cut
+                self._base.anticipate(row)
+                self._base.add(row, y - self.model.offset)
                 return
-        rows = self.domain.validate_indices(indices)
-        self._observe(self._view.X[rows], vector("observations", y, length=len(rows)))
-
-    def hallucinate_index(self, indices: ArrayLike) -> None:
-        """Count candidates as observed in the variance for choosing."""
-        self._hallucinate(self._view.X[self.domain.validate_indices(indices)])
-
-    def fulfil_index(self, index: int, y: float) -> None:
-        """Tell the result of a hallucinated candidate."""
-        self._fulfil(self._view.X[self.domain.validate_indices(index)], float(vector("observation", y, length=1)[0]))
+        chosen = self.domain.validate_indices(indices)
+        self._observe(self._view.X[chosen], vector("observations", y, length=len(chosen)))
 
 
 def _frozen(values: Array) -> Array:

@@ -5,13 +5,15 @@ E          e(x) over the candidates, one row per shadow                         
 c(x)       posterior covariance of x with the point observed: Φᵀh + Eᵀ(1_i − n∘(F h)/λ),  h = C φ(x_i)
 
 mean ← mean + c·(y − mean_i)/(λ + σ_i²)        var ← var − c²/(λ + σ_i²)
+
+A posterior without a list of candidates has a view of none: nothing is kept, and a step costs nothing here.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,54 +21,83 @@ from scipy.linalg import blas
 
 from misspec import kernels
 from misspec.errors import Array
-from misspec.posterior.dictionary import TOLERANCE, Explained
+from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained
+from misspec.posterior.formulas import Formulas
+from misspec.posterior.look import nonnegative
 from misspec.posterior.lowrank import LowRank
 from misspec.posterior.weights import Weights
 
-NEGLIGIBLE = 0.5  # times the tolerance: the root mean square of a row of E that is not worth keeping
+NEGLIGIBLE = 0.5 * TOLERANCE  # root mean square of a row of E that is not worth keeping
 BLOCK = 4096  # candidates handled at a time where a temporary of Φ's size would be wasteful
+DENSE = 2000  # distinct points up to which weights are recomputed by a dense solve
+
+
+class Step(NamedTuple):
+    """One told observation at a distinct point."""
+
+    row: int
+    value: float  # y − offset
+    h: Array  # Cφ before
+    factor: float  # 1/(λ + φᵀCφ)
+    surprise: float  # y minus the mean before
+    unseen: Array | None  # the shadows' factors in c; None without shadows
 
 
 class View:
-    """Φ, E, mean and variance over the candidates X; `weights` are kept for those who need ‖ζ‖₁ at every step.
+    """Φ, E, mean and variance over the candidates X.
 
     Law: after every step the mean and variance are those of a dense solve, up to drift that a refresh removes.
     """
 
+    weights: Weights | None = None  # W, where it is kept
+
     def __init__(self, kernel: Any, X: Array, offset: float) -> None:
         self.kernel, self.X = kernel, X
-        self.weights: Weights | None = None
         N = len(X)
-        self.place_of = np.full(N, -1, dtype=np.intp)  # candidate → place in the table of distinct points
-        self.candidate_of: list[int] = []  # place → candidate, or -1
-        self.unseen = LowRank(N, NEGLIGIBLE * TOLERANCE)  # E
+        self.listed = N > 0  # whether there are candidates
+        self.row_of = np.full(N, -1, dtype=np.intp)  # candidate → row of the table of distinct points
+        self.candidate_of: list[int] = []  # row → candidate, or -1
         self.prior = kernels.diagonal(kernel, X)
         self.residual = self.prior.copy()
         self.mean: Array = np.full(N, offset)
         self.variance = self.prior.copy()
-        self.hoped: Array | None = None  # the variance with hallucinations counted, where there are any
+        self.with_pending: Array | None = None  # the variance with what pends, where anything does
         self._Phi: Array = np.zeros((0, N))
         self._rank = 0
         self._scratch = np.empty((2, N))
+        self.forget_shadows()
+
+    def _parts(self) -> list[slice]:
+        """The candidates, some at a time."""
+        return [slice(start, start + BLOCK) for start in range(0, len(self.X), BLOCK)]
 
     def blocks(self) -> Iterator[tuple[Array, Array]]:
         """φ and e of the candidates, some at a time."""
-        for start in range(0, len(self.X), BLOCK):
-            yield self.rows(slice(start, start + BLOCK))
-
-    def features(self) -> Iterator[tuple[Array, Array]]:
-        """The candidates and their φ, some at a time."""
-        for start in range(0, len(self.X), BLOCK):
-            yield self.X[start : start + BLOCK], self._Phi[: self._rank, start : start + BLOCK].T
+        return map(self.rows, self._parts())
 
     def rows(self, which: slice | NDArray[np.intp]) -> tuple[Array, Array]:
         """φ and e of some candidates."""
-        return self._Phi[: self._rank, which].T, self.unseen.columns(which)
+        return self._Phi[: self._rank, which].T, self._unseen.columns(which)
 
     # -- steps ------------------------------------------------------------------------------------------------
 
-    def update(self, c: Array, factor: float, surprise: float) -> None:
-        """One told observation; c is overwritten."""
+    @property
+    def doubtful(self) -> bool:
+        """Whether rounding has pushed a variance below zero."""
+        return self.listed and bool(self.variance.min() < 0.0)
+
+    def own_weights(self, base: Formulas, row: int) -> Array | None:  # noqa: ARG002
+        """Weights at a distinct point, which `step` needs from before the step where they are kept."""
+        return None
+
+    def step(self, base: Formulas, told: Step, own: Array | None) -> float:  # noqa: ARG002
+        """One told observation; returns y minus the mean before."""
+        if self.listed:
+            self._update(self.covariance(told.h, told.unseen), told.factor, told.surprise)
+        return told.surprise
+
+    def _update(self, c: Array, factor: float, surprise: float) -> None:
+        """Mean and variance after one step; c is overwritten."""
         scratch = self._scratch[1]
         np.multiply(c, factor * surprise, out=scratch)
         self.mean += scratch
@@ -74,31 +105,62 @@ class View:
         c *= factor
         self.variance -= c
 
-    def hope(self, c: Array, factor: float) -> None:
-        """One hallucinated observation."""
-        assert self.hoped is not None
-        self.hoped -= factor * c * c
-        np.maximum(self.hoped, 0.0, out=self.hoped)
+    def expect(self, h: Array, factor: float, unseen: Array | None) -> None:
+        """One more observation pends."""
+        if self.with_pending is None:
+            self.with_pending = self.variance.copy()
+        c = self.covariance(h, unseen)
+        self.with_pending -= factor * c * c
+        np.maximum(self.with_pending, 0.0, out=self.with_pending)
+
+    def release(self, h: Array, factor: float, unseen: Array | None) -> None:
+        """One observation less pends."""
+        assert self.with_pending is not None
+        c = self.covariance(h, unseen)
+        self.with_pending += factor * c * c
+
+    def release_all(self) -> None:
+        """Nothing pends."""
+        self.with_pending = None
 
     def covariance(self, h: Array, unseen: Array | None) -> Array:
         """c over the candidates, the one pass over memory that a step costs; `unseen` are the shadows' factors."""
         c: Array = self.product(h)
         if unseen is not None:
-            self.unseen.add_product(unseen, c)
+            self._unseen.add_product(unseen, c)
         return c
 
     def product(self, h: Array) -> Array:
         """Φᵀh, in a buffer that the next call overwrites. One BLAS throughout, SciPy's: see `regression.py`."""
         out: Array = self._scratch[0]
-        if not len(h):
+        if not len(h) or not self.listed:
             out.fill(0.0)
             return out
         return cast(Array, blas.dgemv(1.0, self._Phi[: len(h)].T, h, y=out, overwrite_y=1))
 
-    @property
-    def buffer(self) -> Array:
-        """Where covariances are written."""
-        return np.asarray(self._scratch[0])
+    # -- recomputation ----------------------------------------------------------------------------------------
+
+    def refresh(self, base: Formulas) -> None:
+        """Mean and variances from the formulas."""
+        if not self.listed:
+            return
+        rows = ((self.X[part], self._Phi[: self._rank, part].T) for part in self._parts())
+        self.mean = np.concatenate([base.means(phi, base.unseen(X, phi)) for X, phi in rows])
+        self.variance = self._fresh_variance(base, pending=False)
+        self.refresh_pending(base)
+
+    def refresh_pending(self, base: Formulas) -> None:
+        """The variance with what pends, from the formulas."""
+        if self.listed and self.with_pending is not None:
+            self.with_pending = self._fresh_variance(base, pending=True)
+
+    def _fresh_variance(self, base: Formulas, *, pending: bool) -> Array:
+        seen = np.concatenate([base.variances(phi, e, pending=pending) for phi, e in self.blocks()])
+        return nonnegative(seen + self.residual)
+
+    def shift(self, h: Array, unseen: Array) -> None:
+        """The coefficients change by h, and those of the shadows by `unseen`."""
+        self.mean += self.covariance(h, unseen)
 
     # -- growth -----------------------------------------------------------------------------------------------
 
@@ -108,56 +170,128 @@ class View:
         |e(x)|² ≤ residual(z)·residual(x): the columns of a point that cannot be a shadow are not needed.
         """
         needed = residual > TOLERANCE or self.weights is not None
-        if needed or max(residual, 1e-15) * float(self.residual.max()) > TOLERANCE**2:
+        if self.listed and (needed or max(residual, 1e-15) * self.largest_residual > TOLERANCE**2):
             return np.asarray(kernels.cross(self.kernel, z, self.X)[0])
         return np.zeros(0)
 
     def try_columns(self, new: Array) -> None:
         """Raises if kernel values at the candidates cannot be computed."""
-        for start in range(0, len(new), 64):
+        for start in range(0, len(new) if self.listed else 0, 64):
             kernels.cross(self.kernel, new[start : start + 64], self.X)
 
-    def enter(self, place: int, x: Array, at_candidates: Array) -> None:
+    def enter(self, row: int, x: Array, at_candidates: Array) -> None:  # noqa: ARG002
         """A new distinct point."""
         equal = np.flatnonzero(np.equal(self.X, x).all(axis=1))
-        self.place_of[equal] = place
+        self.row_of[equal] = row
         self.candidate_of.append(int(equal[0]) if len(equal) else -1)
-        if self.weights is not None:
-            self.weights.append(float(kernels.diagonal(self.kernel, x[None, :])[0]), at_candidates)
 
-    def grow(self, place: int, new: Explained, at_candidates: Array, members: list[int]) -> Array:
-        """The new feature over the candidates; `members` are the places of the dictionary's points so far."""
+    def grow(self, row: int, new: Explained, at_candidates: Array, members: list[int]) -> None:
+        """One more feature, a point of the table; `members` are the rows of the dictionary's points so far."""
         r, pivot = self._rank, math.sqrt(new.residual)
         if r == len(self._Phi):
             self._Phi = np.concatenate([self._Phi, np.empty((max(16, r // 2), len(self.X)))])
         feature = (at_candidates - self.product(new.phi)) / pivot
         known = [self.candidate_of[m] for m in members]
         feature[[m for m in known if m >= 0]] = 0.0
-        feature[self.place_of == place] = pivot
+        feature[self.row_of == row] = pivot
         self._Phi[r] = feature
         self.residual -= feature * feature  # not clipped: what rounding takes here it gives to the new feature
         self._rank += 1
-        return feature
 
-    def rebuild(self, features: Array) -> None:
-        """The dictionary is new, and there are no shadows yet; features of the candidates, (N, r)."""
-        self._Phi = np.ascontiguousarray(features.T)
+    def rebuild(self, dictionary: Dictionary) -> None:
+        """The dictionary is another, and there are no shadows yet."""
+        self._Phi = np.ascontiguousarray(dictionary.features(self.X).T)
         self._rank = len(self._Phi)
         self.residual = self.prior - np.einsum("rn,rn->n", self._Phi, self._Phi)
-        self.forget_unseen()
+        self.forget_shadows()
 
-    def forget_unseen(self) -> None:
+    # -- shadows ----------------------------------------------------------------------------------------------
+
+    @property
+    def largest_residual(self) -> float:
+        return float(self.residual.max()) if self.listed else 1.0
+
+    @property
+    def loose(self) -> bool:
+        """Whether `compress` is worth it."""
+        return self._unseen.loose
+
+    def forget_shadows(self) -> None:
         """There are no shadows."""
-        self.unseen = LowRank(len(self.X), NEGLIGIBLE * TOLERANCE)
+        self._unseen = LowRank(len(self.X), NEGLIGIBLE)  # E
 
-    def shadow(self, phi: Array, at_candidates: Array, times: float) -> float:
-        """The root mean square of what the dictionary does not see of a point, which counts so many times; kept if not
-        negligible, else 0."""
+    def shadow(self, phi: Array, residual: float, at_candidates: Array, times: float) -> float | None:
+        """A point that counts so many times becomes a shadow. Returns its weight, the root mean square of what the
+        dictionary does not see of it, times its count; None if that is negligible."""
+        if not self.listed:
+            return times * residual
         if not len(at_candidates):
-            return 0.0
+            return None
         unseen = at_candidates - self.product(phi)
         weight = times * math.sqrt(float(unseen @ unseen) / len(unseen))
-        if weight <= NEGLIGIBLE * TOLERANCE:
-            return 0.0
-        self.unseen.append(unseen)
+        if weight <= NEGLIGIBLE:
+            return None
+        self._unseen.append(unseen)
         return weight
+
+    def explain_shadows(self, components: Array) -> None:
+        """The newest feature explains a part of the shadows, with these components along it."""
+        if self.listed:
+            self._unseen.subtract(components, self._Phi[self._rank - 1])
+
+    def keep_shadows(self, kept: NDArray[np.intp]) -> None:
+        """Forget all other shadows."""
+        if self.listed:
+            self._unseen.keep(kept)
+
+    def compress(self, times: Array) -> Array:
+        """Shrink the shadows' rows; returns their weights, if each counts so many times."""
+        return self._unseen.compress(times)
+
+
+class WeightedView(View):
+    """A view that keeps W (`weights.py`) for callers who need ‖ζ‖₁ at every step, and takes covariances from it."""
+
+    def __init__(self, kernel: Any, X: Array, offset: float, regularization: float) -> None:
+        super().__init__(kernel, X, offset)
+        self.offset = offset
+        self.weights: Weights = Weights(regularization, self.prior)
+
+    def own_weights(self, base: Formulas, row: int) -> Array:
+        if self.candidate_of[row] >= 0:
+            return self.weights.at_candidate(self.candidate_of[row])
+        phi = base.rows([row])
+        return np.asarray(base.weights(phi, base.unseen(base.table.points[[row]], phi))[0])
+
+    def step(self, base: Formulas, told: Step, own: Array | None) -> float:
+        assert own is not None
+        row, c, candidate = told.row, self._scratch[0], self.candidate_of[told.row]
+        if candidate >= 0:
+            column = self.weights.kernel_at(candidate)
+        else:
+            points = base.table.points
+            column = kernels.cross(self.kernel, points, points[[row]])[:, 0]
+        surprise = told.value - float(own @ base.table.averages)
+        factor = self.weights.step(row, own, column, c)
+        self._update(c, factor, surprise)
+        return surprise
+
+    def enter(self, row: int, x: Array, at_candidates: Array) -> None:
+        super().enter(row, x, at_candidates)
+        self.weights.append(float(kernels.diagonal(self.kernel, x[None, :])[0]), at_candidates)
+
+    def refresh(self, base: Formulas) -> None:
+        """By a dense solve, the more stable form, or, where that would be large, from the dictionary."""
+        table = base.table
+        told = np.flatnonzero(table.counts)
+        if len(told) <= DENSE:
+            U = table.points[told]
+            self.weights.refresh(told, kernels.cross(self.kernel, U, U), table.counts)
+        else:
+            self.weights.replace(np.concatenate([base.weights(phi, e) for phi, e in self.blocks()]).T)
+        self.mean = table.averages @ self.weights.full() + self.offset
+        self.variance = nonnegative(self.weights.variance())
+        self.refresh_pending(base)
+
+    def shift(self, h: Array, unseen: Array) -> None:
+        """Weights know what shadows have in common."""

@@ -58,19 +58,19 @@ class Weights:
         """k(x_j, x) over the distinct points, at one candidate, shape (u,)."""
         return np.ascontiguousarray(self._K[: self._size, index])
 
-    def step(self, place: int, row: Array, column: Array, c: Array) -> float:
-        """Observe the point at this place, whose own weights are `row` and kernel values with the distinct points
-        `column`. Writes c, queues the update; 1/(λ + σ²)."""
+    def step(self, row: int, own: Array, column: Array, c: Array) -> float:
+        """Observe a distinct point, whose own weights are `own` and kernel values with the distinct points `column`.
+        Writes c, queues the update, returns 1/(λ + σ²)."""
         u, k = self._size, self._deferred
-        c[:] = self._K[place]
+        c[:] = self._K[row]
         blas.dgemv(-1.0, self._base[:u].T, column, beta=1.0, y=c, overwrite_y=1)
         if k:
             blas.dgemv(-1.0, self._G[:k].T, self._D[:k, :u] @ column, beta=1.0, y=c, overwrite_y=1)
-        factor = 1.0 / (self._regularization + max(0.0, self._own[place] - float(row @ column)))
+        factor = 1.0 / (self._regularization + max(0.0, self._own[row] - float(own @ column)))
         np.multiply(c, factor, out=self._G[k])
-        np.negative(row, out=self._D[k, :u])
+        np.negative(own, out=self._D[k, :u])
         self._D[k, u:] = 0.0
-        self._D[k, place] += 1.0
+        self._D[k, row] += 1.0
         self.bound += np.abs(self._G[k]) * (float(np.abs(self._D[k, :u]).sum()) * ROUNDED_UP)
         self._deferred += 1
         if self._deferred == DEFERRED:
@@ -105,7 +105,7 @@ class Weights:
 
     def refresh(self, told: NDArray[np.intp], K: Array, counts: Array) -> None:
         """Recompute W by a dense solve, (K + λ diag(1/n))⁻¹ k(x), K the Gram matrix of the points observed; weights of
-        points that are only hallucinated are zero."""
+        points that are only pending are zero."""
         W = np.zeros((self._size, len(self._prior)))
         if len(told):
             A = K + np.diag(self._regularization / counts[told])

@@ -197,7 +197,7 @@ class Arms:
         *,
         intersect: bool,
     ) -> ArmBands:
-        seats = design.places[self.points(places)]
+        seats = design.rows[self.points(places)]
         design.retell(np.bincount(seats, y) / np.bincount(seats))
         jointly = spending.width == "nonadaptive"
         if jointly:

@@ -263,13 +263,13 @@ class Shared:
         return Posterior(model, self.domain, weights=weights, budget=budget)
 
     def learn(self, posterior: Posterior, place: Place, y: float, *, expected: bool) -> None:
-        posterior.take(self.encoded(place), y, expected=expected)
+        posterior.add(self.encoded(place), y, expected=expected)
 
     def expect(self, posterior: Posterior, place: Place) -> None:
         posterior.expect(self.encoded(place))
 
     def release(self, posterior: Posterior, place: Place) -> None:
-        posterior.unexpect(self.encoded(place))
+        posterior.release(self.encoded(place))
 
     def look(self, posterior: Posterior, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
         here = posterior.look(actions.encoded, pending=pending)

@@ -1,0 +1,272 @@
+"""The posterior from features of points and the regression on them: its formulas, and what is read of it.
+
+    φ(x)       features; residual(x) = k(x,x) − ‖φ(x)‖² is the variance that they do not see  (r,)
+    C, w       posterior covariance and mean of the linear model y = φ(x)·w + noise λ         (r, r), (r,)
+    F, n, ȳ    features, counts and averages of the u distinct observed points                (u, r), (u,), (u,)
+    e(x)       covariances with the shadows that the features do not see                      (s,)
+
+An observation is a rank-one update of C and w. With the shadows, k_U(x) = Fφ(x) + e(x):
+
+    G = Fᵀ(n∘e)/λ,  b = C(φ − G),  mean = offset + φ·w + e·α,  α = n∘(ȳ − Fw)/λ
+    var = residual + (φ − G)·b − Σ n e²/λ,  W = n∘(Fb + e)/λ,  λ‖ζ‖₂² = bᵀSb + 2G·b + Σ n e²/λ,  S = Fᵀ(n∘F)/λ
+
+Where the features explain all points of interest there are no shadows, and the cost is that of r features alone.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+
+from misspec import kernels
+from misspec.errors import Array
+from misspec.model import Model
+from misspec.posterior.look import Bias, Glance, Local, nonnegative
+from misspec.posterior.regression import Missed, Regression
+from misspec.posterior.shadows import Shadows
+from misspec.posterior.table import FeatureTable, Table
+
+TINY = 1e-150  # a norm: 0/0 is 0
+
+
+class Solved(NamedTuple):
+    """G, φ − G, b and Σ n e²/λ at some points; without shadows G and the sum are 0."""
+
+    G: Array | float
+    v: Array
+    b: Array
+    squares: Array | float
+
+
+class Formulas(ABC):
+    """The posterior at points as the kernel sees them; subclasses say what the features are."""
+
+    def __init__(self, model: Model, table: Table, rank: int) -> None:
+        self.model, self.table = model, table
+        self.kernel, self.ridge = model.kernel, model.regularization
+        self._most = kernels.rank(model.kernel, table.points.shape[1])  # features of a linear kernel
+        self._F = FeatureTable(rank)
+        self.told = Regression(self.ridge, rank)
+        self.with_pending: Regression | None = None  # told and pending; None while nothing pends
+        self.shadows = Shadows()
+        self.missed = Missed(rank)  # by a budget
+
+    # -- features ------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def features(self, encoded: Array) -> Array:
+        """φ(x) for each row, shape (n, r)."""
+
+    @abstractmethod
+    def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
+        """φ(x) for each row and its gradient, shapes (n, r) and (r, n, d)."""
+
+    @property
+    def rank(self) -> int:
+        """r."""
+        return self._F.rank
+
+    @property
+    def complete(self) -> bool:
+        """Whether the features explain every point there is: no residuals, no shadows."""
+        return self._most is not None and self.rank >= self._most
+
+    def row(self, row: int) -> Array:
+        """φ of a distinct point."""
+        return self._F.row(row)
+
+    def rows(self, rows: list[int]) -> Array:
+        """φ of some distinct points, shape (n, r)."""
+        return self._F.rows(rows)
+
+    @property
+    def all_rows(self) -> Array:
+        """φ of all distinct points, shape (u, r)."""
+        return self._F.all
+
+    # -- the formulas at the top of this file, for rows of φ (n, r) and e (n, s) -------------------------------------
+
+    def regression(self, pending: bool) -> Regression:
+        """The regression on what was told, and on what pends."""
+        return self.with_pending if pending and self.with_pending is not None else self.told
+
+    def unseen(self, encoded: Array, phi: Array) -> Array:
+        """e(x) for each row, shape (n, s)."""
+        S = self.shadows.rows
+        if not S or len(encoded) == 0:
+            return np.zeros((len(encoded), len(S)))
+        return kernels.cross(self.kernel, encoded, self.table.points[S]) - phi @ self.rows(S).T
+
+    def shadow_ratio(self, pending: bool) -> Array:
+        """n/λ at the shadows."""
+        S = self.shadows.rows
+        counts = self.table.counts[S]
+        if pending:
+            counts = counts + np.array([self.table.pending.get(row, 0) for row in S], dtype=np.float64)
+        return np.asarray(counts / self.ridge)
+
+    def alpha(self) -> Array:
+        """α at the shadows."""
+        S = self.shadows.rows
+        return self.shadow_ratio(False) * (self.table.targets[S] - self.rows(S) @ self.told.w)
+
+    def solve(self, phi: Array, e: Array, *, pending: bool = False) -> Solved:
+        if not self.shadows:
+            return Solved(0.0, phi, self.regression(pending).times(phi), 0.0)
+        scaled = e * self.shadow_ratio(pending)
+        G = scaled @ self.rows(self.shadows.rows)
+        v = phi - G
+        return Solved(G, v, self.regression(pending).times(v), np.einsum("ns,ns->n", scaled, e))
+
+    def means(self, phi: Array, e: Array) -> Array:
+        mean = phi @ self.told.w + self.model.offset
+        return mean + e @ self.alpha() if self.shadows else mean
+
+    def variances(self, phi: Array, e: Array, *, pending: bool) -> Array:
+        """The variance less the residual."""
+        return _seen(self.solve(phi, e, pending=pending))
+
+    def weights(self, phi: Array, e: Array, told: Solved | None = None) -> Array:
+        """W(x), shape (n, u); told: as `solve` says, if that is known."""
+        weights = (told or self.solve(phi, e)).b @ self.all_rows.T
+        if self.shadows:
+            weights[:, self.shadows.rows] += e
+        return np.asarray(weights * (self.table.counts / self.ridge))
+
+    def norms2(self, told: Solved) -> Array:
+        """‖ζ(x)‖₂."""
+        G, _, b, squares = told
+        total = np.einsum("nr,nr->n", b, self.told.gram_times(b) + 2.0 * G) + squares
+        return np.asarray(np.sqrt(np.maximum(total, 0.0) / self.ridge))
+
+    def _residual(self, encoded: Array, phi: Array) -> Array:
+        return np.asarray(kernels.diagonal(self.kernel, encoded) - np.einsum("nr,nr->n", phi, phi))
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def look(self, encoded: Array, *, pending: bool) -> Glance:
+        phi = self.features(encoded)
+        e = self.unseen(encoded, phi)
+        solved = self.solve(phi, e, pending=pending)
+        told = None if pending and self.with_pending is not None else solved
+
+        def norm1() -> Array:
+            return np.asarray(np.abs(self.weights(phi, e, told)).sum(axis=1))
+
+        def norm2() -> Array:
+            return self.norms2(told or self.solve(phi, e))
+
+        return self._glance(Glance(self.means(phi, e), _seen(solved), norm1, norm2), encoded, phi, told)
+
+    def _glance(self, seen: Glance, encoded: Array, phi: Array, told: Solved | None) -> Glance:  # noqa: ARG002
+        """Add to the variance seen what the features do not see."""
+        variance = seen.variance if self.complete else seen.variance + self._residual(encoded, phi)
+        return seen._replace(variance=nonnegative(variance))
+
+    def local(self, encoded: Array, *, pending: bool, norm: int, epsilon: float | None) -> Local:
+        """See `Posterior.local`."""
+        kernel, ridge, S = self.kernel, self.ridge, self.shadows.rows
+        (n, d), r = encoded.shape, self.rank
+        phi, dphi = self.features_with_slopes(encoded)  # (n, r), (r, n, d)
+        v, dv, told_dv = phi, dphi, dphi
+        mean = phi @ self.told.w + self.model.offset
+        dmean = (self.told.w @ dphi.reshape(r, n * d)).reshape(n, d)
+        residual = self._residual(encoded, phi)
+        dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
+        e, de = np.zeros((n, 0)), np.zeros((n, 0, d))
+        ratio, told_ratio = self.shadow_ratio(pending), self.shadow_ratio(False)
+        if S:
+            F, alpha = self.rows(S), self.alpha()
+            values, slopes = kernels.cross_with_gradient(kernel, encoded, self.table.points[S])
+            e = values - phi @ F.T
+            de = slopes - np.einsum("sr,rnd->nsd", F, dphi)
+            mean = mean + e @ alpha
+            dmean = dmean + np.einsum("s,nsd->nd", alpha, de)
+            v = phi - (e * ratio) @ F
+            dv = dphi - np.einsum("sr,s,nsd->rnd", F, ratio, de)
+            told_dv = dphi - np.einsum("sr,s,nsd->rnd", F, told_ratio, de)
+        b = self.regression(pending).times(v)
+        variance = nonnegative(residual + np.einsum("nr,nr->n", v, b) - (e * e) @ ratio)
+        dvariance = dresidual + 2.0 * np.einsum("nr,rnd->nd", b, dv)
+        if S:
+            dvariance -= 2.0 * np.einsum("ns,nsd->nd", e * ratio, de)
+        norms, dnorms = np.zeros(n), np.zeros((n, d))
+        if norm == 2:
+            told = self.solve(phi, e)
+            # half of the gradient of λ‖ζ‖₂² = bᵀSb + 2G·b + Σ n e²/λ, where db = C·d(φ − G)
+            back = self.told.times(self.told.gram_times(told.b) + told.G)
+            half = np.einsum("nr,rnd->nd", back, told_dv) + np.einsum("nr,rnd->nd", told.b, dphi - told_dv)
+            half += np.einsum("ns,nsd->nd", e * told_ratio, de)
+            norms = self.norms2(told)
+            dnorms = half / (ridge * np.maximum(norms, TINY))[:, None]
+            if epsilon is not None:
+                norms, dnorms = self._bias_slopes(epsilon, told.b, dphi, norms, dnorms)
+        elif norm == 1:
+            weights = self.weights(phi, e)
+            each = 1.0 if epsilon is None else epsilon + self.model.norm_bound * self.missed_rows()
+            signs = np.sign(weights) * (self.table.counts / ridge) * each
+            back = self.told.times(signs @ self.all_rows)  # Σ_j ± n_j/λ · F_j C
+            dnorms = np.einsum("nr,rnd->nd", back, told_dv) + np.einsum("ns,nsd->nd", signs[:, S], de)
+            norms = (np.abs(weights) * each).sum(axis=1)
+        return Local(mean, variance, norms, dmean, dvariance, dnorms, nonnegative(residual), dresidual)
+
+    def sample(self, encoded: Array, rng: np.random.Generator, *, pending: bool) -> Array:
+        """A sample of f − μ, jointly."""
+        phi = self.features(encoded)
+        if self.complete and not self.shadows and self.rank <= len(encoded):
+            return np.asarray(phi @ self.regression(pending).root_times(rng.standard_normal(self.rank)))
+        e = self.unseen(encoded, phi)
+        solved = self.solve(phi, e, pending=pending)
+        rest = kernels.cross(self.kernel, encoded, encoded) - phi @ phi.T
+        covariance = rest + solved.v @ solved.b.T - (e * self.shadow_ratio(pending)) @ e.T
+        values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
+        return np.asarray(vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(values))))
+
+    # -- what a budget misses, `fixed.py` ----------------------------------------------------------------------------
+
+    def missed_rows(self) -> Array:
+        """√res of the distinct points when they arrived."""
+        return np.zeros(len(self.table))
+
+    def misfit_total(self, epsilon: float) -> float:
+        """Σ_s b_s = ε·t + B·ρ, t the told observations and the next."""
+        return epsilon * (self.table.t + 1) + self.model.norm_bound * self.missed.total
+
+    def bias_at(self, phi: Array, residual: Array, told: Solved | None = None) -> Bias:
+        """See `Glance.bias`, at points with these features and residuals."""
+        B = self.model.norm_bound
+
+        def bias(epsilon: float, exactly: bool) -> Array:
+            here = B * np.sqrt(residual)
+            if exactly:
+                each = epsilon + B * self.missed_rows()
+                return np.asarray(here + np.abs(self.weights(phi, phi[:, :0], told)) @ each)
+            solved = told or self.solve(phi, phi[:, :0])
+            squares = B * self._strain(solved.b, self.missed.times(solved.b))
+            if epsilon > 0:
+                squares = squares + epsilon * self.norms2(solved) ** 2
+            return np.asarray(here + math.sqrt(self.misfit_total(epsilon)) * np.sqrt(squares))
+
+        return bias
+
+    def _bias_slopes(self, epsilon: float, b: Array, dphi: Array, norms: Array, dnorms: Array) -> tuple[Array, Array]:
+        """√(εt + Bρ)·√(ε‖ζ‖₂² + B·bᵀHb/λ²) and its gradient, from ‖ζ‖₂ and its."""
+        strained, B = self.missed.times(b), self.model.norm_bound
+        squares = epsilon * norms**2 + B * self._strain(b, strained)
+        half = epsilon * norms[:, None] * dnorms
+        half += B / self.ridge**2 * np.einsum("nr,rnd->nd", self.told.times(strained), dphi)
+        total, roots = math.sqrt(self.misfit_total(epsilon)), np.sqrt(squares)
+        return total * roots, total * half / np.maximum(roots, TINY)[:, None]
+
+    def _strain(self, b: Array, strained: Array) -> Array:
+        """bᵀHb/λ² from b and Hb."""
+        return np.asarray(np.maximum(np.einsum("nr,nr->n", b, strained), 0.0) / self.ridge**2)
+
+
+def _seen(solved: Solved) -> Array:
+    """The variance less the residual."""
+    _, v, b, squares = solved
+    return np.asarray(np.einsum("nr,nr->n", v, b) - squares)
