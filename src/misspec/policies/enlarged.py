@@ -4,7 +4,7 @@ ends for f̃:    μ_{t−1}(x) ± (multiplier_t·σ_{t−1}(x) + enlargement_t(x
 band for f*:   ends ∓ ε, intersected with the own bands where grounded
 
 With a budget for the dictionary, σ is what the dictionary sees and the enlargement also pays for what it misses
-(`posterior/frozen.py`). A width that is a number guarantees nothing, and there is nothing to pay for: σ is then all of
+(`posterior/fixed.py`). A width that is a number guarantees nothing, and there is nothing to pay for: σ is then all of
 the variance.
 """
 

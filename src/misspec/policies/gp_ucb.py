@@ -17,7 +17,7 @@ class GPUCB(UpperConfidence):
     grounded: use the intersection with the own bands of observed points. inflate: choose
     by upper ends that stay valid while queries are pending (`band` always does: it counts told results only).
     budget: features of the posterior at most, for kernels that have many (Matérn, or any in many dimensions): what a
-    round costs then stops growing, and the bands pay for what is missed (`posterior/frozen.py`).
+    round costs then stops growing, and the bands pay for what is missed (`posterior/fixed.py`).
     resolution: on a box, queries of a grounded policy that come this near to an observed point, in units of the length
     scale, go to the point itself; None or 0 turns that off (see `policies/field.py`).
     delays: "independent" says that when results are told does not depend on their values; without that, bands are

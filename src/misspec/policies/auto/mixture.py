@@ -161,10 +161,10 @@ class Mixture:
 
     # -- feeding, as a field does: points that were checked before, as the kernel sees them ----------------------
 
-    def take(self, encoded: Array, y: float, *, expected: bool) -> None:
+    def add(self, encoded: Array, y: float, *, expected: bool = False) -> None:
         """One result; expected: the point counts as pending."""
         for each in self.posteriors:
-            each.take(encoded, y, expected=expected)
+            each.add(encoded, y, expected=expected)
 
     def observe_index(self, index: int, y: float) -> None:
         """One result at a candidate of a list."""
@@ -177,10 +177,10 @@ class Mixture:
         for each in self.posteriors:
             each.expect(encoded)
 
-    def unexpect(self, encoded: Array) -> None:
+    def release(self, encoded: Array) -> None:
         """A pending point that has no result."""
         for each in self.posteriors:
-            each.unexpect(encoded)
+            each.release(encoded)
 
     def observe(self, X: ArrayLike, y: ArrayLike) -> None:
         """Results at the rows of X (user units)."""
