@@ -48,8 +48,9 @@ class FeatureBase(Formulas):
         """One told observation at a distinct point."""
         own = self.view.own_weights(self, row)  # before the step
         h, factor, surprise = self.told.add(self.row(row), value + self.table.corrections[row])
-        told = Step(row, value, h, factor, surprise, self._shadow_factors(row, h, pending=False))
-        surprise = self.view.step(self, told, own)
+        if self.view.listed:
+            told = Step(row, value, h, factor, surprise, self._shadow_factors(row, h, pending=False))
+            surprise = self.view.step(self, told, own)
         self.table.add(row, value)
         self._told_at(row, value, surprise)
         self._since_refresh += 1

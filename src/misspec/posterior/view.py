@@ -92,8 +92,7 @@ class View:
 
     def step(self, base: Formulas, told: Step, own: Array | None) -> float:  # noqa: ARG002
         """One told observation; returns y minus the mean before."""
-        if self.listed:
-            self._update(self.covariance(told.h, told.unseen), told.factor, told.surprise)
+        self._update(self.covariance(told.h, told.unseen), told.factor, told.surprise)
         return told.surprise
 
     def _update(self, c: Array, factor: float, surprise: float) -> None:
