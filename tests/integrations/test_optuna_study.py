@@ -18,6 +18,7 @@ from misspec.errors import InvalidInput
 from misspec.integrations import optuna as ours
 from misspec.integrations.optuna import MisspecSampler, choosing, distributions_of, policy_of, space_of
 from misspec.integrations.optuna import trials as trials
+from misspec.policies.auto.model import Learner
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 SPACE = {
@@ -96,8 +97,10 @@ def test_a_new_process_goes_on_from_the_storage_alone(policy):
 def test_the_model_is_learnt_once_for_all_and_renewed_by_growth(monkeypatch):
     study = played(8)
     learnt = []
-    original = ms.Auto._samples
-    monkeypatch.setattr(ms.Auto, "_samples", lambda self: learnt.append(self.t) or original(self))
+    original = Learner.renewal
+    monkeypatch.setattr(
+        Learner, "renewal", lambda self, told, *rest: learnt.append(len(told)) or original(self, told, *rest)
+    )
     for _ in range(4):  # four processes that know the storage only
         study.sampler = MisspecSampler(seed=1)
         trial = study.ask(SPACE)

@@ -18,6 +18,7 @@ from misspec.errors import HorizonReached, InvalidInput, StorageError
 from misspec.hyperparameters import Scaling
 from misspec.policies.auto.mixture import improvement, upper
 from misspec.policies.auto.model import Learner
+from misspec.policies.auto.slopes import Climbing
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.searched import BoxField
 
@@ -169,6 +170,23 @@ def test_improvement_tells_hopeless_points_apart():
         assert (np.diff(scored.values) > 0).all()
         assert np.isfinite([scored.by_mean, scored.by_std]).all()
         assert (scored.by_mean > 0).all()
+
+
+@pytest.mark.parametrize("pending", [False, True])
+def test_climbing_has_the_slopes_of_each_posterior_to_the_bit(pending):
+    """With shadows too, which points next to each other become."""
+    policy = ms.Auto(SPACE)
+    X = SPACE.decode(SPACE.spread(16, 0))[:12]
+    near = X[:4] + 1e-7 * (X[:4] != np.round(X[:4]))
+    policy.observe(np.concatenate([X, near]), [truth(x) for x in [*X, *near]])
+    policy.ask(3)
+    policy._evidence.expect()
+    assert any(len(each._shadows) for each in policy.posteriors)
+    U = SPACE.encode(some(SPACE))
+    found = Climbing(policy.posteriors, pending=pending)(U)
+    for name in found._fields:
+        expected = [getattr(each.local(U, pending=pending), name) for each in policy.posteriors]
+        np.testing.assert_array_equal(getattr(found, name), expected)
 
 
 # -- renewals ------------------------------------------------------------------------------------------------

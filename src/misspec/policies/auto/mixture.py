@@ -6,6 +6,7 @@ score    of points, from M and S, with its derivatives by them
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from misspec import search
 from misspec.errors import Array
 from misspec.hyperparameters import REACH, Scaling
 from misspec.policies.auto.feasible import Likely
+from misspec.policies.auto.slopes import Climbing
 from misspec.policies.core.field import Field, Search
 from misspec.policies.core.points import Actions
 from misspec.posterior import Posterior
@@ -222,14 +224,14 @@ class Mixture:
             barring = np.zeros(len(U), dtype=bool) if barred is None else barred(U)
             return values if barring.all() else np.where(barring, -np.inf, values)
 
+        climbing = functools.cache(lambda: Climbing(self.posteriors, pending=pending))  # once a climb begins
+
         def slope(U: Array) -> tuple[Array, Array]:
-            here = [each.local(U, pending=pending) for each in self.posteriors]
-            stds = np.sqrt(np.maximum(np.array([each.variance for each in here]), LEAST**2))
-            values, by_mean, by_std = score(np.array([each.mean for each in here]), self._scales * stds)
+            here = climbing()(U)
+            stds = np.sqrt(np.maximum(here.variance, LEAST**2))
+            values, by_mean, by_std = score(here.mean, self._scales * stds)
             by_variance = by_std * self._scales / (2.0 * stds)
-            gradient = np.zeros_like(U)
-            for k, each in enumerate(here):
-                gradient += by_mean[k][:, None] * each.dmean + by_variance[k][:, None] * each.dvariance
+            gradient = (by_mean[:, :, None] * here.dmean + by_variance[:, :, None] * here.dvariance).sum(axis=0)
             if success is None:
                 return values, gradient
             likely, by_point = success.slope(U)
