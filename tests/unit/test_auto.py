@@ -181,7 +181,7 @@ def test_climbing_has_the_slopes_of_each_posterior_to_the_bit(pending):
     policy.observe(np.concatenate([X, near]), [truth(x) for x in [*X, *near]])
     policy.ask(3)
     policy._evidence.expect()
-    assert any(len(each._shadows) for each in policy.posteriors)
+    assert any(len(each._base.shadows) for each in policy.posteriors)
     U = SPACE.encode(some(SPACE))
     found = Climbing(policy.posteriors, pending=pending)(U)
     for name in found._fields:
