@@ -235,7 +235,7 @@ class Posterior:
         table = self._base.table
         row = table.row_of(encoded.tobytes())
         if row is None or row not in table.pending:
-            raise InvalidInput("only a point that is hallucinated can be told or released; this one is not")
+            raise InvalidInput("only a point that is pending can be released or told as expected; this one is not")
         return row
 
 
