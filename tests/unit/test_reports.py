@@ -289,8 +289,8 @@ def test_a_base_that_rewards_refute_is_seen_to_go():
     assert (cross.get_xdata()[0], cross.get_ydata()[0]) == (gone.round, 0)
     assert [text.get_text() for text in bases.texts] == [f"eliminated after {gone.round} rounds"]
     assert [tick.get_text() for tick in bases.get_yticklabels()] == ["linear", "smooth"]
-    marks = bases.lines[0]
-    np.testing.assert_array_equal(trace.base[marks.get_xdata() - 1], marks.get_ydata())
+    (marks,) = [line for line in bases.lines if line.get_marker() == "|"]
+    np.testing.assert_array_equal(trace.base[np.asarray(marks.get_xdata()) - 1], marks.get_ydata())
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png")  # a name with dollars is no formula
     assert buffer.getvalue().startswith(b"\x89PNG")
