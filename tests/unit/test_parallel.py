@@ -348,7 +348,7 @@ def test_of_more_pending_queries_than_the_horizon_the_rest_stays():
 def test_queries_with_a_context_are_not_for_this_loop():
     policy = ms.GPUCB(ms.Joint(ms.Box([(0, 1)]), ms.Box([(0, 1)])), MODEL)
     policy.ask(context=[0.5])
-    with pytest.raises(ms.InvalidInput, match="context pend"):
+    with pytest.raises(ms.InvalidInput, match="context are pending"):
         drive(policy, lambda: Scripted(), 3)
 
 

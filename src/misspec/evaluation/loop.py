@@ -88,11 +88,11 @@ def optimize(
     minimize    smaller is better, for policies that maximise: they are told −y, and keep it, so say it
                 again when you continue. What comes back is in the function's sign; ms.report(…, minimize=True) is too
 
-    Without workers and save nothing is left pending, whatever happens, and what pended before is not touched. With
+    Without workers and save nothing is left pending, whatever happens, and what was pending before is not touched. With
     either a stop can be continued, also from a policy that was saved in the middle and whose process was killed:
-    queries that pend at the start are evaluated first, and count; after a stop, by an exception or Ctrl-C, a query that
-    was merely cut short stays pending, and only one that failed is dropped. Worker threads cannot be stopped: what
-    they evaluate then goes on, unheard.
+    queries that are pending at the start are evaluated first, and count; after a stop, by an exception or Ctrl-C, a
+    query that was merely cut short stays pending, and only one that failed is dropped. Worker threads cannot be
+    stopped: their evaluations go on, and their results are lost.
 
     BLAS runs on one thread while the policy asks and learns, and as it likes in the function. With worker threads the
     function meets that limit too, while the policy is at work: it belongs to the process.
@@ -142,7 +142,7 @@ def drive(
     in_flight   queries at once; None for as many as the evaluator has slots, and for a policy that hands out whole
                 episodes, everything that it hands out
     in_turn     ask again only when all that was asked is back
-    resumable   evaluate first what pends at the start; leave pending what a stop cuts short. See `optimize`
+    resumable   evaluate first what is pending at the start; leave pending what a stop cuts short. See `optimize`
 
     The policy is asked and told from this thread alone.
     """
@@ -156,7 +156,7 @@ def drive(
         check_turned(policy)
     before = policy.pending[:T] if resumable else []
     if any(query.context is not None for query in before):
-        raise InvalidInput("queries with a context pend, and optimize knows no contexts; tell or drop them first")
+        raise InvalidInput("queries with a context are pending, which optimize cannot evaluate; tell or drop them first")
     check_horizon(policy, T - len(before))
     saver = None if save is None else _Saver(policy, save)
     return _Drive(policy, start(), T, before, most, on_error, progress, saver, in_turn, resumable, minimize).run()

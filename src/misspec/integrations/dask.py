@@ -45,8 +45,8 @@ def optimize(
                 would see one task
 
     function, on_error, progress, save and minimize are as in `ms.optimize`, and so are stops: what was told stays told,
-    futures in flight are cancelled, and queries that were cut short stay pending. Queries that pend at the start, as
-    after ms.load of a policy that was saved in the middle, are evaluated first, and count.
+    futures in flight are cancelled, and queries that were cut short stay pending. Queries that are pending at the
+    start, as after ms.load of a policy that was saved in the middle, are evaluated first, and count.
 
     A dead worker's evaluations are done again by others: by Dask as often as `distributed.scheduler.allowed-failures`
     says, and that up to three times; then the evaluation has failed. The policy stays here; every query is told once.

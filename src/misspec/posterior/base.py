@@ -62,20 +62,20 @@ class FeatureBase(Formulas):
         self.table.add_all(rows, values)
 
     def anticipate(self, row: int) -> None:
-        """Count a distinct point as observed in the variance for choosing, if anything pends."""
+        """Count a distinct point as observed in the variance for choosing, if anything is pending."""
         if self.with_pending is not None:
             h, factor = self.with_pending.expect(self.row(row))
             self.view.expect(h, factor, self._shadow_factors(row, h, pending=True))
 
     def expect(self, row: int) -> None:
-        """An observation pends at a distinct point."""
+        """An observation is pending at a distinct point."""
         if self.with_pending is None:
             self.with_pending = self.told.copy()
         self.anticipate(row)
         self.table.expect(row)
 
     def release(self, row: int) -> None:
-        """An observation pends no more, and was not told: one step of the same cost as `expect`."""
+        """An observation is no longer pending, and was not told: one step of the same cost as `expect`."""
         self._removed += 1
         if self.with_pending is None or self._removed >= REMOVED or self.table.pending == {row: 1}:
             self.table.release(row)

@@ -50,7 +50,7 @@ class Formulas(ABC):
         self._most = kernels.rank(model.kernel, table.points.shape[1])  # features of a linear kernel
         self._F = FeatureTable(rank)
         self.told = Regression(self.ridge, rank)
-        self.with_pending: Regression | None = None  # told and pending; None while nothing pends
+        self.with_pending: Regression | None = None  # told and pending; None while nothing is pending
         self.shadows = Shadows()
         self.missed = Missed(rank)  # by a budget
 
@@ -90,7 +90,7 @@ class Formulas(ABC):
     # -- the formulas at the top of this file, for rows of φ (n, r) and e (n, s) -------------------------------------
 
     def regression(self, pending: bool) -> Regression:
-        """The regression on what was told, and on what pends."""
+        """The regression on what was told, and on what is pending."""
         return self.with_pending if pending and self.with_pending is not None else self.told
 
     def unseen(self, encoded: Array, phi: Array) -> Array:

@@ -46,12 +46,12 @@ class Known(NamedTuple):
     """The posterior of some points."""
 
     mean: Array  # of f*
-    variance: Array  # of f*, with what pends
+    variance: Array  # of f*, with what is pending
     model_mean: Array  # of f̃
-    model_variance: Array  # of f̃, with what pends
+    model_variance: Array  # of f̃, with what is pending
     average: Array  # of a point's own results; f̃'s mean where there are none
     counts: Array  # of its results
-    hoped: Array  # of its results and what pends
+    hoped: Array  # of its results and what is pending
 
 
 class Layered:
@@ -73,7 +73,7 @@ class Layered:
         self._average: list[float] = []  # ȳ less the offset
         self._F = FeatureTable(posterior.rank)
         self._told: Covariance
-        self._with_pending: Covariance | None = None  # told and pending; None while nothing pends
+        self._with_pending: Covariance | None = None  # told and pending; None while nothing is pending
         self._b: Array
         self._renew()
 
@@ -86,7 +86,7 @@ class Layered:
 
     def learn(self, key: Key, encoded: Array, y: float, *, expected: bool = False) -> None:
         """A result that the posterior has been told; encoded: the point as the kernel sees it, shape (1, E). expected:
-        it pends, and is counted already in the variance for choosing."""
+        it is pending, and is counted already in the variance for choosing."""
         self._follow()
         row, table = self._enter(key, encoded), self._table
         n, before, value = float(table.counts[row]), self._average[row], y - self._p.model.offset
@@ -108,7 +108,7 @@ class Layered:
             self._renew()
 
     def expect(self, key: Key, encoded: Array) -> None:
-        """A query that pends: it counts in the variance for choosing."""
+        """A query that is pending: it counts in the variance for choosing."""
         self._follow()
         row, table = self._enter(key, encoded), self._table
         if self._with_pending is None:
@@ -119,7 +119,7 @@ class Layered:
     def release(self, key: Key) -> None:
         """A query that pended, and has no result."""
         row, table = self._table.row(key), self._table
-        assert self._with_pending is not None  # it pends
+        assert self._with_pending is not None  # it is pending
         self._count(self._with_pending, row, float(table.counts[row]) + table.pending[row], -1)
         self._settle(row)
 
@@ -206,7 +206,7 @@ class Layered:
 
     @property
     def _choosing(self) -> Covariance:
-        """With what pends."""
+        """With what is pending."""
         return self._told if self._with_pending is None else self._with_pending
 
     def over(self, candidates: NDArray[np.intp] | slice) -> Known:

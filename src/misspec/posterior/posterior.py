@@ -162,8 +162,8 @@ class Posterior:
         self._observe(encoded, vector("observations", y, length=len(encoded)))
 
     def add(self, encoded: Array, y: float, *, expected: bool = False) -> None:
-        """Tell one result at a point that was checked before, shape (1, E). expected: it pends, and is counted already
-        in the variance for choosing."""
+        """Tell one result at a point that was checked before, shape (1, E). expected: it is pending, and already
+        counted in the variance for choosing."""
         base = self._base
         if expected:
             row = self._pending_row(encoded)
@@ -180,7 +180,7 @@ class Posterior:
         self._base.expect(self._row(encoded))
 
     def release(self, encoded: Array) -> None:
-        """A query pends no more, and was not told: undo `expect`."""
+        """A query is no longer pending, and was not told: undo `expect`."""
         self._base.release(self._pending_row(encoded))
 
     def retell(self, averages: ArrayLike) -> None:

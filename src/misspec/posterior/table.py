@@ -40,7 +40,7 @@ class Table:
 
     @property
     def counts(self) -> Array:
-        """n, shape (u,); 0 for points that only pend so far."""
+        """n, shape (u,); 0 for points that are only pending so far."""
         return self._n[: len(self._row)]
 
     @property
@@ -103,11 +103,11 @@ class Table:
         self._sums[: len(averages)] = self.counts * averages
 
     def expect(self, row: int) -> None:
-        """One more observation pends at a point."""
+        """One more observation is pending at a point."""
         self.pending[row] = self.pending.get(row, 0) + 1
 
     def release(self, row: int) -> None:
-        """One observation less pends at a point."""
+        """One observation less is pending at a point."""
         if self.pending[row] > 1:
             self.pending[row] -= 1
         else:

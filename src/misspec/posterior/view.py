@@ -61,7 +61,7 @@ class View:
         self.residual = self.prior.copy()
         self.mean: Array = np.full(N, offset)
         self.variance = self.prior.copy()
-        self.with_pending: Array | None = None  # the variance with what pends, where anything does
+        self.with_pending: Array | None = None  # the variance with what is pending, where anything is
         self._Phi: Array = np.zeros((0, N))
         self._rank = 0
         self._scratch = np.empty((2, N))
@@ -105,7 +105,7 @@ class View:
         self.variance -= c
 
     def expect(self, h: Array, factor: float, unseen: Array | None) -> None:
-        """One more observation pends."""
+        """One more observation is pending."""
         if self.with_pending is None:
             self.with_pending = self.variance.copy()
         c = self.covariance(h, unseen)
@@ -113,13 +113,13 @@ class View:
         np.maximum(self.with_pending, 0.0, out=self.with_pending)
 
     def release(self, h: Array, factor: float, unseen: Array | None) -> None:
-        """One observation less pends."""
+        """One observation less is pending."""
         assert self.with_pending is not None
         c = self.covariance(h, unseen)
         self.with_pending += factor * c * c
 
     def release_all(self) -> None:
-        """Nothing pends."""
+        """Nothing is pending."""
         self.with_pending = None
 
     def covariance(self, h: Array, unseen: Array | None) -> Array:
@@ -149,7 +149,7 @@ class View:
         self.refresh_pending(base)
 
     def refresh_pending(self, base: Formulas) -> None:
-        """The variance with what pends, from the formulas."""
+        """The variance with what is pending, from the formulas."""
         if self.listed and self.with_pending is not None:
             self.with_pending = self._fresh_variance(base, pending=True)
 

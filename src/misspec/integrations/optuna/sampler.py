@@ -51,8 +51,8 @@ class MisspecSampler(BaseSampler):
     options    of the policy, such as epsilon= for "ec" or noise= for "auto"
 
     Parameters outside the intersection of all trials' spaces are sampled one by one, by Optuna's TPESampler. Running
-    trials pend, failed ones teach where trials fail, pruned ones count with their last value, but as no better than the
-    median. Constraints are refused.
+    trials are pending, failed ones teach where trials fail, pruned ones count with their last value, but as no better
+    than the median. Constraints are refused.
     """
 
     def __init__(

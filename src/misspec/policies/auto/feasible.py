@@ -147,7 +147,7 @@ class Outcomes:
         return bool(self.distance(encoded, self._ended()[0])[0] == 0.0)
 
     def spread(self, points: Sequence[Array], pending: Sequence[Array]) -> int:
-        """Of some points the farthest from all that were tried or pend, on the side of successes."""
+        """Of some points the farthest from all that were tried or are pending, on the side of successes."""
         told, dropped = self._ended()
         tried = np.concatenate([self.codes(pending), dropped, told])
         if not len(tried):

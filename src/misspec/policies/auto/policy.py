@@ -49,7 +49,7 @@ class Auto(Policy):
     your sign.
     A table with a target (`Finite.from_table(…, target=…)`) starts it with the results that it holds.
 
-    `ask` renews the model when the results have grown by a seventh; whoever only reads calls `refresh()` first.
+    `ask` renews the model when the results have grown by a seventh; to read without asking, call `refresh()` first.
     Bands are mean ± 2 standard deviations, at no stated level; recommended is the best value that is likely, mean − 2
     standard deviations (+, where smaller is better). Conflicts are points whose own results and the model exclude each
     other.

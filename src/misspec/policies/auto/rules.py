@@ -16,7 +16,7 @@ what is known, and to caution, which looks where little is known. Of a batch non
 used, so the others may as well find more. Budgets are functions of n and of the data alone: an Auto that was told
 everything by `observe` chooses as one that asked.
 
-No point is asked while it pends, nor one next to it. A point whose value is known to 0.3 of a result's noise is
+No point is asked while it is pending, nor one next to it. A point whose value is known to 0.3 of a result's noise is
 *spent*: it is not asked again while there are rivals, whose mean + 2 standard deviations lies above it. Where none is
 left it is asked again, rather than ever worse points, but for √n rounds of caution. Without noise every result is
 spent at once, and a choice that is next to sure not to improve on the best result leaves its round to caution.
@@ -178,7 +178,7 @@ class Turn:
         return self.outcomes.least(self.n)
 
     def best(self, score: Score, *, stay: bool = True) -> Found:
-        """The best of what is on offer, without what pends, is spent or likely to fail, as long as anything is left.
+        """The best on offer, without what is pending, spent or likely to fail, as long as anything is left.
         stay: whether a spent point may be asked again where it has no rival."""
         success, waiting = self.outcomes.likely(max(self.least, EDGE)), self._waiting(0)
 
@@ -203,7 +203,7 @@ class Turn:
         return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs)
 
     def _waiting(self, since: int) -> Callable[[Array], NDArray[np.bool_]]:
-        """Which points pend since some query, or, where points differ by degrees, lie next to one that does."""
+        """Which points are pending since some query, or, where points differ by degrees, lie next to one that does."""
         pending = self.outcomes.codes([asked.place.x for asked in self.pending if asked.query.id >= since])
         near = 0.0 if self.field.size else NEXT
         return lambda U: self.outcomes.distance(U, pending) <= near

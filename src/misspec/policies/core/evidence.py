@@ -25,7 +25,7 @@ class Evidence:
 
     def __init__(self, field: Field, model: Model, delta: float, *, expects: bool = True) -> None:
         self.field = field
-        self._expects = expects  # whether posteriors count what pends
+        self._expects = expects  # whether posteriors count what is pending
         self.own = OwnBands(model.noise, delta, field.size)
         self.posteriors: list[Posterior] = []
         self.layers: list[Layered] = []  # on these posteriors, and fed after them
@@ -85,7 +85,7 @@ class Evidence:
                 layer.release(place.key)
 
     def _settled(self, id: int) -> list[Posterior]:  # noqa: A002
-        """The posteriors of a query that pends no longer."""
+        """The posteriors of a query that is no longer pending."""
         self._asked.pop(id, None)
         self._expected.discard(id)
         return self._restricted.pop(id, self.posteriors)

@@ -47,7 +47,7 @@ class Asked(NamedTuple):
 
 
 class Log:
-    """All events of a policy, and what follows from them alone: what pends, how much is told, in which order.
+    """All events of a policy, and what follows from them alone: what is pending, how much is told, in which order.
 
     t           told observations
     answered    of these, results of the policy's own queries

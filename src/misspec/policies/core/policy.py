@@ -153,7 +153,7 @@ class Policy(Hooks):
             return batch[0] if n is None else batch
 
     def expect(self, points_or_indices: ArrayLike, *, context: Any = None) -> list[Query]:
-        """Evaluations that others have begun: they pend here too, until they are told or dropped.
+        """Evaluations that others have begun: they are pending here too, until they are told or dropped.
 
         Points and contexts as for `observe`. They are evidence, but not rounds of this policy: they count towards no
         horizon. From the second call of `expect` or `observe` on there is a caveat, as `observe` says. A failed call
