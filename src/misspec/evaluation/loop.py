@@ -156,7 +156,7 @@ def drive(
         check_turned(policy)
     before = policy.pending[:T] if resumable else []
     if any(query.context is not None for query in before):
-        raise InvalidInput("queries with a context are pending, which optimize cannot evaluate; tell or drop them first")
+        raise InvalidInput("queries with a context are pending, which optimize cannot play; tell or drop them first")
     check_horizon(policy, T - len(before))
     saver = None if save is None else _Saver(policy, save)
     return _Drive(policy, start(), T, before, most, on_error, progress, saver, in_turn, resumable, minimize).run()
