@@ -353,7 +353,7 @@ def played(makers, problem_of, seeds, rounds):
         for name, make in makers.items():
             trace = ms.simulate(make(problem), problem, rounds, seed)
             found[name].append(float(trace.regret.sum()))
-            dropped[name] += bool(trace.story.get("eliminated"))
+            dropped[name] += bool(trace.facts.get("eliminated"))
     return {name: np.array(each) for name, each in found.items()}, dropped
 
 
