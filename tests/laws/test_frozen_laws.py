@@ -237,7 +237,7 @@ def test_what_is_expected_and_released_leaves_all_as_it_was(situation):
     np.testing.assert_allclose(posterior.at(X)[0], mean, atol=1e-9)
     np.testing.assert_allclose(posterior.at(X)[1] ** 2, std**2, atol=1e-9)
     np.testing.assert_array_equal(posterior.at(X, pending=True), posterior.at(X))
-    with pytest.raises(ms.InvalidInput, match="hallucinated"):
+    with pytest.raises(ms.InvalidInput, match="only a point that is pending"):
         release(posterior, stays[:1])
 
 

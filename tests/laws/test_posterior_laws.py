@@ -151,7 +151,7 @@ def test_hallucinations_come_and_go(situation, weights, data):
     scale = 1 + np.abs(y - model.offset).max()
     np.testing.assert_allclose(posterior.mean, final.mean, atol=tolerance * scale)
     np.testing.assert_allclose(posterior.variance, final.variance, atol=tolerance)
-    with pytest.raises(InvalidInput, match="hallucinated"):
+    with pytest.raises(InvalidInput, match="only a point that is pending"):
         fulfil(posterior, X[[pending[0]]], 0.0)
 
 
