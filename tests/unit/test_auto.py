@@ -18,9 +18,9 @@ from misspec.errors import HorizonReached, InvalidInput, StorageError
 from misspec.hyperparameters import Scaling
 from misspec.policies.auto.mixture import improvement, upper
 from misspec.policies.auto.model import Learner
-from misspec.policies.auto.slopes import Climbing
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.searched import BoxField
+from misspec.posterior.climbing import Climbing
 
 FINITE = ms.Finite(np.random.default_rng(0).random((30, 2)))
 BOX = ms.Box([(-3.0, 0.7), (10.0, 30.0)])

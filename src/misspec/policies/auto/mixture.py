@@ -18,10 +18,10 @@ from misspec import search
 from misspec.errors import Array
 from misspec.hyperparameters import REACH, Scaling
 from misspec.policies.auto.feasible import Likely
-from misspec.policies.auto.slopes import Climbing
 from misspec.policies.core.field import Field, Search
 from misspec.policies.core.points import Actions
 from misspec.posterior import Posterior
+from misspec.posterior.climbing import Climbing
 from misspec.theory.own_bands import OwnBands
 
 EFFORT = search.Effort(starts=4, together=10, alone=20)  # each step asks all samples

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec.errors import Array
-from misspec.posterior import Posterior
 from misspec.posterior.look import nonnegative
+from misspec.posterior.posterior import Posterior
 from misspec.product import ROOT5
 
 
