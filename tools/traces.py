@@ -125,7 +125,7 @@ class Recorder:
             if kind == "observe":
                 self.policy.observe(points, [0.1, 0.4], **offer)
                 return 0
-            queries = self.policy.expect(points, **offer)
+            queries = self.policy.mark_pending(points, **offer)
         except ms.MisspecError as error:  # an episodic policy takes no results from elsewhere
             self.answers.append(["refused", type(error).__name__])
             return 0
@@ -142,7 +142,7 @@ class Recorder:
         band = policy.band(X, **{name: value for name, value in offer.items() if name == "context"})
         self.answers.append(["band", band.lower.tolist(), band.upper.tolist()])
         self.answers.append(["best", best.index, best.x.tolist(), best.mean, best.lower, best.upper, best.gap])
-        conflicts = [[c.x.tolist(), c.gap] for c in policy.conflicts]
+        conflicts = [[c.x.tolist(), c.gap] for c in policy.conflicts()]
         self.answers.append(["facts", policy.t, policy.asked, len(policy.pending), policy.guaranteed, conflicts])
 
 

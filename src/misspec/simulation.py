@@ -224,7 +224,7 @@ def _trace(
         offers=offers,
         recommended_regret=missed,
         facts={
-            **policy.facts, "conflicts": policy.conflicts, "recommendation": recommended,
+            **policy.facts, "conflicts": policy.conflicts(), "recommendation": recommended,
             "before": policy.t - len(asked),
         },
     )  # fmt: skip

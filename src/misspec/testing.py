@@ -217,7 +217,7 @@ def reads_leave_no_trace(subject: Subject) -> None:
     for _ in range(20 if is_listed(one) else 5):
         band_of(one)
         one.recommend()
-        _ = (one.conflicts, one.pending, one.information, repr(one), one.state())
+        _ = (one.conflicts(), one.pending, one.information, repr(one), one.state())
         one.posterior.at(probes(one))
         for a, b in zip(subject.play(one, 1), subject.play(other, 1), strict=True):
             assert_same(a, b)
@@ -241,13 +241,13 @@ def evaluations_of_others_are_pending(subject: Subject) -> None:
     policy = subject.make(0)
     known = probes(policy)[:3]
     if not policy.abilities.takes_actions:
-        expect(InvalidInput, lambda: policy.expect(known))
+        expect(InvalidInput, lambda: policy.mark_pending(known))
         return
     subject.play(policy, 6)
     before = json.dumps(policy.state())
-    expect(InvalidInput, lambda: policy.expect(np.full_like(known, np.nan)))
+    expect(InvalidInput, lambda: policy.mark_pending(np.full_like(known, np.nan)))
     assert json.dumps(policy.state()) == before
-    begun = policy.expect(known)
+    begun = policy.mark_pending(known)
     assert [query.id for query in policy.pending] == [query.id for query in begun]
     np.testing.assert_array_equal([query.x for query in begun], known)
     twin = restore(policy.state(), kernel=subject.kernel, width=subject.width, domain=policy.domain)

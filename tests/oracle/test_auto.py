@@ -141,7 +141,7 @@ def play(policy, noise, doubt, offers, truth, change=lambda states, fitted: None
             pending.append(query.index)
             ids.append(query.id)
         if call % 9 == 8:
-            (other,) = policy.expect(rng.integers(0, len(X), 1))
+            (other,) = policy.mark_pending(rng.integers(0, len(X), 1))
             pending.append(other.index)
             ids.append(other.id)
         while pending and (len(pending) > 4 or rng.random() < 0.9):

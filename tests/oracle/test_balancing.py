@@ -292,7 +292,7 @@ def drive(policy, log, seed, *, vary, others, steps, hostile):
             policy.observe(np.array(xs), ys)
             log.log.append(("observe", xs, ys))
         else:
-            queries = policy.expect(rng.integers(0, N, 2))
+            queries = policy.mark_pending(rng.integers(0, N, 2))
             log.log += [("expect", each.id, each.index, queries[-1].id) for each in queries]
         compare()
     while log.pending():

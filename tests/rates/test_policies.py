@@ -193,5 +193,5 @@ def test_conflicts_raise_no_false_alarm(grounded):
         problem = rbf_problem(1, 1000 + run)
         policy = ms.GPUCB(problem.domain, problem.model, grounded=grounded)
         play(policy, problem, 150, run)
-        alarms += bool(policy.conflicts)
+        alarms += bool(policy.conflicts())
     assert alarms / 200 <= problem.model.delta

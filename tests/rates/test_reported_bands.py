@@ -105,7 +105,7 @@ def meddlers(policy, truth, rng):
     missed, looks, worst = False, 0, int(truth.argmin())
     while policy.t < T:
         if policy.t % 3 == 0:
-            policy.tell(policy.expect([worst]), [truth[worst] + NOISE * rng.standard_normal()])
+            policy.tell(policy.mark_pending([worst]), [truth[worst] + NOISE * rng.standard_normal()])
         query = policy.ask()
         policy.tell(query, truth[query.index] + NOISE * rng.standard_normal())
         if policy.t >= looks:

@@ -201,7 +201,7 @@ def test_a_renewal_is_an_event_of_asking_alone():
     policy.observe([0, 1, 2], [0.1, 0.2, 0.3])
     policy.band()
     policy.recommend()
-    _ = policy.posterior.at(FINITE.points), policy.state(), repr(policy), copy.deepcopy(policy), policy.conflicts
+    _ = policy.posterior.at(FINITE.points), policy.state(), repr(policy), copy.deepcopy(policy), policy.conflicts()
     assert renewals(policy) == []
     policy.ask(4)
     assert len(renewals(policy)) == 1
@@ -427,7 +427,7 @@ def test_results_of_any_kind(name, settings):
     found = policy.recommend()
     assert np.isfinite([found.mean, found.lower, found.upper]).all()
     assert found.gap >= 0
-    assert all(each.gap >= 0 for each in policy.conflicts)
+    assert all(each.gap >= 0 for each in policy.conflicts())
     twin = ms.restore(json.loads(json.dumps(policy.state(), allow_nan=False)))
     np.testing.assert_array_equal(twin.band(), policy.band())
 
@@ -1115,7 +1115,7 @@ def test_what_is_no_model_is_refused_and_changes_nothing():
 
 def test_evaluations_of_others_count_towards_no_horizon():
     policy = ms.Auto(SHARED, horizon=3)
-    begun = policy.expect([[0.1, 1.0], [0.2, 2.0], [0.3, 3.0]])
+    begun = policy.mark_pending([[0.1, 1.0], [0.2, 2.0], [0.3, 3.0]])
     policy.tell(begun[0], 0.5)
     policy.drop(begun[1])
     assert policy.asked == 0
@@ -1126,15 +1126,15 @@ def test_evaluations_of_others_count_towards_no_horizon():
     assert twin.asked == policy.asked == 3
     assert len(twin.pending) == 4
     with pytest.raises(InvalidInput, match="got None"):
-        policy.expect(None)
+        policy.mark_pending(None)
 
 
 def test_others_have_contexts_too():
     joint = ms.Joint(ms.Finite([[0.0], [0.5], [1.0]]), ms.Box([(0, 1)]))
     for policy in (ms.Auto(joint), ms.RegretBalancing(joint, ms.Model(RBF(0.5), 1.0, 0.1), horizon=50)):
         with pytest.raises(InvalidInput, match="got None"):
-            policy.expect(None, context=[0.3])
-        begun = policy.expect([0, 2], context=[[0.3], [0.4]])
+            policy.mark_pending(None, context=[0.3])
+        begun = policy.mark_pending([0, 2], context=[[0.3], [0.4]])
         assert [query.index for query in begun] == [0, 2]
         assert [query.position for query in begun] == [None, None]
         np.testing.assert_array_equal([query.context for query in begun], [[0.3], [0.4]])

@@ -95,12 +95,12 @@ def test_conflicts_are_a_function_of_the_events():
     policy = ms.GPUCB(ms.Open(2), model, grounded=True)
     for _ in range(2050):
         policy.tell(policy.ask(actions=[[0.5, 0.0]]), 0.1)
-    assert policy.conflicts == []
+    assert policy.conflicts() == []
     for _ in range(300):
         policy.tell(policy.ask(actions=[[-0.5, 0.0]]), 0.9)
-        found = policy.conflicts
+        found = policy.conflicts()
     twin = ms.restore(policy.state())
-    assert [(c.gap, c.epsilon) for c in twin.conflicts] == [(c.gap, c.epsilon) for c in found]
+    assert [(c.gap, c.epsilon) for c in twin.conflicts()] == [(c.gap, c.epsilon) for c in found]
     assert found
     assert not policy.guaranteed
 

@@ -451,7 +451,7 @@ def test_a_joint_domain_asks_answers_and_learns(x, c):
     assert some.lower <= best.lower + 1e-9
     assert some.index is None or some.index == policy.field.inner.list.indices(some.x[None])[0]
     assert not policy.pending
-    policy.conflicts, policy.caveats  # noqa: B018  # they can be looked at
+    policy.conflicts(), policy.caveats  # noqa: B018  # they can be looked at
 
 
 def test_actions_of_a_joint_domain_in_every_form():
@@ -596,7 +596,7 @@ def test_own_bands_belong_to_a_point_and_its_context(x):
     assert len(policy._evidence.own) == 1
     policy.observe(point, [5.0], context=2)
     assert len(policy._evidence.own) == 2
-    conflict = policy.conflicts[0]
+    conflict = policy.conflicts()[0]
     np.testing.assert_array_equal(conflict.x[: point.shape[1]], point[0])
     assert not policy.guaranteed
 

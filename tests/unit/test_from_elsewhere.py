@@ -51,7 +51,7 @@ def test_elsewhere_points_of_a_call_pay_for_the_last_of_them():
     for xs in calls:
         points = np.array(xs)[:, None]
         observed.observe(points, [0.1] * len(xs))
-        expected.tell(expected.expect(points), [0.1] * len(xs))
+        expected.tell(expected.mark_pending(points), [0.1] * len(xs))
     twin = ms.restore(json.loads(json.dumps(expected.state())))
     for policy in (observed, expected, twin):
         for x, rank in ranks.items():
@@ -84,7 +84,7 @@ def test_diagnose_agrees_with_a_policy_that_observed_the_rows():
         order = np.argsort(-y)
         policy.observe(rows[order], y[order])
         certified = ms.diagnose(DOMAIN.points[rows], y, MODEL, domain=DOMAIN).epsilon_lower
-        implied = max((conflict.epsilon for conflict in policy.conflicts), default=0.0)
+        implied = max((conflict.epsilon for conflict in policy.conflicts()), default=0.0)
         assert (certified > 0.02) == (implied > 0)
         if implied:
             assert implied == pytest.approx(certified, rel=1e-4)
@@ -105,7 +105,7 @@ def test_the_second_call_brings_a_caveat(name, domain):
                 if bring == "observe" or (bring == "observe, then expect" and call == 0):
                     policy.observe(points, [0.1] * len(points))
                 else:
-                    policy.tell(policy.expect(points), [0.1] * len(points))
+                    policy.tell(policy.mark_pending(points), [0.1] * len(points))
                 assert policy.guaranteed == (call == 0 or delays == "independent"), (bring, delays, call)
             twin = ms.restore(json.loads(json.dumps(policy.state())))
             assert twin.caveats == policy.caveats
@@ -127,8 +127,8 @@ def test_results_that_may_be_chosen_by_their_values_are_not_proof():
             policy = ms.GPUCB(domain, model, grounded=True, delays=delays)
             policy.observe([1499] * 100, first)
             policy.observe(best, others[best])
-            false += bool(policy.conflicts) and delays == "any"
-            trusting += bool(policy.conflicts) and delays == "independent"
+            false += bool(policy.conflicts()) and delays == "any"
+            trusting += bool(policy.conflicts()) and delays == "independent"
     assert false <= 4  # δ = 0.1: more has probability 2e-3 if it is spent in full
     assert trusting == 10, "the results are biased, and this policy was told that they are not"
 
@@ -142,7 +142,7 @@ def test_a_policy_that_claims_nothing_has_no_such_caveat():
 
 def test_a_number_of_others_that_no_policy_writes_is_refused():
     policy = ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1)
-    policy.expect([1, 2])
+    policy.mark_pending([1, 2])
     state = policy.state()
     for bad in (True, -1, 0, 1e9, "x", None, 10**9):
         edited = json.loads(json.dumps(state))
@@ -175,7 +175,7 @@ def test_others_cannot_make_balancing_drop_a_base(evidence, hostile):
         if query.details["base"] == hostile:
             policy.drop(query)
             before = policy.counts.copy(), policy.rewards.copy(), policy.candidate_bounds.copy()
-            (theirs,) = policy.expect([2])
+            (theirs,) = policy.mark_pending([2])
             policy.tell(theirs, f[2] + 0.05 * rng.standard_normal())
             assert (policy.counts, policy.rewards, policy.candidate_bounds) == before
             query = policy.ask()
@@ -199,7 +199,7 @@ def test_evaluations_of_others_are_told_as_if_they_were_observed(make):
     for step in range(40):
         if step % 5 == 3:
             row, y = int(rng.integers(30)), float(rng.standard_normal())
-            expecting.tell(expecting.expect([row]), [y])
+            expecting.tell(expecting.mark_pending([row]), [y])
             observing.observe([row], [y])
         queries = expecting.ask(), observing.ask()
         assert queries[0].index == queries[1].index

@@ -1051,10 +1051,10 @@ def test_what_others_evaluate_and_what_others_have_learnt_is_written_too(tmp_pat
     for each in (teacher, policy):
         for i in range(6):
             point = {"rate": 10.0 ** -(i % 4), "depth": 1 + i, "kind": "a"}
-            each.tell(each.expect([point]), 0.1 * i)
+            each.tell(each.mark_pending([point]), 0.1 * i)
     teacher.refresh()
     policy.adopt(teacher.samples)
-    (begun,) = policy.expect([{"rate": 0.5, "depth": 2, "kind": "a"}])
+    (begun,) = policy.mark_pending([{"rate": 0.5, "depth": 2, "kind": "a"}])
     twin = ms.load(tmp_path / "auto.journal")
     assert [query.id for query in twin.pending] == [begun.id]
     assert twin.samples == policy.samples == teacher.samples

@@ -259,12 +259,12 @@ def test_a_point_that_contradicts_the_model_is_a_conflict():
     y = 10 + np.sin(3 * x)
     policy.observe(np.arange(30), y)
     policy.ask()
-    assert policy.conflicts == []
+    assert policy.conflicts() == []
     policy.observe(np.full(25, 15), np.full(25, 13.0))  # the length scale was learnt before these came
-    (found,) = [each for each in policy.conflicts if each.index == 15]
+    (found,) = [each for each in policy.conflicts() if each.index == 15]
     assert 0 < found.gap < 3
     assert found.epsilon == found.gap
-    assert f"contradict the model at {learnt.COUNTED[len(policy.conflicts)]} point" in policy.summary()
+    assert f"contradict the model at {learnt.COUNTED[len(policy.conflicts())]} point" in policy.summary()
     assert "contradict the model" in " ".join(policy.recommend().caveats)
 
 

@@ -194,7 +194,7 @@ def test_reads_leave_no_trace():
         a = one.ask()
         one.band(GRID[:5])
         one.recommend()
-        _ = (one.conflicts, one.volume, one.active, one.information, repr(one), one.state())
+        _ = (one.conflicts(), one.volume, one.active, one.information, repr(one), one.state())
         assert_same(a, b := other.ask())
         one.tell(a, noisy(a))
         other.tell(b, noisy(b))
@@ -277,8 +277,8 @@ def test_a_forgotten_offset_is_noticed():
     while policy.t < 31:
         query = policy.ask()
         policy.tell(query, 1000 + math.sin(5 * query.x[0]))
-    assert policy.conflicts
-    assert all(conflict.index is None for conflict in policy.conflicts)
+    assert policy.conflicts()
+    assert all(conflict.index is None for conflict in policy.conflicts())
     assert not policy.recommend().guaranteed
     assert policy.volume > 0
 
@@ -308,7 +308,7 @@ def test_before_and_after_the_first_result():
     policy = ms.PhasedUncertaintySampling(BOX, ms.Model(RBF(0.3), 2.0, 0.02, offset=5.0), horizon=2)
     np.testing.assert_allclose(policy.band(GRID[:3]), [[3.0] * 3, [7.0] * 3])
     assert policy.recommend().gap == pytest.approx(4.0)
-    assert not policy.conflicts
+    assert not policy.conflicts()
     policy.tell(policy.ask(), 5.5)
     policy.tell(policy.ask(), 5.4)  # a truncated episode eliminates nothing
     assert len(policy.active_set.levels) == 1

@@ -349,13 +349,13 @@ def test_conflicts_prove_misspecification():
     policy = ms.GPUCB(ms.Finite(points), ms.Model(RBF(0.5), 1.0, 0.1), grounded=True)
     rng = np.random.default_rng(4)
     policy.observe(np.tile(np.arange(12), 200), np.tile(truth, 200) + 0.1 * rng.standard_normal(2400))
-    assert policy.conflicts
-    for conflict in policy.conflicts:
+    assert policy.conflicts()
+    for conflict in policy.conflicts():
         assert 0 < conflict.epsilon <= 0.5
         assert conflict.gap > 0
-    assert max(c.epsilon for c in policy.conflicts) > 0.2
+    assert max(c.epsilon for c in policy.conflicts()) > 0.2
     well = told(ms.GPUCB(DOMAIN, ms.Model(RBF(0.2), 5.0, 0.1), grounded=True), 200)
-    assert not well.conflicts
+    assert not well.conflicts()
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_a_forgotten_offset_is_noticed(make):
     for _ in range(60):
         query = policy.ask()
         policy.tell(query, 1000 + float(np.sin(5 * query.x[0]) + 0.1 * rng.standard_normal()))
-    assert max(c.epsilon for c in policy.conflicts) > 900
+    assert max(c.epsilon for c in policy.conflicts()) > 900
     assert not policy.recommend().guaranteed
 
 
@@ -393,7 +393,7 @@ def test_conflicts_prove_what_a_diagnosis_proves(grounded):
     rows = policy.observations
     found = ms.diagnose(rows.x, rows.y, model, domain=domain, time_order=True)
     assert found.epsilon_lower > 0.1
-    assert max(each.epsilon for each in policy.conflicts) == pytest.approx(found.epsilon_lower, rel=1e-6)
+    assert max(each.epsilon for each in policy.conflicts()) == pytest.approx(found.epsilon_lower, rel=1e-6)
 
 
 def test_what_is_handed_in_again_must_agree():

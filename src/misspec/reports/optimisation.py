@@ -235,7 +235,7 @@ def facts(
     order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -importance.get(axes[j].name, 0.0))
     slices = [] if use is None else [_slice(policy, use.x, axes[j], j) for j in order[:MOST_SLICES]]
     slices = [each.negated() for each in slices] if minimize else slices
-    conflicts = policy.conflicts if modelled else []
+    conflicts = policy.conflicts() if modelled else []
     points = _points(policy, axes, conflicts, modelled=modelled)
     points = points.negated() if minimize else points
     what = target or getattr(domain, "target", None) or "result"

@@ -97,7 +97,7 @@ class Mirror:
         for each in new:
             query = self._pending.get(each.number)
             if query is None and each.y is None:
-                (query,) = policy.expect(each.x[None, :])
+                (query,) = policy.mark_pending(each.x[None, :])
                 self._pending[each.number] = query
             if query is not None and (each.y is not None or each.failed):
                 del self._pending[each.number]
@@ -117,7 +117,7 @@ class Mirror:
         self.policy.refresh()
         latest = self.policy.samples
         if latest is not None and latest["results"] != before:
-            self.conflicts = len(self.policy.conflicts)
+            self.conflicts = len(self.policy.conflicts())
             self.news = {**latest, "conflicts": self.conflicts}
 
     def choose(self, trial: FrozenTrial, history: History, fixed: Mapping[int, float], seed: int) -> Chosen:
@@ -193,7 +193,7 @@ def replayed(policy: Policy, history: History, scaling: Scaling) -> Policy:
     if policy.abilities.takes_actions:
         for each in others:
             if each.y is None and not each.failed:
-                policy.expect(each.x[None, :])
+                policy.mark_pending(each.x[None, :])
     return policy
 
 
@@ -297,7 +297,7 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
     complete = {t.number for t in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
     for each in History.of(study, axes).trials:
         if each.failed or each.number in complete:
-            (query,) = policy.expect(each.x[None, :])
+            (query,) = policy.mark_pending(each.x[None, :])
             policy.drop(query) if each.y is None else policy.tell(query, each.y)
     policy.refresh()
     return policy

@@ -232,7 +232,7 @@ class MisspecSampler(BaseSampler):
         if not (trials.is_count(seen) and trials.is_count(count) and seen <= policy.t):
             seen = count = 0
         if policy.t >= max(FIRST, (1.0 + GROWTH) * seen):
-            count = len(policy.conflicts)
+            count = len(policy.conflicts())
             trials.put(study, None, key, {"results": policy.t, "count": count})
         return int(count)
 

@@ -197,9 +197,9 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
             menu.actions([key for key, _ in told]), [y for _, y in told], None
         )  # notes say what is outside
     for key in failed:  # after all results: what failed is judged by what lies nearest to it
-        policy.drop(policy.expect(menu.actions([key])))
+        policy.drop(policy.mark_pending(menu.actions([key])))
     if running:
-        policy.expect(menu.actions(running))
+        policy.mark_pending(menu.actions(running))
     queries, why = _asked(policy, menu, batch, set(seen), running, Counter(failed))
     best = None if not told else (min if policy.minimize else max)(y for _, y in told)
     reasons = Reasons(policy, menu, seen, running, best)

@@ -224,7 +224,7 @@ def facts(policy: Any, names: Sequence[str] | None = None) -> Facts:
     return Facts(
         policy.recommend(), policy.domain, names, list((parameters_of(policy.domain) or dict.fromkeys(names)).values()),
         told.x, told.y, len(distinct(told.x).points), policy.noise_level,
-        policy.noise is not None, dict(zip(names, policy.importance().values(), strict=True)), policy.conflicts,
+        policy.noise is not None, dict(zip(names, policy.importance().values(), strict=True)), policy.conflicts(),
         policy.expected_gain(10), policy.minimize,
     )  # fmt: skip
 

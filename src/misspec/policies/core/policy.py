@@ -152,11 +152,11 @@ class Policy(Hooks):
             batch = self._changed(lambda: [hand_out() for _ in range(count)], drawing=self.abilities.draws)
             return batch[0] if n is None else batch
 
-    def expect(self, points_or_indices: ArrayLike, *, context: Any = None) -> list[Query]:
+    def mark_pending(self, points_or_indices: ArrayLike, *, context: Any = None) -> list[Query]:
         """Evaluations that others have begun: they are pending here too, until they are told or dropped.
 
         Points and contexts as for `observe`. They are evidence, but not rounds of this policy: they count towards no
-        horizon. From the second call of `expect` or `observe` on there is a caveat, as `observe` says. A failed call
+        horizon. From the second call of this or `observe` on there is a caveat, as `observe` says. A failed call
         changes nothing.
         """
         with self._lock:
@@ -164,7 +164,7 @@ class Policy(Hooks):
             if not self.abilities.takes_actions:
                 raise InvalidInput(f"{type(self).__name__} evaluates what it has asked for, and nothing else")
             if points_or_indices is None:
-                raise InvalidInput("expect takes points or indices, got None")
+                raise InvalidInput("mark_pending takes points or indices, got None")
             given = points_of(self, points_or_indices, context).offered()
             self._batch = self.log.next_id
             details = {OTHERS: self.log.next_id + len(given.points) - 1}  # the last query of this call
@@ -329,7 +329,6 @@ class Policy(Hooks):
         """Whether bands are meant to hold at all: a width with a theory behind it, and a model that is not fitted."""
         return not self._without
 
-    @property
     def conflicts(self) -> list[Conflict]:
         """Data that a misspecification of ε cannot explain: empty unless the certified ε exceeds the policy's.
 

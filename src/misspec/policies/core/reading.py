@@ -58,6 +58,6 @@ def caveats_of(policy: Policy) -> list[str]:
             f"points from elsewhere came in {log.calls} calls: bands hold only if what came in which call "
             'does not depend on the results (delays="independent" says so; or observe all of them in one call)'
         )
-    if policy.conflicts:
+    if policy.conflicts():
         caveats.append(f"the data contradict the model by more than ε = {policy.epsilon:.4g} (see `conflicts`)")
     return caveats
