@@ -106,7 +106,7 @@ def test_the_certificate_of_the_bands_is_the_least_misfit_that_makes_them_meet(s
     must meet the class, and with m at the point itself, which is one of the m_j if it was told, the own band."""
     rng = np.random.default_rng(seed)
     B, noise, ridge, offset, delta = 0.8, 0.05, 0.02, 0.3, 0.04
-    model = ms.Model(RBF(0.4), B, noise, ridge, offset=offset)
+    model = ms.Model(RBF(0.4), norm_bound=B, noise=noise, regularization=ridge, offset=offset)
     X, also = rng.random((9, 2)), rng.random((5, 2))
     X[8] = X[7]  # two arms at one point
     arms = {0: [0], 1: [1], 2: [2], 3: [3], 4: [4], 7: [5, 6], 8: [5, 6]}  # point → those told there; two are not told

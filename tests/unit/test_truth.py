@@ -230,7 +230,7 @@ def test_equal_points_of_different_groups_are_no_repeats():
     rng = np.random.default_rng(5)
     groups = np.repeat([0, 1], 200)
     X, y = np.zeros((400, 1)), np.where(groups, 1.0, -1.0) + 0.1 * rng.standard_normal(400)
-    model = ms.Model(RBF(0.5), 3.0, 0.1)
+    model = ms.Model(RBF(0.5), norm_bound=3.0, noise=0.1)
     for fixed in (False, True):
         found = ms.diagnose(X, y, model, fixed_design=fixed, groups=groups)
         assert 0.9 < found.epsilon_lower <= 1.0

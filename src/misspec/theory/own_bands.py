@@ -92,6 +92,11 @@ class OwnBands:
         radii = np.array([0.5 * (own.upper - own.lower) for own in seen])
         return self.points(), averages, np.array([own.n for own in seen], dtype=np.intp), radii
 
+    def count(self, key: Key) -> int:
+        """Results at a point."""
+        own = self._known.get(key)
+        return 0 if own is None else own.n + sum(y is not None for y in own.uncounted.values())
+
     def at(self, keys: Sequence[Key]) -> tuple[Array, Array]:
         """Lower and upper ends for these keys."""
         none = _Own(0, None)

@@ -20,7 +20,7 @@ def conflicts_of(policy: Hooks, events: Sequence[log.Event]) -> list[Conflict]:
     """The `certified_conflicts` in the observations of some events, with the policy's shares of δ."""
     field, model, own = policy.field, policy.model, policy._evidence.own
     if len(events) < len(policy.log.events):
-        own = log.own_bands(events, field, model, own)
+        own = log.own_bands(events, field, model, own, policy.log.sign)
     points, averages, _, radii = own.table()
     if not len(points):
         return []
@@ -32,7 +32,7 @@ def conflicts_of(policy: Hooks, events: Sequence[log.Event]) -> list[Conflict]:
     found = certificates.certified_conflicts(
         policy.reported_model,
         certificates.OwnIntervals(policy.domain.encode(points), averages, radii),
-        certificates.Averages.of(*log.told_prefix(events, field, model, one_call=policy.log.in_parts)),
+        certificates.Averages.of(*log.told_prefix(events, field, model, policy.log.sign, one_call=policy.log.in_parts)),
         delta=policy._delta if policy.grounded else policy._delta / 2,
         epsilon=policy.epsilon,
         also=doubtful.encoded,

@@ -47,6 +47,9 @@ class Abilities:
 class Hooks(abc.ABC):
     """Override points of `Policy`. Defaults feed `_evidence`: own bands, and the posteriors made with it.
 
+    Inside, everything is maximised: where smaller is better, hooks are told −y, `model` is that of −y, and bands and
+    means are of −y too. `Policy` turns signs where results enter and answers leave.
+
     abilities   facts that callers have to know
     theorem     what bounds its regret as it is set, as `reports` know it; "" for nothing
     limit       evaluations after which it ends, None for no end
@@ -129,8 +132,8 @@ class Hooks(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def posterior(self) -> Posterior:
-        """The posterior in use: .mean and .std over a Finite domain, .at(X) anywhere."""
+    def posterior_in_use(self) -> Posterior:
+        """The posterior that `posterior` shows: of −y, where smaller is better."""
 
     @property
     def epsilon(self) -> float:
@@ -153,7 +156,7 @@ class Hooks(abc.ABC):
 
     def mean_at(self, place: Place) -> float:
         """The model's mean at a place."""
-        return float(self.field.look(self.posterior, None, self.field.only(place), pending=False).mean[0])
+        return float(self.field.look(self.posterior_in_use, None, self.field.only(place), pending=False).mean[0])
 
     def find_conflicts(self, events: Sequence[Event]) -> list[Conflict]:
         """Conflicts in the observations of some events."""

@@ -53,13 +53,15 @@ class Log:
     answered    of these, results of the policy's own queries
     pending     queries that are neither told nor dropped, in the order asked
     next_id     of the next query
-    calls       of `observe` and `expect`
+    calls       of `observe` and `mark_pending`
     independent whether when results are told, and in which calls, does not depend on what they are
+    sign        −1 where smaller is better: events hold y as it was told, `own_bands` and `told_prefix` sign·y
     """
 
-    def __init__(self, field: Field, *, independent: bool = False) -> None:
+    def __init__(self, field: Field, *, independent: bool = False, sign: float = 1.0) -> None:
         self.field = field
         self.independent = independent
+        self.sign = sign
         self.events: list[Event] = []
         self.pending: OrderedDict[int, Asked] = OrderedDict()
         self.t = self.answered = self.next_id = self.calls = 0
@@ -112,7 +114,7 @@ class Log:
     def cut(self, count: int) -> None:
         """Forget all but the first events. Repeatable: whatever interrupts it, the same call completes it."""
         del self.events[count:]
-        short = Log(self.field, independent=self.independent)
+        short = Log(self.field, independent=self.independent, sign=self.sign)
         for kind, *rest in self.events:
             if kind == "ask":
                 query = rest[0]
@@ -190,8 +192,8 @@ def milestone(events: Sequence[Event], t: int) -> int:
     return len(events)
 
 
-def own_bands(events: Sequence[Event], field: Field, model: Model, now: OwnBands) -> OwnBands:
-    """The own bands after some of the events; now: those after all of them."""
+def own_bands(events: Sequence[Event], field: Field, model: Model, now: OwnBands, sign: float) -> OwnBands:
+    """The own bands of sign·y after some of the events; now: those after all of them."""
     own, asked = OwnBands(now.noise, now.delta, field.size), {}
     for kind, *rest in events:
         if kind == "ask":
@@ -200,18 +202,21 @@ def own_bands(events: Sequence[Event], field: Field, model: Model, now: OwnBands
             last = query.details.get(OTHERS)
             own.ask(place.key, query.id, place.x, others=None if last is None else last - query.id)
         elif kind == "tell":
-            own.tell(asked[rest[0]].key, rest[1], rest[0])
+            own.tell(asked[rest[0]].key, sign * rest[1], rest[0])
         elif kind == "drop":
             own.drop(asked[rest[0]].key, rest[0])
         elif kind == "observe":
             parsed = observed(field, model, *rest)
             places = [field.place(parsed, row) for row in range(len(rest[1]))]
-            own.observe([place.key for place in places], rest[1], [place.x for place in places])
+            values = [sign * y for y in rest[1]]
+            own.observe([place.key for place in places], values, [place.x for place in places])
     return own
 
 
-def told_prefix(events: Sequence[Event], field: Field, model: Model, *, one_call: bool) -> tuple[Array, Array]:
-    """Points, as the kernel sees them, and results up to the first pending query, in the order asked.
+def told_prefix(
+    events: Sequence[Event], field: Field, model: Model, sign: float, *, one_call: bool
+) -> tuple[Array, Array]:
+    """Points, as the kernel sees them, and sign·y up to the first pending query, in the order asked.
 
     one_call: and up to the second call that brings points from elsewhere, since these may be chosen by their values.
     """
@@ -238,5 +243,5 @@ def told_prefix(events: Sequence[Event], field: Field, model: Model, *, one_call
         first_seen = distinct(encoded).first
         if len(first_seen) > CERTIFIED:
             end = int(np.sort(first_seen)[CERTIFIED])
-            return encoded[:end], np.array(y[:end])
-    return encoded, np.array(y)
+            return encoded[:end], sign * np.array(y[:end])
+    return encoded, sign * np.array(y)

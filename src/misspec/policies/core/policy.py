@@ -42,7 +42,8 @@ from misspec.policies.core.log import OTHERS, Log, milestone, observations
 from misspec.policies.core.points import Actions, Place
 from misspec.policies.core.queries import list_of, meant
 from misspec.policies.core.reading import caveats_of, recommendation
-from misspec.policies.core.registry import REGISTRY, kept, settings_of
+from misspec.policies.core.registry import REGISTRY, kept, settings_of, signature_of
+from misspec.posterior.turned import Turned
 from misspec.theory.own_bands import OwnBands
 from misspec.threads import one_thread, tell_of_forks
 
@@ -65,13 +66,13 @@ class Policy(Hooks):
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         Policy.registry[state.name_of(cls)] = cls
+        cls.__signature__ = signature_of(cls)  # type: ignore[attr-defined]  # for help(): all settings
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         policy = super().__new__(cls)
         tell_of_forks(policy)
-        settings = settings_of(cls, arguments, keywords)
-        if settings is not None:  # otherwise __init__ says what is wrong with the arguments
-            policy._settings = settings
+        if arguments or keywords:  # a copy is made without
+            policy._settings = settings_of(cls, arguments, keywords)
         return policy
 
     def __init__(
@@ -79,23 +80,25 @@ class Policy(Hooks):
         domain: Domain,
         model: Model,
         *,
-        seed: int = 0,
         grounded: bool = False,
         parts: int = 1,
         resolution: float | None = None,
         delays: str = "any",
+        minimize: bool = False,
+        seed: int = 0,
     ) -> None:
-        """parts: of δ, those that are spent equally (model widths, own bands, tests).
+        """parts: of δ, those that are spent equally (model widths, own bands, tests). Others: `registry.py`.
 
-        delays: "independent" says that when results are told, and in which calls they are observed, does not depend on
-        what they are. Otherwise bands are guaranteed only while what is told is a prefix of what was asked, and at most
-        one call has brought points that others chose: a set that was chosen by its values is biased.
+        Unless delays are independent, bands are guaranteed only while what is told is a prefix of what was asked, and
+        at most one call has brought points that others chose: a set that was chosen by its values is biased.
         """
         self._settings: dict[str, Any]
         self.field = field_of(domain, seed, 0.0 if resolution is None else number("resolution", resolution, at_least=0))
-        self.domain, self.model = domain, a_model(model)
+        self.minimize = flag("minimize", minimize)
+        self.domain, self.model = domain, a_model(model).turned() if minimize else a_model(model)
         independent = one_of("delays", delays, ("any", "independent")) == "independent"
-        self.log = Log(self.field, independent=independent or self.abilities.waits)
+        sign = -1.0 if minimize else 1.0
+        self.log = Log(self.field, independent=independent or self.abilities.waits, sign=sign)
         self._rng = np.random.default_rng(seeded(seed))
         self._batch = 0  # id of the first query of the last call of `ask`
         self._lock = threading.RLock()
@@ -177,6 +180,8 @@ class Policy(Hooks):
     def _hand_out(self, place: Place, position: int | None, reasons: dict[str, Any]) -> Query:
         known = self.field.describe(place)
         x = known.pop("x", place.x)  # of a point with a context, the part that is chosen
+        if self.minimize:
+            reasons = {**reasons, **{name: -reasons[name] for name in ("mean", "upper") if name in reasons}}
         query = Query(self.log.next_id, x, place.index, position, place.name, **reasons, **known)
         self._register(query, place)
         return query
@@ -206,7 +211,7 @@ class Policy(Hooks):
             def learn() -> None:
                 for asked, value in zip(known, values, strict=True):
                     self.log.tell(asked, value)
-                    self.on_tell(asked, value)
+                    self.on_tell(asked, self.log.sign * value)
 
             self._changed(learn)
 
@@ -263,7 +268,7 @@ class Policy(Hooks):
 
             def learn() -> None:
                 self.log.observe(self.field.stored(given), values)
-                self.on_observe(given, places, values)
+                self.on_observe(given, places, [self.log.sign * value for value in values])
 
             self._changed(learn)
 
@@ -290,13 +295,16 @@ class Policy(Hooks):
         with self._lock, one_thread():
             self._repair()
             if context is None:
-                return self.band_at(self.field.whole("band() without points") if X is None else self._parse(X))
-            if X is not None:
-                return self.band_at(self.field.pair(X, context, self.model))
-            everything = self.field.within(context, None, self.model)
-            if not isinstance(everything, Actions):
-                raise InvalidInput("band(context=…) needs a list of actions; hand in points: band(X, context=…)")
-            return self.band_at(everything)
+                points = self.field.whole("band() without points") if X is None else self._parse(X)
+            elif X is not None:
+                points = self.field.pair(X, context, self.model)
+            else:
+                everything = self.field.within(context, None, self.model)
+                if not isinstance(everything, Actions):
+                    raise InvalidInput("band(context=…) needs a list of actions; hand in points: band(X, context=…)")
+                points = everything
+            band = self.band_at(points)
+            return Band(-band.upper, -band.lower) if self.minimize else band
 
     def recommend(self, *, actions: ArrayLike | None = None, context: Any = None) -> Recommendation:
         """The maximiser of the lower band for f*, and a gap that bounds its regret; without a list, as far as found.
@@ -311,6 +319,16 @@ class Policy(Hooks):
             else:
                 contenders = self.contenders() if offered is None else self.contenders(offered)
             return recommendation(self, contenders, given=actions is not None)
+
+    @property
+    def posterior(self) -> Any:
+        """The posterior in use: .mean and .std over a Finite domain, .at(X) anywhere, in your sign."""
+        return Turned(self.posterior_in_use) if self.minimize else self.posterior_in_use
+
+    @property
+    def model_as_given(self) -> Model:
+        """The model in your sign; `model` is that of what is maximised."""
+        return self.model.turned() if self.minimize else self.model
 
     @property
     def caveats(self) -> list[str]:
@@ -371,7 +389,7 @@ class Policy(Hooks):
         """Realised information of the posterior in use."""
         with self._lock:
             self._repair()
-            return self.posterior.information
+            return self.posterior_in_use.information
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -18,22 +18,24 @@ if TYPE_CHECKING:
 def recommendation(policy: Policy, contenders: Actions, *, given: bool) -> Recommendation:
     """The maximiser of the lower band among contenders; given: they were handed in, so that positions count."""
     band = policy.band_at(contenders)
-    assured, hoped = (-band.upper, -band.lower) if policy.minimize else (band.lower, band.upper)
     usable = policy.usable(contenders)
-    best = int(np.where(usable, assured, -np.inf).argmax())
+    best = int(np.where(usable, band.lower, -np.inf).argmax())
     place = policy.field.place(contenders, best)
     mean = policy.mean_at(place)
     lower, upper = float(band.lower[best]), float(band.upper[best])
-    gap, note = float(hoped[usable].max()) - float(assured[best]), ""
+    gap, note = float(band.upper[usable].max()) - lower, ""
+    says_nothing = not policy.field.fixed and _says_nothing(policy, place, lower, upper)
+    if policy.minimize:
+        mean, lower, upper = -mean, -upper, -lower
     if not lower <= mean <= upper:
         side = "below" if mean < lower else "above"
         note = f"the model's mean {mean:.4g} lies {side} the band: data here, or the class, exclude it"
-    elif not policy.field.fixed and _says_nothing(policy, place, lower, upper):
+    elif says_nothing:
         note = "the band is all that the model's class allows: nothing is known yet of what is best here"
     caveats, known = tuple(policy.caveats), policy.field.describe(place)
     return Recommendation(
         known.pop("x", place.x), place.index, place.name, mean, lower, upper, gap, not caveats, caveats, note,
-        position=best if given else None, **known,
+        tried=policy._evidence.own.count(place.key), position=best if given else None, **known,
     )  # fmt: skip
 
 

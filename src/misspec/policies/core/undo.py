@@ -83,7 +83,7 @@ def repair(policy: Policy) -> None:
         return
     _take_back(policy)
     try:
-        twin: Policy = made(type(policy), policy.domain, policy.model, policy.settings)
+        twin: Policy = made(type(policy), policy.domain, policy.model_as_given, policy.settings)
         replay(twin, policy.log.events)
     except Exception as error:
         kind = type(error) if isinstance(error, MisspecError) else NumericalError
