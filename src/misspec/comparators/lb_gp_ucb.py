@@ -129,6 +129,7 @@ class LBGPUCB(OverBases):
             left = (J[i] + R[i]) / N[i] + math.sqrt(xi / N[i])
             if left < right:
                 self.eliminated.append(Elimination(i, t, left, right))
+                self._say("after %d rounds length scale %d is dropped", t, i)
 
     # -- its parts -------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from misspec.evaluation.loop import Evaluations, Progress, drive
 from misspec.evaluation.workers import TRIES, Job, Outcome, ended_workers
 from misspec.policies import Policy
 
-LOG = logging.getLogger("misspec")
+LOG = logging.getLogger("misspec.dask")
 PATIENCE = "10s"  # to reach a scheduler
 PENDING = "what was told stays told, what was running is pending: optimize with another client goes on from there"
 FINISHED = "finished runs are kept, and the same command goes on from them"

@@ -185,6 +185,7 @@ class RegretBalancing(OverBases):
                 self.active.remove(i)
                 counted = sum(N) + self.log.t - self.log.answered  # whatever the order of telling
                 self.eliminated.append(Elimination(i, counted, left, right))
+                self._say("after %d rounds base %d (ε̂ = %.4g) is dropped", counted, i, self.epsilons[i])
 
     # -- its parts -------------------------------------------------------------------------------------------
 

@@ -127,6 +127,7 @@ class Auto(Policy):
         """Renew the model if it is due: an event that holds the samples."""
         if due(self.t, self._renewed):
             self._adopt(self._learner.renewal(self.observations, self.log.sign, self._states))
+            self._say("the model is renewed from %d results", self.t)
 
     def on_event(self, kind: str, *rest: Any) -> None:
         if kind != "renew":

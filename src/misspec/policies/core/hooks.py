@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from misspec.policies.core.log import Asked, Event, Log
 from misspec.policies.core.points import Actions, Context, Place
 from misspec.posterior import Posterior
 from misspec.theory.widths import Width
+
+LOG = logging.getLogger("misspec.policies")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +71,7 @@ class Hooks(abc.ABC):
     _delta: float
     _evidence: Evidence
     _without: list[str]
+    _replaying: bool = False  # while restoring: what happens happened before
 
     def _promise(self, width: Width, *models: Model) -> None:
         """Note why bands of this width and these models hold at no stated level, if they do not."""
@@ -79,6 +83,11 @@ class Hooks(abc.ABC):
             self._without.append("the width is a number, which guarantees nothing")
         if any(model.fitted for model in models):
             self._without.append("the model was fitted to data: its constants are not known before them")
+
+    def _say(self, message: str, *values: Any) -> None:
+        """Log something that has just happened to the policy."""
+        if not self._replaying:
+            LOG.info(f"%s: {message}", type(self).__name__, *values)
 
     # -- choosing --------------------------------------------------------------------------------------------
 

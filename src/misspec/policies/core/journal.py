@@ -42,7 +42,7 @@ from misspec.policies.core.answers import NUMBERS, Query
 if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
 
-LOG = logging.getLogger("misspec")
+LOG = logging.getLogger("misspec.journal")
 LOOKING = 2.0  # seconds that others may take to see that a new file is not theirs
 MANY = 1000  # events in one record, when a file is begun by a policy that has more
 MADE = ("policy", "domain", "model", "settings")  # what must be equal for a policy to go on in a file

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from misspec.threads import lock_after_fork, one_thread
 if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
 
-LOG = logging.getLogger("misspec")
+LOG = logging.getLogger("misspec.policies")
 Changed = TypeVar("Changed")
 
 
@@ -105,9 +105,18 @@ def forked(policy: Policy) -> None:
     _take_back(policy)
 
 
+@contextlib.contextmanager
+def _replaying(policy: Policy) -> Iterator[None]:
+    policy._replaying = True
+    try:
+        yield
+    finally:
+        policy._replaying = False
+
+
 def replay(policy: Policy, events: Iterable[Event]) -> None:
     """Let a policy live through events."""
-    with one_thread():
+    with one_thread(), _replaying(policy):
         for kind, *rest in events:
             if kind == "ask":
                 query = rest[0]
