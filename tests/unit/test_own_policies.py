@@ -47,7 +47,7 @@ class EpsilonGreedy(ms.Policy):
         return Decision(self.field.place(offer, row), None if actions is None else row, reasons)
 
     @property
-    def posterior(self):
+    def posterior_in_use(self):
         return self._belief
 
     def band_at(self, actions):
@@ -324,7 +324,7 @@ class Bare(ms.Policy):
         return Decision(self.field.place(offer, row), None if actions is None else row, {})
 
     @property
-    def posterior(self):
+    def posterior_in_use(self):
         return self.posteriors[0] if self.posteriors else self._evidence.posterior(self.model)
 
     def band_at(self, actions):

@@ -170,12 +170,14 @@ class Conflict:
     x, index   the point that is hardest to explain
     gap        by how much bands that should meet there lie apart
     epsilon    the misspecification is at least this
+    kind       the proof: "class", "bands" or "energy", as in `truth.Certificate`; "learnt" for Auto, which proves none
     """
 
     x: Array
     index: int | None
     gap: float
     epsilon: float
+    kind: str = "learnt"
 
 
 class Decision(NamedTuple):

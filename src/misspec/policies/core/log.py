@@ -216,7 +216,7 @@ def own_bands(events: Sequence[Event], field: Field, model: Model, now: OwnBands
 def told_prefix(
     events: Sequence[Event], field: Field, model: Model, sign: float, *, one_call: bool
 ) -> tuple[Array, Array]:
-    """Points, as the kernel sees them, and sign·y up to the first pending query, in the order asked.
+    """Points and sign·y up to the first pending query, in the order asked.
 
     one_call: and up to the second call that brings points from elsewhere, since these may be chosen by their values.
     """
@@ -238,10 +238,10 @@ def told_prefix(
         elif kind == "observe":
             points.extend(observed(field, model, *rest).points)
             y.extend(rest[1])
-    encoded = field.domain.encode(np.reshape(points, (len(y), field.domain.dimension)))
+    seen = np.reshape(points, (len(y), field.domain.dimension))
     if len(y) > CERTIFIED:  # the model's bands hold at all times, so at one that does not depend on the results
-        first_seen = distinct(encoded).first
+        first_seen = distinct(seen).first
         if len(first_seen) > CERTIFIED:
             end = int(np.sort(first_seen)[CERTIFIED])
-            return encoded[:end], sign * np.array(y[:end])
-    return encoded, sign * np.array(y)
+            return seen[:end], sign * np.array(y[:end])
+    return seen, sign * np.array(y)
