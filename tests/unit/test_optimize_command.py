@@ -487,6 +487,20 @@ def test_a_command_is_evaluated_until_there_are_results_enough():
     assert len(log()) == 16
 
 
+def test_an_evaluation_reads_the_trials_three_times(monkeypatch):
+    """After a result, once a trial is made, and when its point is chosen; and a few times at the beginning and end."""
+    reads = []
+    original = storages._SQLite.get_all_trials
+    monkeypatch.setattr(runs, "POLL", 600.0)  # however long an evaluation takes
+    monkeypatch.setattr(
+        optuna.storages._CachedStorage,
+        "get_all_trials",
+        lambda self, *given, **more: reads.append(1) or original(self._backend, *given, **more),
+    )
+    command.go(SPACE, words(), evaluations=8, name="s", seed=0)
+    assert len(reads) <= 3 * 8 + 6
+
+
 def test_json_and_booleans_and_constants():
     Path("script.py").write_text(
         "import sys, json; print(json.dumps({'m': {'v': len(sys.argv[1])}, 'a': sys.argv[1:]}))"

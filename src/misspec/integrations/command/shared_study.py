@@ -150,8 +150,8 @@ class Shared:
     def trials(self) -> list[FrozenTrial]:
         return self.storage.get_all_trials(self._id, deepcopy=False)
 
-    def standing(self) -> Standing:
-        trials = self.trials()
+    def standing(self, trials: Sequence[FrozenTrial] | None = None) -> Standing:
+        trials = self.trials() if trials is None else trials
         results = [t for t in trials if t.state == TrialState.COMPLETE and t.value is not None]
         sign = -1.0 if self.study.direction == StudyDirection.MINIMIZE else 1.0
         best = max(results, key=lambda t: sign * (t.value or 0.0), default=None)
@@ -160,10 +160,10 @@ class Shared:
 
     # -- taking and finishing trials -----------------------------------------------------------------------------------
 
-    def claim(self) -> Trial | None:
-        """A trial to evaluate, with its parameters; None if enough are under way."""
-        self.reap()
-        number = self._take()
+    def claim(self, trials: Sequence[FrozenTrial] | None = None) -> Trial | None:
+        """A trial to evaluate, with its parameters; None if enough are under way. trials: as they were just read."""
+        trials = self.trials() if trials is None else trials
+        number = self._take(None if self.reap(trials) else trials)
         if number is None or not self._needed(number):
             return None
         try:
@@ -175,17 +175,17 @@ class Shared:
             return None
         return trial
 
-    def _take(self) -> int | None:
+    def _take(self, trials: Sequence[FrozenTrial] | None = None) -> int | None:
         """A trial for this process, by number, which others may have made superfluous meanwhile."""
-        trials = self.trials()
+        trials = self.trials() if trials is None else trials
         if sum(t.state == TrialState.COMPLETE or _under_way(t) for t in trials) >= self.n:
             return None
         number = self._waiting(trials)
         return self._make(trials) if number is None else number
 
     def _needed(self, number: int) -> bool:
-        """Whether a trial of ours is; it fails if it is not."""
-        trials = self.trials()
+        """Whether a trial of ours is still needed; it fails if it is not."""
+        trials = self.study._thread_local.cached_all_trials = self.trials()  # as Study.ask does, for the sampler
         here = next(t for t in trials if t.number == number)
         retry, deaths = here.system_attrs.get(RETRY), None
         of = _of(retry)
@@ -286,11 +286,11 @@ class Shared:
 
     # -- life and death ------------------------------------------------------------------------------------------------
 
-    def reap(self) -> list[int]:
+    def reap(self, trials: Sequence[FrozenTrial] | None = None) -> list[int]:
         """Fail the trials whose process is gone, so that their points are evaluated again; their numbers. A command of
         theirs that still runs on this machine is ended first."""
         found = []
-        for trial in self.trials():
+        for trial in self.trials() if trials is None else trials:
             if _under_way(trial) and trial.number not in self._mine and self._gone(trial):
                 owner, command = trial.system_attrs.get(OWNER), trial.system_attrs.get(PROCESS)
                 if owner is not None and _here(owner) and _named(command):

@@ -23,7 +23,6 @@ from misspec.integrations.optuna.trials import (
     distributions_of,
     get,
     is_count,
-    put,
 )
 from misspec.policies import Auto, Policy, Query
 from misspec.policies.auto.feasible import Feasible
@@ -139,7 +138,7 @@ class Mirror:
 
 def success_of(study: Study, axes: Axes) -> Feasible | None:
     """Where trials with all of these parameters succeed; None while none of them has failed, or all."""
-    trials = [each for each in study.get_trials(deepcopy=False) if each.state.is_finished()]
+    trials = [each for each in study._get_trials(deepcopy=False, use_cache=True) if each.state.is_finished()]
     if not axes.distributions or all(each.state != TrialState.FAIL for each in trials):
         return None
     known = [(axes.point(t.params), t.state != TrialState.FAIL) for t in trials if AGAIN not in t.system_attrs]
@@ -153,24 +152,17 @@ def success_of(study: Study, axes: Axes) -> Feasible | None:
 # -- the storage -------------------------------------------------------------------------------------------------------
 
 
-def learnt_by(study: Study, axes: Axes) -> dict[str, Any] | None:
-    """The samples of the model that are in the study, if they can be of its trials."""
+def learnt_by(study: Study, axes: Axes, most: int) -> dict[str, Any] | None:
+    """The samples of the model that are in the study, if they can be of at most so many trials."""
     found = get(attributes_of(study), f"{LEARNT}:{axes.digest}")
     try:
         samples = checked_samples(found, axes.space)
     except InvalidInput:  # there are none, or something else wrote them
         return None
     sign = -1.0 if study.direction == StudyDirection.MINIMIZE else 1.0
-    conflicts, most = samples.get("conflicts"), len(study.get_trials(deepcopy=False))
+    conflicts = samples.get("conflicts")
     right = samples["scaling"][0] == sign and samples["results"] <= most
     return samples | {"conflicts": conflicts if is_count(conflicts) else None} if right else None
-
-
-def teach(study: Study, axes: Axes, samples: dict[str, Any]) -> None:
-    """Store samples for others, unless they have newer ones."""
-    there = learnt_by(study, axes)
-    if there is None or there["results"] < samples["results"]:
-        put(study, None, f"{LEARNT}:{axes.digest}", samples)
 
 
 def policy_of(study: Study, space: Space | None = None) -> Auto:

@@ -76,7 +76,7 @@ class MisspecSampler(BaseSampler):
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:  # noqa: ARG002
         """The parameters of all completed trials, except those of one value only and those that no Space can have."""
-        common = optuna.search_space.intersection_search_space(study.get_trials(deepcopy=False))
+        common = optuna.search_space.intersection_search_space(study._get_trials(deepcopy=False, use_cache=True))
         return {name: each for name, each in common.items() if not each.single() and parameter_of(each) is not None}
 
     def sample_independent(
@@ -131,10 +131,12 @@ class MisspecSampler(BaseSampler):
         self._kept = kept._replace(mirror=None)  # if anything fails from here on, the mirror is rebuilt
         if mirror is None or not mirror.follows(history):
             mirror = Mirror(self._made(axes.space, minimize=study.direction == StudyDirection.MINIMIZE))
-        mirror.learn(history, choosing.learnt_by(study, axes))
+        mirror.learn(history, choosing.learnt_by(study, axes, len(history.trials)))
         chosen = mirror.choose(trial, history, axes.fixed(trial.system_attrs.get("fixed_params", {})), self._seed)
         if mirror.news is not None:
-            choosing.teach(study, axes, mirror.news)
+            there = choosing.learnt_by(study, axes, len(history.trials))
+            if there is None or there["results"] < mirror.news["results"]:  # others may have newer ones
+                trials.put(study, None, f"{choosing.LEARNT}:{axes.digest}", mirror.news)
         if not history.unseen or mirror.policy.abilities.keeps_rounds:
             self._kept = kept._replace(mirror=mirror)  # one that has asked what others ask is of no further use
         return chosen
