@@ -93,7 +93,7 @@ def diagnose(
     ] = False,
     skip: Annotated[bool, typer.Option("--skip", help="Leave out rows with missing or unreadable cells.")] = False,
 ) -> None:
-    """How wrong a model is at least, from a table of observations: the certificate and a sentence."""
+    """Prove from a table of observations how wrong a model is at least: the certificate and a sentence."""
     from misspec.integrations import table as tables
 
     console = terminal()

@@ -188,7 +188,7 @@ def suggest(
 
 
 def _show_rows(console: Console, found: Any) -> None:
-    """What to try and why: a table where it fits, else one row below the other."""
+    """Print the experiments and their reasons: a table where it fits, else one row below the other."""
     from misspec.policies.auto.learnt import plain, rounded
 
     called = ["candidate"] if found.rows[0].called else []

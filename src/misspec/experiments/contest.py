@@ -1,4 +1,4 @@
-"""Who gets most out of reactions without being told a constant: `ms.Auto`, Optuna where it is installed, chance.
+"""The demo's first part: reactions tuned without constants by `ms.Auto`, Optuna where it is installed, and chance.
 
 Every batch counts, as in a plant that produces while it is tuned: what is compared is the true yield of all batches,
 and that of the best conditions found. Every seed is another reaction. A contest is kept as one file of a folder.
@@ -153,12 +153,12 @@ class Contest:
 
     @property
     def late(self) -> int:
-        """How many batches at the end are looked at."""
+        """Number of batches at the end that are looked at."""
         return min(LATE, self.evaluations)
 
     @property
     def reading(self) -> str:
-        """What the columns are."""
+        """Explanation of the columns."""
         return READING.format(evaluations=self.evaluations, late=self.late)
 
     @property
@@ -245,14 +245,14 @@ def contest(
 
 
 def about(seeds: int = SEEDS) -> str:
-    """What is played, in words."""
+    """Description of the problems, for people."""
     problem = _problem(0)
     said = ABOUT.format(seeds=seeds, size=len(problem.domain), noise=problem.model.noise)
     return said + (PEER if "Optuna" in present() else "")
 
 
 def _said(problem: Problem, first: Array) -> list[str]:
-    """What an Auto knows that was told these batches."""
+    """Summary of an Auto that was told these batches."""
     with one_thread():
         policy = Auto(problem.domain)
         policy.observe(first[2].astype(np.intp), first[1])

@@ -36,7 +36,7 @@ class Look:
     active: NDArray[np.intp] | None  # of a policy that eliminates
 
     def negated(self) -> Look:
-        """The same of −f*."""
+        """The look with the signs of −f*."""
         if self.lower is None or self.upper is None or self.mean is None:
             return self
         return dataclasses.replace(self, lower=-self.upper, upper=-self.lower, mean=-self.mean)
@@ -98,7 +98,7 @@ def _look(policy: Policy, problem: Problem, t: int, keep: bool) -> Look:
 
 
 def _of_problem(settings: dict[str, Any]) -> dict[str, Any]:
-    """What the problem depends on; a seed that it does not take makes no difference."""
+    """Settings that the problem depends on; a seed that it does not take makes no difference."""
     own = construct.of_problem(settings)
     return own if "seed" in construct.takes(settings["problem"]["kind"]) else own | {"seed": 0}
 

@@ -189,7 +189,7 @@ class PolicySpec(_Made):
 
 
 class Experiment(_Part):
-    """What a file says; `runs()` lists what is to be done."""
+    """The content of an experiment file; `runs()` lists its runs."""
 
     horizon: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
     seeds: int | list[int] = 5

@@ -113,7 +113,7 @@ def encode(run: Run, played: Played) -> bytes:
 
 
 def decode(run: Run, content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
-    """What `encode` has written for this run; ValueError for anything else."""
+    """Decode what `encode` has written for this run; ValueError for anything else."""
     facts = json.loads(pl.read_parquet_metadata(io.BytesIO(content)).get("misspec", "null"))
     if not isinstance(facts, dict) or type(facts.get("format")) is not int:
         raise ValueError("it does not say what it is")
@@ -187,12 +187,12 @@ class Finished:
 
     @property
     def minimize(self) -> bool:
-        """Whether smaller is better."""
+        """True if smaller is better."""
         return construct.minimized(self.run.settings)
 
     @property
     def contextual(self) -> bool:
-        """Whether action sets vary from round to round."""
+        """True if action sets vary from round to round."""
         return bool(self.facts.get("contextual", False))  # older files do not say
 
     @property
@@ -210,7 +210,7 @@ class Damaged(StorageError):
 
 
 class Folder:
-    """Where an experiment's results are."""
+    """The folder of an experiment's results."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -289,7 +289,7 @@ class Folder:
             older.unlink(missing_ok=True)
 
     def read(self, run: Run, path: Path) -> Finished:
-        """What came out of a run; Damaged if its file is not what was written."""
+        """Read the outcome of a run; Damaged if its file is not what was written."""
         content = _content(path)
         try:
             facts, table = decode(run, content)
@@ -322,7 +322,7 @@ class Folder:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Results:
-    """What an experiment has found so far; `of` is the number of runs that it asks for."""
+    """The results of an experiment so far; `of` is the number of runs that it asks for."""
 
     path: Path
     experiment: Experiment
@@ -344,7 +344,7 @@ class Results:
 
 
 def _content(path: Path) -> bytes:
-    """Of the file of a run; Damaged where it does not match its name."""
+    """Content of a run's file; Damaged where it does not match its name."""
     try:
         content = path.read_bytes()
     except OSError as error:

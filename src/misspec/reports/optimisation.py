@@ -64,7 +64,7 @@ class Slice:
     nearness: Array
 
     def negated(self) -> Slice:
-        """The same of −y."""
+        """Copy with the signs of −y."""
         return dataclasses.replace(self, mean=-self.mean, lower=-self.upper, upper=-self.lower)
 
 
@@ -82,7 +82,7 @@ class Points:
     contradicted: NDArray[np.bool_]
 
     def negated(self) -> Points:
-        """The same of −y."""
+        """Copy with the signs of −y."""
         return dataclasses.replace(self, averages=-self.averages, expected=-self.expected)
 
 
@@ -109,7 +109,7 @@ class Optimisation:
 
     @property
     def expected(self) -> float:
-        """Of the recommended point; within its band, which its own results may have narrowed."""
+        """Mean at the recommended point, within its band, which its own results may have narrowed."""
         assert self.use is not None
         return float(np.clip(self.use.mean, self.use.lower, self.use.upper))
 
@@ -148,7 +148,7 @@ class Axis:
         return self.high > self.low if self.levels is None else len(self.levels) > 1
 
     def curve(self) -> Array:
-        """Where a slice is computed."""
+        """Points at which a slice is computed."""
         if self.levels is not None:
             return self.levels
         unit = np.clip(np.linspace(0.0, 1.0, CURVE), 1e-6, 1.0 - 1e-6)
@@ -206,7 +206,7 @@ def facts(
     names: Sequence[str] | None = None,
     minimize: bool = False,
 ) -> Optimisation:
-    """What is drawn."""
+    """All data of the page's figures."""
     if not isinstance(policy, Policy):
         raise InvalidInput(f"a report is of a policy, got {type(policy).__name__}; ms.reports.write draws experiments")
     for name, given in (("title", title), ("target", target)):
@@ -272,7 +272,7 @@ def scaled(axis: Axis, values: Any) -> Array:
 
 
 def ends_of(axis: Axis) -> list[tuple[float, str]]:
-    """What is written at an axis, and where: options of a choice, else both ends."""
+    """Labels of an axis and their positions: options of a choice, else both ends."""
     if axis.labels is not None:
         step = max(1, math.ceil(len(axis.labels) / 8))
         shown = range(0, len(axis.labels), step)
@@ -380,7 +380,7 @@ def _legal(domain: Any, j: int, x: Array) -> Array:
 
 
 def _nearness(domain: Any, X: Array, at: Array, j: int) -> Array:
-    """Of observations to the line of a slice: 1 on it, 0 far away in the other parameters."""
+    """Closeness of observations to the line of a slice: 1 on it, 0 far away in the other parameters."""
     pairs = [(each.start, each.stop) for each in getattr(domain, "columns", ())]
     if len(pairs) != domain.dimension or len(pairs) == 1:
         return np.ones(len(X))

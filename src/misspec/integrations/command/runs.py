@@ -33,7 +33,7 @@ POLL = 0.5  # seconds between looks at what others do
 
 
 class Result(NamedTuple):
-    """What became of a trial of this process: a value, or why there is none."""
+    """The outcome of a trial of this process: a value, or the reason for a failure."""
 
     trial: int
     value: float | None
@@ -42,7 +42,7 @@ class Result(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far it is, of all processes. before: results when this one started; left: seconds, None if unknown."""
+    """Progress of all processes. before: results when this one started; left: seconds, None if unknown."""
 
     done: int
     of: int
@@ -213,7 +213,7 @@ def _ending(code: int) -> str:
 
 
 def _tell(shared: Shared, evaluation: _Evaluation) -> Result | None:
-    """What came of it, to the study; None if another process had taken the trial."""
+    """Tell the study the outcome; None if another process had taken the trial."""
     trial, params, error = evaluation.number, evaluation.params, evaluation.error
     if error is None:
         assert evaluation.value is not None

@@ -54,7 +54,7 @@ _RUNS: set[str] = set()  # of this process, that are going on
 
 
 class Standing(NamedTuple):
-    """How far a study is: results, trials under way, the best result and its parameters."""
+    """State of a study: results, trials under way, the best result and its parameters."""
 
     done: int
     running: int
@@ -184,7 +184,7 @@ class Shared:
         return self._make(trials) if number is None else number
 
     def _needed(self, number: int) -> bool:
-        """Whether a trial of ours is still needed; it fails if it is not."""
+        """Test whether a trial of ours is still needed; fail it if it is not."""
         trials = self.study._thread_local.cached_all_trials = self.trials()  # as Study.ask does, for the sampler
         here = next(t for t in trials if t.number == number)
         retry, deaths = here.system_attrs.get(RETRY), None
@@ -346,7 +346,7 @@ def _difference(kept: Any, now: list[Any]) -> str:
 
 
 def _under_way(trial: FrozenTrial) -> bool:
-    """Whether a process of ours evaluates it, or did until it died."""
+    """Test whether a process of ours evaluates it, or did until it died."""
     if trial.state != TrialState.RUNNING:
         return False
     owner = trial.system_attrs.get(OWNER)
@@ -354,15 +354,15 @@ def _under_way(trial: FrozenTrial) -> bool:
 
 
 def _claims(trial: FrozenTrial) -> list[dict[str, Any]]:
-    """Of those who may have taken a trial that names no owner. They would name themselves before they choose
-    parameters: if it got some, another program has it. A copy of a trial, as Optuna makes some, copies no claim."""
+    """Claims of processes that may have taken a trial without an owner. They would name themselves before they choose
+    parameters: if it got some, another program has it. Claims do not hold for copies of a trial, as Optuna makes."""
     mark = trial.number, len(trial.params)
     found = (value for key, value in sorted(trial.system_attrs.items()) if key.startswith(CLAIM))
     return [each for each in found if isinstance(each, dict) and (each.get("trial"), each.get("params")) == mark]
 
 
 def _lives(process: Mapping[str, Any]) -> bool:
-    """Whether a run of this place goes on."""
+    """Test whether a run of this host goes on."""
     over = process["pid"] == os.getpid() and process.get("run") not in _RUNS
     return not over and processes.alive(process["pid"], process["start"])
 
@@ -377,7 +377,7 @@ def _named(process: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def _here(owner: Mapping[str, Any]) -> bool:
-    """Whether the process is of this place, so that its number says whether it lives."""
+    """Test whether the process is of this host, so that its number says whether it lives."""
     place = processes.place()
     return place is not None and owner.get("place") == place and _named(owner)
 

@@ -36,7 +36,7 @@ TRIED = 8  # values for a parameter outside the model, half of them by TPE: the 
 
 
 class Kept(NamedTuple):
-    """What a sampler keeps of the study and space in use: the points of its trials, and a policy that learnt them."""
+    """Cache of a sampler for one study and space: the points of its trials, and a policy that learnt them."""
 
     storage: Any
     study: int
@@ -56,7 +56,7 @@ class Mirror:
         self.conflicts: int | None = None  # points that contradict the model, when they were last looked for
 
     def follows(self, history: History) -> bool:
-        """Whether all that it knows still stands: a trial may have been deleted, or be another point than was asked."""
+        """Test whether all that it knows still stands: a trial may be gone, or be another point than was asked."""
         trials = {each.number: each for each in history.trials}
         for number, y in self._done.items():
             if number not in trials or trials[number].y != y:
@@ -137,7 +137,7 @@ class Mirror:
 
 
 def success_of(study: Study, axes: Axes) -> Feasible | None:
-    """Where trials with all of these parameters succeed; None while none of them has failed, or all."""
+    """Model of where trials with all of these parameters succeed; None while none of them has failed, or all."""
     trials = [each for each in study._get_trials(deepcopy=False, use_cache=True) if each.state.is_finished()]
     if not axes.distributions or all(each.state != TrialState.FAIL for each in trials):
         return None

@@ -198,7 +198,7 @@ def get(attributes: Mapping[str, Any], key: str) -> Any:
 
 
 def is_count(value: Any) -> TypeGuard[int]:
-    """Whether it is a whole number from 0 up that counts something."""
+    """Test whether it is a whole number from 0 up."""
     return type(value) is int and 0 <= value <= MOST
 
 
