@@ -35,7 +35,7 @@ def demo(
     command = ["misspec", "demo", "--into", str(into)] if into != Path("misspec-demo") else ["misspec", "demo"]
     console.print(Text("1. Without constants: reactions tuned while they produce", style="bold"))
     console.print(about())
-    again = f"stopped; start again with: {shlex.join(command)}"
+    again = f"stopped; finished runs are kept in {into}; go on with: {shlex.join(command)}"
     first = watched(lambda show: experiments.contest_in(into, cores=cores, show=show), lambda _: again)
     _show_contest(first)
     console.print(Text(f"2. With guarantees: {experiment.title}", style="bold"))

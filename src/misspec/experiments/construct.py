@@ -30,7 +30,7 @@ _ALLOWED: ContextVar[frozenset[str]] = ContextVar("packages that files may name"
 
 POLICIES = {
     name: cast("type[Policy]", getattr(module, name))
-    for module, names in ((policies, policies.PLAYABLE), (comparators, comparators.__all__))
+    for module, names in ((policies, ("Auto", *policies.PLAYABLE)), (comparators, comparators.__all__))
     for name in names
 }
 PROBLEMS: dict[str, Callable[..., Problem]] = {name: getattr(problems, name) for name in problems.PLAYABLE}
@@ -224,7 +224,8 @@ def make_policy(
     for name, value in (("epsilon", epsilon), ("corruption", epsilon * horizon)):
         if name in wanted and given.get(name, KNOWN) == KNOWN:
             given[name] = value
-    return make(domain, model, **{**filled, **given})
+    world = (domain, model) if "model" in wanted else (domain,)
+    return make(*world, **{**filled, **given})
 
 
 def arguments(make: Callable[..., Policy]) -> Mapping[str, inspect.Parameter]:
