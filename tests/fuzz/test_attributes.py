@@ -171,7 +171,7 @@ def test_attributes_of_others_are_ignored_in_many_studies():
 
 def test_attributes_of_processes_are_ignored(tmp_path):
     """What `misspec optimize` keeps of who evaluates what: no trial stops the others."""
-    rng, owner = random.Random(4), {"run": "r", "place": processes.place(), "pid": 2**22, "start": "never"}
+    rng, owner = random.Random(4), {"run": "r", "host": processes.host(), "pid": 2**22, "start": "never"}
     kept = {OWNER: owner, BEAT: 3, PROCESS: {"pid": 2**22, "start": "never"}, RETRY: {"of": 0, "deaths": 1}}
     kept |= {AGAIN: {"deaths": 1}, f"{CLAIM}r": {"trial": 0, "params": 0, **owner}}
     space = ms.Space({"x": ms.Float(0.0, 1.0)})

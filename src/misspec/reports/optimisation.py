@@ -185,17 +185,17 @@ def report(
         for name, figure in optimisation_figures.draw(found):
             for suffix in matplotlib_backend.SUFFIXES:
                 content[f"{name}.{suffix}"] = matplotlib_backend.saved(figure, suffix)
-    place = Path(folder)
+    into = Path(folder)
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        into.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"cannot make the folder {place}: {error.strerror}; choose another") from None
+        raise StorageError(f"cannot make the folder {into}: {error.strerror}; choose another") from None
     for name, written in content.items():
-        storage.replace(place / name, written)
+        storage.replace(into / name, written)
     pictures = {f"{name}.{suffix}" for name in FILES for suffix in matplotlib_backend.SUFFIXES}
     for stale in pictures - set(content):  # of a former report
-        (place / stale).unlink(missing_ok=True)
-    return place / "index.html"
+        (into / stale).unlink(missing_ok=True)
+    return into / "index.html"
 
 
 def facts(
@@ -353,10 +353,10 @@ def _slice(policy: Any, at: Array, axis: Axis, j: int) -> Slice:
     told = policy.observations
     labels = None if axis.labels is None else [axis.labels[int(x[i])] for i in kept]
     observed, here = told.x[:, j], float(at[j])
-    if labels is not None:  # places in the picture
-        place = {float(x[i]): float(n) for n, i in enumerate(kept)}
-        observed = np.array([place.get(float(value), np.nan) for value in observed])
-        x, here = np.arange(float(len(kept))), place[here]
+    if labels is not None:  # positions in the picture
+        position = {float(x[i]): float(n) for n, i in enumerate(kept)}
+        observed = np.array([position.get(float(value), np.nan) for value in observed])
+        x, here = np.arange(float(len(kept))), position[here]
     else:
         x = x[kept]
     return Slice(
@@ -394,10 +394,10 @@ def _nearness(domain: Any, X: Array, at: Array, j: int) -> Array:
 
 def _points(policy: Any, axes: Sequence[Axis], conflicts: Sequence[Conflict], *, modelled: bool) -> Points:
     told, domain = policy.observations, policy.domain
-    unique, first, place = distinct(told.x)
+    unique, first, number = distinct(told.x)
     order = np.argsort(first, kind="stable")
-    counts = np.bincount(place)[order]
-    averages = np.bincount(place, told.y)[order] / counts
+    counts = np.bincount(number)[order]
+    averages = np.bincount(number, told.y)[order] / counts
     x = unique[order]
     expected = policy.posterior.at(x)[0] if modelled else np.full(len(x), np.nan)
     against = {each.x.tobytes() for each in conflicts}

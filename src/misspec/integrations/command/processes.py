@@ -44,7 +44,7 @@ class Running(NamedTuple):
 
 
 @functools.cache
-def place() -> str | None:
+def host() -> str | None:
     """Scope in which process numbers are unique: host, boot, user and namespace; None where that is unknown."""
     boot = _read("/proc/sys/kernel/random/boot_id") or _say("sysctl", "-n", "kern.bootsessionuuid")
     if not boot or started(os.getpid()) is None:

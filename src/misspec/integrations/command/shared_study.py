@@ -39,7 +39,7 @@ from misspec.integrations.command import processes
 from misspec.integrations.command.storages import TRIES, open_storage, without_password
 from misspec.integrations.optuna.trials import AGAIN
 
-OWNER = "misspec:owner"  # of a trial: run, place, pid, start
+OWNER = "misspec:owner"  # of a trial: run, host, pid, start
 CLAIM = "misspec:claim:"  # and a run, of an enqueued trial: its owner to be, the trial, and how many parameters it had
 BEAT = "misspec:beat"  # of a trial: counts up while its process lives
 PROCESS = "misspec:process"  # of a trial: pid and start of the command
@@ -267,7 +267,7 @@ class Shared:
 
     def _owner(self) -> dict[str, Any]:
         pid = os.getpid()
-        return {"run": self._run, "place": processes.place(), "pid": pid, "start": processes.started(pid)}
+        return {"run": self._run, "host": processes.host(), "pid": pid, "start": processes.started(pid)}
 
     def _fail(self, trial_id: int, reason: str, stderr: str = "", deaths: int | None = None) -> bool:
         def write() -> None:
@@ -378,8 +378,8 @@ def _named(process: Any) -> TypeGuard[Mapping[str, Any]]:
 
 def _here(owner: Mapping[str, Any]) -> bool:
     """Test whether the process is of this host, so that its number says whether it lives."""
-    place = processes.place()
-    return place is not None and owner.get("place") == place and _named(owner)
+    host = processes.host()
+    return host is not None and owner.get("host") == host and _named(owner)
 
 
 def _deaths(kept: Any) -> int:

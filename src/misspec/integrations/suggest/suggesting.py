@@ -76,11 +76,11 @@ class Suggestion:
     def save(self, path: str | os.PathLike[str]) -> None:
         """A CSV file of its own with the columns of the results and the rows to try, their target empty. A file that
         holds results which the results file does not is not overwritten."""
-        place = Path(path)
+        into = Path(path)
         for other in (self.menu.path, *([] if self.file.read is None else [self.file.read.path])):
-            if sheets.same(place, other):
+            if sheets.same(into, other):
                 raise InvalidInput(f"{path} is what the suggestions rest on; write them to another file")
-        sheets.write(self._spared(place), [self.file.names, *self._lines()], self.file.style)
+        sheets.write(self._spared(into), [self.file.names, *self._lines()], self.file.style)
 
     def append(self) -> None:
         """Add the rows to try, their target empty, to the results file, whose bytes stay as they are; it is made where
