@@ -5,7 +5,6 @@ import functools
 import itertools
 import math
 import random
-from types import SimpleNamespace
 
 import optuna
 import pytest
@@ -18,7 +17,7 @@ from misspec.integrations.command import processes
 from misspec.integrations.command.shared_study import BEAT, CLAIM, OWNER, PROCESS, RETRY, Shared
 from misspec.integrations.optuna import MisspecSampler, distributions_of, policy_of
 from misspec.integrations.optuna.choosing import LEARNT
-from misspec.integrations.optuna.trials import AGAIN, ASKED, get, put
+from misspec.integrations.optuna.trials import AGAIN, ASKED
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 MODEL = ms.Model(RBF(0.5), norm_bound=1.0, noise=0.1)
@@ -108,26 +107,16 @@ def mutated(tree, rng):
     return tree
 
 
-def framed(key, value):
-    """Attributes as they are stored, in parts."""
-    found = {}
-    storage = SimpleNamespace(set_study_system_attr=lambda _, name, content: found.update({name: content}))
-    put(SimpleNamespace(_storage=storage, _study_id=0), None, key, value)
-    return found
-
-
 def spoilt(attributes, key, rng):
-    """Attributes of which one says something else; one time in four it is its frame that does."""
-    if rng.random() < 0.25:
-        return attributes | {key: mutated(attributes[key], rng)}
-    return attributes | framed(key, mutated(get(attributes, key), rng))
+    """Attributes of which one says something else."""
+    return attributes | {key: mutated(attributes[key], rng)}
 
 
 def a_copy(name, rng):
     """A study of the same trials with other attributes: the study's, or those of some trials."""
     origin, study = played(name), optuna.create_study(direction="maximize")
     attributes = dict(origin._storage.get_study_system_attrs(origin._study_id))
-    kept = [key for key in attributes if key.startswith(LEARNT) and get(attributes, key) is not None]
+    kept = [key for key in attributes if key.startswith(LEARNT)]
     of_study = bool(kept) and rng.random() < 0.5
     if of_study:
         attributes = spoilt(attributes, rng.choice(kept), rng)

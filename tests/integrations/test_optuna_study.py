@@ -393,24 +393,18 @@ def test_attributes_that_somebody_has_edited_are_learnt_anew():
         study._storage.set_study_system_attr(study._study_id, key, {"parts": 1, "digest": "0", "text": "x"})
     study.optimize(objective, n_trials=1)
     axes = trials.Axes(study.sampler.infer_relative_search_space(study, study.trials[-1]))
-    trials.put(study, None, f"{choosing.LEARNT}:{axes.digest}", {"results": 10, "states": [["nan"]]})
+    wrong = {"results": 10, "states": [["nan"]]}
+    study._storage.set_study_system_attr(study._study_id, f"{choosing.LEARNT}:{axes.digest}", wrong)
     study.sampler = MisspecSampler(seed=0)
     study.optimize(objective, n_trials=1)
     assert len(study.trials) == 11
 
 
-def test_long_attributes_come_in_parts_and_back():
-    study = optuna.create_study()
-    trial = study.ask()
-    frozen = study.trials[0]
-    long = {"text": "ä" * 5000, "numbers": list(range(2000))}
-    trials.put(study, frozen, "k", long)
-    attributes = study.trials[trial.number].system_attrs
-    assert trials.get(attributes, "k") == long
-    assert all(len(json.dumps(each)) < 2 * trials.LONGEST + 200 for each in attributes.values())
-    missing = {key: each for key, each in attributes.items() if not key.endswith(":2")}
-    assert trials.get(missing, "k") is None
-    assert trials.get({}, "k") is None
+def test_samples_that_no_database_has_room_for_are_not_stored(monkeypatch):
+    monkeypatch.setattr(choosing, "LONGEST", 100)
+    study = played(8)
+    assert not any(key.startswith("misspec:learnt") for key in study._storage.get_study_system_attrs(study._study_id))
+    assert study.trials[-1].user_attrs["misspec:rule"] != "first"  # they are learnt all the same
 
 
 def test_spaces_there_and_back():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -18,10 +19,8 @@ from misspec.integrations.optuna.trials import (
     AGAIN,
     Axes,
     History,
-    attributes_of,
     data,
     distributions_of,
-    get,
     is_count,
 )
 from misspec.policies import Auto, Policy, Query
@@ -32,6 +31,7 @@ from misspec.search import distinct
 BELIEVED, LEARNT = "misspec:{}", "misspec:learnt"
 FIXED = 512  # points among which the best is taken where some parameters are fixed
 DIGITS = 6  # of what is shown to people
+LONGEST = 60_000  # characters of samples that are stored: MySQL has room for 65,535 bytes
 TRIED = 8  # values for a parameter outside the model, half of them by TPE: the first that is likely to work is taken
 
 
@@ -154,7 +154,7 @@ def success_of(study: Study, axes: Axes) -> Feasible | None:
 
 def learnt_by(study: Study, axes: Axes, most: int) -> dict[str, Any] | None:
     """The samples of the model that are in the study, if they can be of at most so many trials."""
-    found = get(attributes_of(study), f"{LEARNT}:{axes.digest}")
+    found = study._storage.get_study_system_attrs(study._study_id).get(f"{LEARNT}:{axes.digest}")
     try:
         samples = checked_samples(found, axes.space)
     except InvalidInput:  # there are none, or something else wrote them
@@ -163,6 +163,13 @@ def learnt_by(study: Study, axes: Axes, most: int) -> dict[str, Any] | None:
     conflicts = samples.get("conflicts")
     right = samples["scaling"][0] == sign and samples["results"] <= most
     return samples | {"conflicts": conflicts if is_count(conflicts) else None} if right else None
+
+
+def teach(study: Study, axes: Axes, most: int, samples: dict[str, Any]) -> None:
+    """Store samples for others, unless they have newer ones."""
+    there = learnt_by(study, axes, most)
+    if (there is None or there["results"] < samples["results"]) and len(json.dumps(samples)) <= LONGEST:
+        study._storage.set_study_system_attr(study._study_id, f"{LEARNT}:{axes.digest}", samples)
 
 
 def policy_of(study: Study, space: Space | None = None) -> Auto:

@@ -23,9 +23,9 @@ from optuna.trial import FrozenTrial
 
 from misspec.domains import Float, Space
 from misspec.errors import Array, InvalidInput, instance, seeded, shown
-from misspec.integrations.optuna import choosing, trials
+from misspec.integrations.optuna import choosing
 from misspec.integrations.optuna.choosing import Kept, Mirror
-from misspec.integrations.optuna.trials import Axes, History, parameter_of
+from misspec.integrations.optuna.trials import ASKED, Axes, History, parameter_of
 from misspec.policies import Auto, Policy
 from misspec.policies.auto.feasible import LIKELY
 from misspec.threads import lock_after_fork, one_thread, tell_of_forks
@@ -109,7 +109,7 @@ class MisspecSampler(BaseSampler):
             kept = self._read(study, search_space)
             axes = kept.axes
             x, believed = self._chosen(study, kept, trial)
-            trials.put(study, trial, trials.ASKED, {"params": axes.stored(x)})
+            study._storage.set_trial_system_attr(trial._trial_id, ASKED, axes.stored(x))
             for what, found in believed.items():
                 study._storage.set_trial_user_attr(trial._trial_id, choosing.BELIEVED.format(what), found)
             return axes.params(x)
@@ -134,9 +134,7 @@ class MisspecSampler(BaseSampler):
         mirror.learn(history, choosing.learnt_by(study, axes, len(history.trials)))
         chosen = mirror.choose(trial, history, axes.fixed(trial.system_attrs.get("fixed_params", {})), self._seed)
         if mirror.news is not None:
-            there = choosing.learnt_by(study, axes, len(history.trials))
-            if there is None or there["results"] < mirror.news["results"]:  # others may have newer ones
-                trials.put(study, None, f"{choosing.LEARNT}:{axes.digest}", mirror.news)
+            choosing.teach(study, axes, len(history.trials), mirror.news)
         if not history.unseen or mirror.policy.abilities.keeps_rounds:
             self._kept = kept._replace(mirror=mirror)  # one that has asked what others ask is of no further use
         return chosen

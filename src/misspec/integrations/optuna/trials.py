@@ -30,7 +30,6 @@ from misspec.errors import LARGEST, MOST, Array, InvalidInput, instance, shown
 ASKED = "misspec:asked"  # attribute of a trial: the point that was chosen for it
 AGAIN = "misspec:again"  # of a trial that failed for no fault of its point, which is evaluated again (`shared_study`)
 UNSEEN = 8  # trials that others are choosing right now, at most, for which as many queries are skipped
-LONGEST = 2000  # characters of an attribute: some databases have no room for more
 
 
 class Axes:
@@ -50,8 +49,7 @@ class Axes:
             return self._finished[trial._trial_id]
         x = self.point(trial.params)
         if x is None and trial.state == TrialState.RUNNING:
-            asked = get(trial.system_attrs, ASKED)  # chosen, and not yet suggested in whole
-            x = self.of_stored(asked.get("params") if isinstance(asked, dict) else None)
+            x = self.of_stored(trial.system_attrs.get(ASKED))  # chosen, and not yet suggested in whole
         if trial.state.is_finished():
             self._finished[trial._trial_id] = x
         return x
@@ -157,44 +155,6 @@ def refuse_constraints(trials: Sequence[FrozenTrial]) -> None:
                 f"trial {trial.number} has constraints, which MisspecSampler does not know; give infeasible trials a "
                 "bad value, let them fail, or take Optuna's GPSampler or TPESampler"
             )
-
-
-# -- attributes --------------------------------------------------------------------------------------------------------
-
-
-def attributes_of(study: Study) -> Mapping[str, Any]:
-    return study._storage.get_study_system_attrs(study._study_id)
-
-
-def put(study: Study, trial: FrozenTrial | None, key: str, value: Any) -> None:
-    """An attribute in parts that every database has room for; the first says of how many, and of what they are."""
-    text = json.dumps(value)
-    parts = [text[i : i + LONGEST] for i in range(0, len(text), LONGEST)]
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    for i, part in [*list(enumerate(parts))[1:], (0, parts[0])]:  # the first comes last: it makes the others count
-        content: Any = {"parts": len(parts), "digest": digest, "text": part} if i == 0 else part
-        name = key if i == 0 else f"{key}:{digest}:{i}"
-        if trial is None:
-            study._storage.set_study_system_attr(study._study_id, name, content)
-        else:
-            study._storage.set_trial_system_attr(trial._trial_id, name, content)
-
-
-def get(attributes: Mapping[str, Any], key: str) -> Any:
-    """JSON that `put` has stored; None where it is not there, or not in whole.
-
-    Another version or a person can have stored it: who uses it checks its content.
-    """
-    first = attributes.get(key)
-    if not isinstance(first, dict) or not is_count(first.get("parts")):
-        return None
-    try:
-        rest = [attributes[f"{key}:{first['digest']}:{i}"] for i in range(1, first["parts"])]
-        text = "".join([first["text"], *rest])
-        whole_text = hashlib.sha256(text.encode()).hexdigest()[:16] == first["digest"]
-        return json.loads(text) if whole_text else None
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return None
 
 
 def is_count(value: Any) -> TypeGuard[int]:
