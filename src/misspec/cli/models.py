@@ -96,7 +96,7 @@ def diagnose(
         Path | None, typer.Option(help="Draw the residuals into this file (.png, .pdf); needs --norm-bound.")
     ] = None,
 ) -> None:
-    """How wrong a model is at least, from a table of observations: the certificate and a sentence."""
+    """Prove from a table of observations how wrong a model is at least: the certificate and a sentence."""
     from misspec.integrations import table as tables
 
     console = terminal()

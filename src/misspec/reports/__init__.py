@@ -40,7 +40,7 @@ def __getattr__(name: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What was written, and what it was written about."""
+    """The files of a report, and the results that they are about."""
 
     folder: Path
     page: Path
