@@ -451,7 +451,7 @@ def test_a_joint_domain_asks_answers_and_learns(x, c):
     assert some.lower <= best.lower + 1e-9
     assert some.index is None or some.index == policy.field.inner.list.indices(some.x[None])[0]
     assert not policy.pending
-    policy.conflicts(), policy.caveats  # noqa: B018  # they can be looked at
+    policy.conflicts(), policy.caveats  # they can be looked at
 
 
 def test_actions_of_a_joint_domain_in_every_form():

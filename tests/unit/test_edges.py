@@ -1,6 +1,7 @@
 """What is nearly refused and must be taken, and what is nearly taken and must be refused."""
 
 import importlib
+import json
 import threading
 import warnings
 
@@ -14,7 +15,8 @@ from typer.testing import CliRunner
 import misspec as ms
 from misspec import errors
 from misspec.cli import app
-from misspec.files import storage
+from misspec.encoding import encode_array
+from misspec.files import records, storage
 from misspec.threads import LIMIT, one_thread
 
 contest = importlib.import_module("misspec.experiments.contest")  # whose name a function has, too
@@ -101,12 +103,21 @@ def test_writes_into_large_folders_need_not_look_for_litter(tmp_path):
     assert not litter.exists()
 
 
+FLAT = encode_array(np.zeros((2, 3)))
+
+
 @pytest.mark.parametrize(
     "document",
-    [[], {}, {"players": ["a"]}, {"players": ["a"], "best": 1.0, "about": "", "said": [], "misspec": ms.__version__}],
+    [
+        [],
+        {},
+        {"players": ["a"]},
+        {"players": ["a"], "best": 1.0, "about": "", "said": [], "misspec": "1", "truth": {}, "y": {}},
+        {"players": ["a"], "best": 1.0, "about": "", "said": [], "misspec": "1", "truth": FLAT, "y": FLAT},
+    ],
 )
 def test_a_contest_with_right_checksums_and_wrong_content_is_refused(tmp_path, document):
-    storage.write(tmp_path / contest.FILE, contest.KIND, contest.VERSION, document, {"truth": np.zeros((2, 3))})
+    records.create(tmp_path / contest.FILE, [json.dumps(document).encode()], new=True)
     with pytest.raises(ms.StorageError, match="misspec demo"):
         contest.kept(tmp_path)
 

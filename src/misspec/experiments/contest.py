@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib.util
+import json
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -18,11 +19,12 @@ from typing import NamedTuple
 import numpy as np
 
 from misspec.domains import Table
+from misspec.encoding import decode_array, encode_array
 from misspec.errors import Array, MisspecError, StorageError, whole
 from misspec.experiments import store
 from misspec.experiments.runner import Progress, Show, outcomes
 from misspec.experiments.schema import demo
-from misspec.files import storage
+from misspec.files import records, storage
 from misspec.policies import Auto
 from misspec.policies.auto import learnt
 from misspec.problems import Problem, reaction
@@ -31,7 +33,7 @@ from misspec.threads import one_thread
 
 EVALUATIONS, SEEDS = 60, 8
 LATE = 10  # batches at the end that are looked at
-FILE, KIND, VERSION = "contest.misspec", "contest", 1
+FILE = "contest.misspec"
 ABOUT = (
     "{seeds} simulated reactions, drawn at random: 12 ligands, 4 bases, 4 solvents, temperature and concentration, "
     "{size:,} combinations. Some ligands do not bear the heat, some not the base, and in every solvent they behave "
@@ -282,7 +284,8 @@ def contest_in(
         found = contest(evaluations, seeds, cores=cores, show=show)
         document = {"players": found.players, "best": found.best, "about": found.about, "said": found.said}
         document["misspec"] = store.version()
-        storage.write(Path(folder) / FILE, KIND, VERSION, document, {"truth": found.truth, "y": found.y})
+        arrays = {"truth": encode_array(found.truth), "y": encode_array(found.y)}
+        records.create(Path(folder) / FILE, [json.dumps({**document, **arrays}, allow_nan=False).encode()], new=False)
         return found
 
 
@@ -292,16 +295,21 @@ def kept(folder: str | os.PathLike[str]) -> Contest | None:
     if not path.exists():
         return None
     try:
-        document, _, arrays = storage.read(path, KIND, VERSION)
-    except StorageError as error:
+        lines = list(records.Reader(path))
+        document = storage.parsed(lines[0]) if len(lines) == 1 else None
+        kinds = {"players": list, "best": float, "about": str, "said": list, "misspec": str, "truth": dict, "y": dict}
+        if not isinstance(document, dict) or {name: type(value) for name, value in document.items()} != kinds:
+            raise StorageError(f"{path} holds no contest")
+        truth, y, players = (
+            decode_array("truth", document["truth"]),
+            decode_array("y", document["y"]),
+            document["players"],
+        )
+        fits = truth.ndim == 3 and truth.shape == y.shape and len(truth) == len(players)
+        if not fits or truth.dtype != np.float64 or y.dtype != np.float64:
+            raise StorageError(f"{path} holds no contest")
+    except (StorageError, ValueError) as error:
         raise StorageError(f"{error}; `misspec demo` makes it again, or delete it") from None
-    kinds = {"players": list, "best": float, "about": str, "said": list, "misspec": str}
-    if not isinstance(document, dict) or {name: type(value) for name, value in document.items()} != kinds:
-        raise StorageError(f"{path} holds no contest; `misspec demo` makes it again, or delete it")
     if document["misspec"] != store.version():
         return None
-    truth, y, players = arrays.get("truth", np.zeros(0)), arrays.get("y", np.zeros(0)), document["players"]
-    fits = truth.ndim == 3 and truth.shape == y.shape and len(truth) == len(players)
-    if not fits or truth.dtype != np.float64 or y.dtype != np.float64:
-        raise StorageError(f"{path} holds no contest; `misspec demo` makes it again, or delete it")
     return Contest(players, truth, y, document["best"], document["about"], document["said"])

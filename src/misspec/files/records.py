@@ -1,6 +1,6 @@
 """Files that grow: records that are appended one by one and survive the death of the process that writes them.
 
-The first line names the format and its version. Every record is a line
+The first line names the format and its version. Every record is a line, and the first of them is a header
 
     checksum length payload
 
@@ -25,9 +25,8 @@ from misspec.errors import StorageError
 from misspec.files import storage
 from misspec.threads import tell_of_forks
 
-NAME = b"misspec journal "
-VERSION = 1
-FIRST = NAME + b"%d\n" % VERSION
+NAME = b"misspec "
+FIRST = NAME + b"records 3\n"
 HEAD = rb"[0-9a-f]{8} "
 BEGUN = re.compile(
     rb"[0-9a-f]{0,8}|" + HEAD + rb"\d{0,16}|" + HEAD + rb"(?P<length>\d{1,16}) (?P<payload>[^\n]*)"
@@ -44,17 +43,8 @@ def frame(payload: bytes, before: int) -> tuple[bytes, int]:
     return b"%08x %d %s\n" % (checksum, len(payload), payload), checksum
 
 
-def recognised(path: str | os.PathLike[str]) -> bool:
-    """Whether this is a file of records, of whatever version."""
-    try:
-        with storage.regular(path).open("rb") as stream:
-            return stream.read(len(NAME)) == NAME
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from None
-
-
-def create(path: str | os.PathLike[str], payloads: Iterable[bytes]) -> Mark:
-    """Write a new file with these records, whole or not at all; StorageError where there is one already."""
+def create(path: str | os.PathLike[str], payloads: Iterable[bytes], *, new: bool) -> Mark:
+    """Write a file with these records, whole or not at all; new: StorageError where there is one already."""
     end, checksum = BEGIN
 
     def lines() -> Iterator[bytes]:
@@ -65,7 +55,7 @@ def create(path: str | os.PathLike[str], payloads: Iterable[bytes]) -> Mark:
             end += len(line)
             yield line
 
-    storage.replace(path, lines(), new=True)
+    storage.replace(path, lines(), new=new)
     return end, checksum
 
 
@@ -104,10 +94,9 @@ class Reader:
     def _check_first(self, line: bytes) -> None:
         if line == FIRST:
             return
-        version = line.removeprefix(NAME).strip().decode(errors="replace")
-        if line.startswith(NAME) and version.isdecimal() and version != str(VERSION):
-            raise StorageError(f"{self.path} is a journal of version {version}, newer than {VERSION}; update misspec")
-        raise StorageError(f"{self.path} is not a misspec journal or is damaged; restore it from a copy")
+        if line.startswith((NAME, b"PK")):
+            raise StorageError(f"{self.path} is damaged, or of another version of misspec, which alone reads it")
+        raise StorageError(f"{self.path} is not a misspec file or is damaged; restore it from a copy")
 
     def _check_torn(self, line: bytes, before: int, *, more: bool) -> None:
         """StorageError unless what does not match is the beginning of a record, with nothing after it but zeros, of

@@ -33,7 +33,7 @@ from misspec.model import Model
 from misspec.policies import Auto, Policy, Query, restore
 from misspec.policies.auto.feasible import Feasible
 from misspec.policies.auto.model import checked_samples, models_of
-from misspec.policies.core.answers import NUMBERS
+from misspec.policies.core.events import encoded
 from misspec.search import distinct
 
 LOG = logging.getLogger("misspec")
@@ -226,11 +226,9 @@ def whole_episodes(own: Sequence[Known], length: Callable[[int], int]) -> list[K
     return found
 
 
-def event_of(query: Query) -> list[Any]:
+def event_of(query: Query) -> Any:
     """A query as it stands among the events of a policy's state."""
-    numbers = {name: getattr(query, name) for name in NUMBERS}
-    known = {name: value for name, value in numbers.items() if math.isfinite(value)}
-    return ["ask", {"x": query.x.tolist(), "details": dict(query.details), **known}]
+    return encoded(("ask", query))
 
 
 def model_of_learnt(learnt: Mapping[str, Any], space: Space) -> tuple[Model, Scaling]:

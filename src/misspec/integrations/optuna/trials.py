@@ -25,7 +25,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Choice, Float, Int, Space
 from misspec.domains.parameters import Parameter
-from misspec.errors import LARGEST, MOST, Array, InvalidInput, instance, shown
+from misspec.errors import LARGEST, MOST, Array, InvalidInput, StorageError, instance, shown
+from misspec.policies.core.events import point
 
 ASKED = "misspec:asked"  # attribute of a trial: the query that it is
 AGAIN = "misspec:again"  # of a trial that failed for no fault of its point, which is evaluated again (`shared_study`)
@@ -153,8 +154,10 @@ def _at(event: Any, x: Array) -> bool:
     """Whether this is a query of ours that asked for this point."""
     if not (isinstance(event, list) and len(event) == 2 and event[0] == "ask" and isinstance(event[1], dict)):
         return False
-    point = event[1].get("x")
-    return isinstance(point, list) and all(map(_is_number, point)) and np.array_equal(point, x)
+    try:
+        return np.array_equal(point(event[1].get("x")), x)
+    except StorageError:
+        return False
 
 
 def data(trials: Sequence[Known]) -> tuple[Array, Array]:

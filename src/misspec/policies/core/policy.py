@@ -37,7 +37,7 @@ from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.fields import field_of
 from misspec.policies.core.given import is_empty, points_of, round_of
 from misspec.policies.core.hooks import Hooks
-from misspec.policies.core.journal import Journal, attach
+from misspec.policies.core.journal import Journal, attach, save
 from misspec.policies.core.log import OTHERS, Log, milestone, observations
 from misspec.policies.core.points import Actions, Place
 from misspec.policies.core.queries import list_of, meant
@@ -388,12 +388,13 @@ class Policy(Hooks):
     def state(self) -> dict[str, Any]:
         """Everything needed to continue, JSON-able: settings, events, random state."""
         with self._lock:
-            return state.encode(self, {name: values.tolist() for name, values in self.field.arrays().items()})
+            return state.encode(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file, atomically."""
+        """Write the policy to a file, atomically. `ms.load` reads it, and `journal(path)` can go on in it."""
         with self._lock:
-            state.write(path, state.encode(self, {}), self.field.arrays())
+            self._repair()
+            save(self, path)
 
     def journal(self, path: str | os.PathLike[str] | None, *, sync: bool = False) -> None:
         """From now on, append what every call adds to a file before the call returns; None: no longer. `ms.load`
