@@ -45,6 +45,13 @@ def frame(payload: bytes, before: int) -> tuple[bytes, int]:
 
 def create(path: str | os.PathLike[str], payloads: Iterable[bytes], *, new: bool) -> Mark:
     """Write a file with these records, whole or not at all; new: StorageError where there is one already."""
+    return _written(path, payloads, new=new)[0]
+
+
+def _written(
+    path: str | os.PathLike[str], payloads: Iterable[bytes], *, new: bool = False, hold: bool = False
+) -> tuple[Mark, int | None]:
+    """The end of the file, and what `storage.replace` returns."""
     end, checksum = BEGIN
 
     def lines() -> Iterator[bytes]:
@@ -55,8 +62,8 @@ def create(path: str | os.PathLike[str], payloads: Iterable[bytes], *, new: bool
             end += len(line)
             yield line
 
-    storage.replace(path, lines(), new=new)
-    return end, checksum
+    held = storage.replace(path, lines(), new=new, hold=hold)
+    return (end, checksum), held
 
 
 class Reader:
@@ -124,8 +131,8 @@ class Appender:
     handle   of the open file; None once it is closed
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, sync: bool, held: Appender | None = None) -> None:
-        """held: one that may have this file open already, and then shares its lock."""
+    def __init__(self, path: str | os.PathLike[str], *, sync: bool, held: int | None = None) -> None:
+        """held: a handle that may be of this file, and then shares its lock."""
         self.path = Path(path)
         self.sync = sync
         self.mark = BEGIN
@@ -136,13 +143,13 @@ class Appender:
         self._identity = found.st_dev, found.st_ino
         tell_of_forks(self)
 
-    def _opened(self, held: Appender | None) -> int:
+    def _opened(self, held: int | None) -> int:
         try:
             self._name = str(self.path.absolute())  # to look under, whatever folder the process changes to
-            if held is not None and held.handle is not None:
+            if held is not None:
                 with contextlib.suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(held.handle), self.path.stat()):
-                        return os.dup(held.handle)
+                    if os.path.samestat(os.fstat(held), self.path.stat()):
+                        return os.dup(held)
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0))
             try:
                 self._lock(handle)
@@ -170,6 +177,26 @@ class Appender:
                 f"another policy, here or in another process, writes to {self.path}: end it or detach it there "
                 "(policy.journal(None)), or choose another name"
             )
+
+    def replaced(self, payloads: Iterable[bytes]) -> tuple[Appender, Mark]:
+        """Another file with these records in the place of this one, which is closed. Nothing is changed if that fails,
+        or others have changed this one."""
+        self.rewind(self.mark)
+        mark, held = _written(self._name, payloads, hold=True)
+        try:
+            twin = Appender(self.path, sync=self.sync, held=held)
+        finally:
+            if held is not None:
+                os.close(held)
+        twin.mark = mark
+        self.close()
+        return twin, mark
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this is the file under a name."""
+        with contextlib.suppress(OSError):
+            return self.handle is not None and os.path.samestat(os.fstat(self.handle), path.stat())
+        return False
 
     def size(self) -> int:
         """Bytes in the file."""

@@ -77,11 +77,13 @@ def replace(
     *,
     new: bool = False,
     tidy: bool = True,
+    hold: bool = False,
     instead_of: bytes | None = None,
-) -> None:
+) -> int | None:
     """Write a whole file or nothing. A link is written through, and a file that is there gives its mode to the new one;
     new: StorageError where there is one of that name. tidy: look for what writes that were killed have left, which
-    takes the longer the more files there are in the folder. instead_of: the content that is replaced; FileChanged if
+    takes the longer the more files there are in the folder. hold: return a handle of the new file, with a lock that was
+    never open to others, None where there are no locks. instead_of: the content that is replaced; FileChanged if
     the file holds something else. Calls with it take turns, and it is compared last of all, just before the rename."""
     named = place(path)
     if named.is_relative_to("/dev"):
@@ -102,11 +104,13 @@ def replace(
                 stream.close()
             if instead_of is not None and (_there(target) is None or target.read_bytes() != instead_of):
                 raise FileChanged(CHANGED.format(named))
+            held = _held(stream.fileno()) if hold else None
             if new:
                 _put(temporary, target)
             else:
                 temporary.replace(target)
         _flush_folder(target.parent)
+        return held
     except OSError as error:
         raise StorageError(f"cannot write {named}: {_said(error, target)}") from error
 
@@ -218,6 +222,16 @@ def _locked(handle: int, patience: float = 0.0) -> bool:
         return lock(handle, patience) and os.fstat(handle).st_nlink > 0
     except (ImportError, OSError):
         return True
+
+
+def _held(handle: int) -> int | None:
+    """Another handle of a file, to append to; it shares the lock."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    fcntl.fcntl(handle, fcntl.F_SETFL, os.O_APPEND)
+    return os.dup(handle)
 
 
 def _put(temporary: Path, target: Path) -> None:

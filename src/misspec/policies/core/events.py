@@ -5,7 +5,7 @@
 ["tell", id, y]       a result
 ["drop", id]          a failure
 ["observe", points, values, contexts]      arrays (`encoding.encode_array`), contexts where there are any
-[kind, …]             any other event: of the policy's own, or a snapshot (`compaction.py`)
+[kind, …]             any other event: of the policy's own, or a snapshot (`snapshot.py`)
 
 Coordinates in decimal digits would take three times as long and twice the bytes.
 """
@@ -16,7 +16,7 @@ import json
 from binascii import a2b_base64, b2a_base64
 from json.encoder import encode_basestring_ascii as quoted
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +24,7 @@ from misspec.encoding import NO_JSON, check_plain, decode_array, encode_array
 from misspec.errors import MOST, Array, StorageError, shown, whole
 from misspec.files import storage
 from misspec.policies.core.answers import NUMBERS, Query
-
-if TYPE_CHECKING:
-    from misspec.policies.core.policy import Policy
+from misspec.policies.core.field import Field
 
 TYPES: dict[str, list[list[type]]] = {  # what can follow the names of events
     "ask": [[dict]],
@@ -95,7 +93,7 @@ def _doubles(x: Array) -> str:
     return b2a_base64(x.astype("<f8", copy=False).tobytes(), newline=False).decode()
 
 
-def decoded(event: Any, policy: Policy) -> tuple[Any, ...]:
+def decoded(event: Any, field: Field) -> tuple[Any, ...]:
     """An event from its JSON; StorageError where it is none that `line` writes."""
     if not isinstance(event, list | tuple) or not event or not isinstance(event[0], str):
         raise StorageError(f"an event must be a list that begins with its kind, got {shown(event)}")
@@ -103,7 +101,7 @@ def decoded(event: Any, policy: Policy) -> tuple[Any, ...]:
     if kind in TYPES and [type(each) for each in rest] not in TYPES[kind]:
         raise StorageError(f"a stored {kind} must be as state() has it, got {shown(event)}")
     if kind == "ask":
-        return kind, query(rest[0], policy)
+        return kind, query(rest[0], field)
     if kind == "observe":
         points, values, *contexts = (_numbers(each) for each in rest)
         return kind, points, values.tolist(), *contexts
@@ -120,7 +118,7 @@ def _numbers(values: Any) -> Any:
     return found
 
 
-def query(stored: dict[str, Any], policy: Policy) -> Query:
+def query(stored: dict[str, Any], field: Field) -> Query:
     """A query from its JSON."""
     fields = {name: value for name, value in stored.items() if value is not None}
     index, x, context = (fields.pop(name, None) for name in ("index", "x", "context"))
@@ -139,8 +137,8 @@ def query(stored: dict[str, Any], policy: Policy) -> Query:
         if type(details) is not dict:
             raise StorageError(f"details of a stored query must be a dict, got {shown(details)}")
     x, context = (None if each is None else point(each) for each in (x, context))
-    place = policy.field.stored_place(index, x, context)
-    named = {"x": place.x, **policy.field.describe(place)}
+    place = field.stored_place(index, x, context)
+    named = {"x": place.x, **field.describe(place)}
     return Query(**fields, index=place.index, name=place.name, **named)
 
 

@@ -9,6 +9,7 @@ call has added, with tabs between: events (`events.py`), and what has changed in
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import logging
 import os
@@ -19,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from misspec.domains import Domain
-from misspec.errors import StorageError
+from misspec.errors import InvalidInput, StorageError
 from misspec.files import records, storage
 from misspec.files.records import Appender, Mark, Reader
-from misspec.policies.core import events, state
+from misspec.policies.core import events, snapshot, state, undo
 from misspec.policies.core.events import ENCODE, line
 
 if TYPE_CHECKING:
@@ -87,10 +88,42 @@ class Journal:
 
 
 def save(policy: Policy, path: str | os.PathLike[str]) -> None:
-    """Write the whole file of a policy, atomically."""
-    place = storage.place(path)
+    """Write the whole file of a policy, atomically; StorageError where that is the journal that it writes."""
+    place, journal = storage.place(path), policy._journal
+    if journal is not None and journal.file.is_at(place):
+        return  # it has been saved by every call
     with state.storable():
         records.create(place, _begin(policy, _header(policy)), new=False)
+
+
+def compact(policy: Policy, history: int | None = None) -> None:
+    """Replace events by a snapshot, in the journal too: all so far, or, with a history, those before the last one.
+
+    The file is replaced by one that is locked already; the policy is then rebuilt from the snapshot, as after a call
+    that failed, so that it is what `load` makes of the file.
+    """
+    log, journal = copy.copy(policy.log), policy._journal
+    first = len(log.events) if history is None else max(log.start - 1, 0)
+    log.events = [*log.events[first:], ("snapshot", snapshot.taken(policy, history))]
+    if journal is not None and journal.file.handle is not None:
+        header = {**_header(policy), "begun": len(log.events)}
+        old = journal.file
+        file, mark = old.replaced([ENCODE(header).encode(), *map(line, log.events)])
+        journal = Journal(file, (mark, header["begun"], header["random"]))
+        LOG.info("%s: compacted, %d events are left of %d", file.path, len(log.events), log.turn)
+    # one assignment: whatever interrupts what follows, the next call goes on from here
+    policy.__dict__.update(log=log, _journal=journal, _broken=undo.Mark(len(log.events), None))
+    undo.repair(policy)
+
+
+def compact_due(policy: Policy) -> None:
+    """Compact a policy from time to time; where that fails, go on and try again later."""
+    assert policy._history is not None
+    policy._due = policy.log.turn + policy._history
+    try:
+        compact(policy, policy._history)
+    except (StorageError, InvalidInput) as error:
+        LOG.warning("a policy goes on without being compacted: %s", error)
 
 
 def attach(policy: Policy, path: str | os.PathLike[str], *, sync: bool) -> Journal:
@@ -121,7 +154,7 @@ def attach(policy: Policy, path: str | os.PathLike[str], *, sync: bool) -> Journ
 
 def _opened(policy: Policy, place: Path, *, sync: bool, ours: bool) -> Appender:
     """The file, locked. ours: it was made a moment ago; a process that holds it only looks whether it is its own."""
-    held, patience = None if policy._journal is None else policy._journal.file, time.monotonic() + LOOKING * ours
+    held, patience = None if policy._journal is None else policy._journal.file.handle, time.monotonic() + LOOKING * ours
     while True:
         try:
             return Appender(place, sync=sync, held=held)
@@ -140,7 +173,7 @@ def load(
     """
     source = _Source(path)
     policy = state.made(source.header, kernel=kernel, domain=domain, width=width)
-    state.replay(policy, (events.decoded(source.parsed(entry), policy) for entry in source.events()))
+    state.replay(policy, (events.decoded(source.parsed(entry), policy.field) for entry in source.events()))
     state.draw_on(policy, source.random)
     if source.reader.torn:
         said = (

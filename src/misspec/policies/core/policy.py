@@ -8,6 +8,7 @@ is undone, whatever failed: the policy is rebuilt from the events before it.
 from __future__ import annotations
 
 import copy
+import math
 import os
 import threading
 import warnings
@@ -37,7 +38,7 @@ from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.fields import field_of
 from misspec.policies.core.given import is_empty, points_of, round_of
 from misspec.policies.core.hooks import Hooks
-from misspec.policies.core.journal import Journal, attach, save
+from misspec.policies.core.journal import Journal, attach, compact, compact_due, save
 from misspec.policies.core.log import OTHERS, Log, milestone, observations
 from misspec.policies.core.points import Actions, Place
 from misspec.policies.core.queries import list_of, meant
@@ -61,6 +62,8 @@ class Policy(Hooks):
     _journal: Journal | None = None  # that of no copy: only the policy that it was attached to writes
     _changing: undo.Mark | None = None  # where the call that is under way began
     _fresh: bool = True  # False while restoring: __init__ must not record events
+    _history: int | None = None  # events that are kept at least, where it is compacted from time to time
+    _due: float = math.inf  # the turn in which it is compacted next
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -267,12 +270,12 @@ class Policy(Hooks):
 
             self._changed(learn)
 
-    def _parse(self, given: ArrayLike) -> Actions:
-        return self.field.parse(given, self.model)
-
     def _changed(self, change: Callable[[], Changed], *, drawing: bool = False) -> Changed:
         """All of a change or nothing of it."""
-        return undo.changed(self, change, drawing=drawing)
+        result = undo.changed(self, change, drawing=drawing)
+        if self.log.turn >= self._due:
+            compact_due(self)
+        return result
 
     def _repair(self) -> None:
         """Finish undoing a failed call, if one is left."""
@@ -362,9 +365,9 @@ class Policy(Hooks):
 
     @property
     def observations(self) -> Observations:
-        """All results, in the order told."""
+        """All results, in the order told; after `compact` those that are left."""
         with self._lock:
-            return observations(self.log.events, self.field, self.model)
+            return observations(self.log.events, self.field, self.model, self.log.forgotten[1])
 
     @property
     def information(self) -> float:
@@ -411,6 +414,23 @@ class Policy(Hooks):
             self._journal = None if path is None else attach(self, path, sync=flag("sync", sync))
             if before is not None:
                 before.close()
+
+    def compact(self, path: str | os.PathLike[str] | None = None, *, max_history: int | None = None) -> None:
+        """Replace all events so far by a snapshot of what was learnt from them, in the journal too, so that memory and
+        the time of a restart stop growing. InvalidInput for a policy whose events have no summary of bounded size.
+
+        max_history: keep at least so many of the latest events for reports, and do this again from time to time, by
+        itself, also after the policy is loaded. path: save it there too.
+
+        It goes on as it would have: to the bit for GP-UCB, LinUCB and EC-GP-UCB, and up to rounding for InsuredUCB.
+        Where rounds bring their own points, one that was told once is new when it comes back: its own band is dropped.
+        `observations` and reports have what is left, and say how many results came before; `conflicts` go by own bands.
+        """
+        with self._lock, one_thread():
+            self._repair()
+            compact(self, None if max_history is None else whole("max_history", max_history, at_least=1))
+            if path is not None:
+                save(self, path)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:

@@ -80,7 +80,7 @@ def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None 
     if not isinstance(state, dict):
         raise StorageError(f"expected the dictionary that state() returns, got {type(state).__name__}")
     policy = made(state, kernel=kernel, domain=domain, width=width)
-    replay(policy, (events.decoded(event, policy) for event in _part(state, "events", list)))
+    replay(policy, (events.decoded(event, policy.field) for event in _part(state, "events", list)))
     draw_on(policy, state.get("random"))
     return policy
 
