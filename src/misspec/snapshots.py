@@ -16,6 +16,7 @@ from misspec.encoding import NO_JSON, decode_array, encode_array
 from misspec.errors import StorageError, shown
 
 SKIPPED = ("model", "kernel", "domain", "X", "_affine", "_posterior", "_tracked", "_scratch", "_product", "_prior")
+OPTIONAL = ("with_pending", "_with_pending")  # attributes that may be None
 
 
 def kept(value: Any) -> Any:
@@ -93,6 +94,15 @@ def _object(stored: dict[str, Any], now: Any, classes: tuple[type, ...]) -> Any:
         now = object.__new__(kinds[0])
     elif not set(_names(now)) <= set(stored["has"]) or not all(hasattr(now, name) for name in stored["has"]):
         raise StorageError(f"a snapshot has another {stored['object']}: {shown(sorted(stored['has']))}")
-    for name in stored["has"]:
-        setattr(now, name, given(stored["has"][name], getattr(now, name, None), *classes))
+    for name, each in stored["has"].items():
+        before = getattr(now, name, None)
+        if each is None and before is not None and name not in OPTIONAL:
+            raise StorageError(f"a snapshot has nothing in the place of {name}")
+        setattr(now, name, given(each, before, *classes))
     return now
+
+
+def resume(now: Any, stored: Any, *classes: type) -> None:
+    """Let an object go on from what was kept of one that was made in the same way."""
+    if given(stored, now, *classes) is not now:
+        raise StorageError(f"a snapshot has nothing for a {type(now).__name__}")

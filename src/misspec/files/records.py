@@ -20,6 +20,7 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from misspec.errors import StorageError
 from misspec.files import storage
@@ -50,7 +51,7 @@ def create(path: str | os.PathLike[str], payloads: Iterable[bytes], *, new: bool
 
 def _written(
     path: str | os.PathLike[str], payloads: Iterable[bytes], *, new: bool = False, hold: bool = False
-) -> tuple[Mark, int | None]:
+) -> tuple[Mark, BinaryIO | None]:
     """The end of the file, and what `storage.replace` returns."""
     end, checksum = BEGIN
 
@@ -179,17 +180,14 @@ class Appender:
             )
 
     def replaced(self, payloads: Iterable[bytes]) -> tuple[Appender, Mark]:
-        """Another file with these records in the place of this one, which is closed. Nothing is changed if that fails,
-        or others have changed this one."""
+        """Another file with these records in the place of this one, which is left to be closed. Nothing is changed if
+        that fails, or others have changed this one."""
         self.rewind(self.mark)
         mark, held = _written(self._name, payloads, hold=True)
-        try:
-            twin = Appender(self.path, sync=self.sync, held=held)
-        finally:
-            if held is not None:
-                os.close(held)
+        twin = Appender(self.path, sync=self.sync, held=None if held is None else held.fileno())
+        if held is not None:
+            held.close()
         twin.mark = mark
-        self.close()
         return twin, mark
 
     def is_at(self, path: Path) -> bool:
@@ -197,6 +195,14 @@ class Appender:
         with contextlib.suppress(OSError):
             return self.handle is not None and os.path.samestat(os.fstat(self.handle), path.stat())
         return False
+
+    def flush(self) -> None:
+        """Bring to the disk what was written; StorageError where that fails."""
+        assert self.handle is not None
+        try:
+            os.fsync(self.handle)
+        except OSError as error:
+            raise StorageError(f"cannot write {self.path}: {error.strerror}") from error
 
     def size(self) -> int:
         """Bytes in the file."""

@@ -79,7 +79,7 @@ def replace(
     tidy: bool = True,
     hold: bool = False,
     instead_of: bytes | None = None,
-) -> int | None:
+) -> BinaryIO | None:
     """Write a whole file or nothing. A link is written through, and a file that is there gives its mode to the new one;
     new: StorageError where there is one of that name. tidy: look for what writes that were killed have left, which
     takes the longer the more files there are in the folder. hold: return a handle of the new file, with a lock that was
@@ -224,14 +224,14 @@ def _locked(handle: int, patience: float = 0.0) -> bool:
         return True
 
 
-def _held(handle: int) -> int | None:
-    """Another handle of a file, to append to; it shares the lock."""
+def _held(handle: int) -> BinaryIO | None:
+    """Another handle of a file, to append to; it shares the lock, until it is closed or forgotten."""
     try:
         import fcntl
     except ImportError:
         return None
     fcntl.fcntl(handle, fcntl.F_SETFL, os.O_APPEND)
-    return os.dup(handle)
+    return os.fdopen(os.dup(handle), "ab", buffering=0)
 
 
 def _put(temporary: Path, target: Path) -> None:

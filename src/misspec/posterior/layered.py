@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ from misspec.posterior.posterior import Posterior
 from misspec.posterior.regression import bordered, inverse_of, symmetric_times
 from misspec.posterior.table import FeatureTable, Key, Table
 from misspec.posterior.tracked import Tracked
-from misspec.snapshots import given, kept
+from misspec.snapshots import kept, resume
 
 HALVINGS = 7  # of B, the sizes of misfit that are considered beside none
 GROWTH = 1.15  # growth of the observations after which τ and σ are learnt again
@@ -173,22 +173,23 @@ class Layered:
 
     # -- snapshots -----------------------------------------------------------------------------------------------
 
-    def snapshot(self, *, forget: bool) -> Any:
-        """All that was learnt, as JSON. forget: points told once, and not pending, as sums."""
+    def snapshot(self, keep: Iterable[Key] | None = None) -> Any:
+        """All that was learnt, as JSON. keep: points told once, and not pending, are summed up, except for these."""
         layer = self
-        if forget:
+        if keep is not None:
             layer = copy.copy(self)
-            layer._forget()
+            layer._forget(keep)
         return kept(layer)
 
     def resume(self, snapshot: Any) -> None:
         """Go on from a snapshot."""
-        given(snapshot, self, Covariance, Summed)
+        resume(self, snapshot, Covariance, Summed)
 
-    def _forget(self) -> None:
+    def _forget(self, keep: Iterable[Key]) -> None:
         """Sum up points, on a copy: weights depend on counts and on what the dictionary misses, which is rounded up."""
         table = self._table
         once = (table.counts == 1.0) & (table.counts_with_pending == 1.0)
+        once[[row for key in keep if (row := table.row_of(key)) is not None]] = False
         levels = np.array([_level(each) for each in self._residual])
         average, F = np.array(self._average), self._F.all
         self._summed = copy.deepcopy(self._summed)

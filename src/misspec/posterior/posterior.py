@@ -23,7 +23,7 @@ from misspec.posterior.look import Glance, Local
 from misspec.posterior.regression import Regression
 from misspec.posterior.table import Table
 from misspec.posterior.view import View
-from misspec.snapshots import given, kept
+from misspec.snapshots import kept, resume
 
 BULK = 256  # observations in one call from which on they are counted together, rather than step by step
 MOST_LINEAR = 1024  # features up to which a linear kernel has all of them from the start
@@ -202,7 +202,7 @@ class Posterior:
 
     def resume(self, snapshot: Any) -> None:
         """Go on from a snapshot of a posterior that was made in the same way."""
-        given(snapshot, self._base, Regression)
+        resume(self._base, snapshot, Regression)
 
     def _observe(self, encoded: Array, y: Array) -> None:
         values = y - self.model.offset

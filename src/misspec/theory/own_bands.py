@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from misspec.errors import Array, number, whole
 from misspec.model import Model
-from misspec.snapshots import given, kept
+from misspec.snapshots import kept, resume
 
 
 def own_radius(noise: float, n: int, rank: int, delta: float) -> float:
@@ -91,7 +91,7 @@ class OwnBands:
 
     def resume(self, snapshot: Any) -> None:
         """Go on from a snapshot."""
-        given(snapshot, self, _Own)
+        resume(self, snapshot, _Own)
 
     # -- reading ---------------------------------------------------------------------------------------------
 

@@ -94,13 +94,13 @@ class Evidence:
 
     def snapshot(self, *, forget: bool) -> dict[str, Any]:
         """All that was learnt, as JSON; forget: without points that are summed up. A part is None where none are."""
-        own = self.own.copy()
+        own, waiting = self.own.copy(), [place.key for place in self._asked.values()]
         if forget:
             own.forget()
         return {
             "own": own.snapshot(),
             "posteriors": [posterior.snapshot(forget=forget) for posterior in self.posteriors],
-            "layers": [layer.snapshot(forget=forget) for layer in self.layers],
+            "layers": [layer.snapshot(waiting if forget else None) for layer in self.layers],
             "expected": sorted(self._expected),
         }
 

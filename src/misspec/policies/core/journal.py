@@ -88,30 +88,30 @@ class Journal:
 
 
 def save(policy: Policy, path: str | os.PathLike[str]) -> None:
-    """Write the whole file of a policy, atomically; StorageError where that is the journal that it writes."""
+    """Write the whole file of a policy, atomically; its own journal has all of it, and is brought to the disk."""
     place, journal = storage.place(path), policy._journal
     if journal is not None and journal.file.is_at(place):
-        return  # it has been saved by every call
+        journal.file.flush()
+        return
     with state.storable():
         records.create(place, _begin(policy, _header(policy)), new=False)
 
 
-def compact(policy: Policy, history: int | None = None) -> None:
-    """Replace events by a snapshot, in the journal too: all so far, or, with a history, those before the last one.
+def compact(policy: Policy, history: int | None, *, everything: bool) -> None:
+    """Replace events by a snapshot, in the journal too: everything so far, or what is before the last snapshot.
 
     The file is replaced by one that is locked already; the policy is then rebuilt from the snapshot, as after a call
     that failed, so that it is what `load` makes of the file.
     """
     log, journal = copy.copy(policy.log), policy._journal
-    first = len(log.events) if history is None else max(log.start - 1, 0)
+    first = len(log.events) if everything else max(log.start - 1, 0)
     log.events = [*log.events[first:], ("snapshot", snapshot.taken(policy, history))]
     if journal is not None and journal.file.handle is not None:
         header = {**_header(policy), "begun": len(log.events)}
-        old = journal.file
-        file, mark = old.replaced([ENCODE(header).encode(), *map(line, log.events)])
+        file, mark = journal.file.replaced([ENCODE(header).encode(), *map(line, log.events)])
         journal = Journal(file, (mark, header["begun"], header["random"]))
         LOG.info("%s: compacted, %d events are left of %d", file.path, len(log.events), log.turn)
-    # one assignment: whatever interrupts what follows, the next call goes on from here
+    # one assignment: whatever interrupts what follows, the next call goes on from here, and the old file is closed
     policy.__dict__.update(log=log, _journal=journal, _broken=undo.Mark(len(log.events), None))
     undo.repair(policy)
 
@@ -121,7 +121,7 @@ def compact_due(policy: Policy) -> None:
     assert policy._history is not None
     policy._due = policy.log.turn + policy._history
     try:
-        compact(policy, policy._history)
+        compact(policy, policy._history, everything=False)
     except (StorageError, InvalidInput) as error:
         LOG.warning("a policy goes on without being compacted: %s", error)
 
@@ -137,6 +137,7 @@ def attach(policy: Policy, path: str | os.PathLike[str], *, sync: bool) -> Journ
     try:
         if begun is not None and file.size() == begun[0]:
             file.mark = begun
+            LOG.info("%s: begun with %d events", place, header["begun"])
             return Journal(file, (begun, header["begun"], header["random"]))
         written = _compared(policy, place, header)
         file.rewind(written[0])

@@ -428,7 +428,8 @@ class Policy(Hooks):
         """
         with self._lock, one_thread():
             self._repair()
-            compact(self, None if max_history is None else whole("max_history", max_history, at_least=1))
+            history = self._history if max_history is None else whole("max_history", max_history, at_least=1)
+            compact(self, history, everything=max_history is None)
             if path is not None:
                 save(self, path)
 

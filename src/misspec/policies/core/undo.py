@@ -135,6 +135,6 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
                 history = rest[0]["history"]
             else:
                 policy.on_event(kind, *rest)
-    if history is not None:  # not before: nothing is compacted here
+    if history is not None:  # not before: nothing is compacted meanwhile
         policy._history = whole("history of a snapshot", history, at_least=1)
         policy._due = policy.log.due(history)
