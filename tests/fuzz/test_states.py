@@ -52,6 +52,9 @@ MAKE = {
     "open": lambda: ms.RegretBalancing(ms.Open(3), LINEAR, horizon=100),
     "linear": lambda: ms.comparators.LinUCB(ms.Open(3, radius=1.0), LINEAR),
     "joint": lambda: ms.GPUCB(ms.Joint(LIST, ms.Box([(0, 1)])), MODEL),
+    "compacted": lambda: ms.comparators.LinUCB(ms.Open(3), LINEAR),
+    "compacted insured": lambda: ms.InsuredUCB(ms.Open(3), LINEAR),
+    "compacted list": lambda: ms.GPUCB(LIST, MODEL),
 }
 SLOW = {
     "auto": lambda: ms.Auto(TABLE),
@@ -62,6 +65,8 @@ SLOW = {
 ROUND = {
     "open": {"actions": np.eye(3)},
     "linear": {"actions": np.eye(3)},
+    "compacted": {"actions": np.eye(3)},
+    "compacted insured": {"actions": np.eye(3)},
     "joint": {"context": [0.3]},
     "joint box": {"context": [0.3]},
 }
@@ -74,6 +79,8 @@ def played(name):
     for t in range(4):
         for query in policy.ask(2, **ROUND.get(name, {})):
             policy.drop(query) if t == 1 else policy.tell(query, float(rng.normal()))
+        if t == 2 and name.startswith("compacted"):
+            policy.compact(max_history=100)
     if policy.abilities.takes_data and policy.field.fixed:
         policy.observe(policy.field.draw(rng).points[:2], rng.normal(size=min(2, len(policy.field.draw(rng).points))))
     policy.ask(2, **ROUND.get(name, {}))
@@ -222,7 +229,7 @@ def test_what_is_not_edited_is_restored(name):
 
 # -- files -------------------------------------------------------------------------------------------------------------
 
-SAVED = ("grid", "table", "box", "joint", "auto")
+SAVED = ("grid", "table", "box", "joint", "compacted insured", "auto")
 
 
 @functools.cache

@@ -473,6 +473,18 @@ def test_kill_9_at_200_moments_loses_nothing_told(tmp_path):
     check_kills(tmp_path, 200)
 
 
+def test_a_journal_by_a_relative_name_stays_where_it_is(tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    policy = played("linucb")
+    policy.journal("a.journal")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for _ in range(2):
+        policy.compact()
+        policy.tell(policy.pending[0], 0.5)
+    assert text(ms.load(tmp_path / "a.journal")) == text(policy)
+
+
 def test_litter_of_killed_compactions_is_removed(tmp_path):
     policy, path = played("linucb"), tmp_path / "a.journal"
     policy.journal(path)

@@ -139,6 +139,7 @@ class Appender:
         self.mark = BEGIN
         self._loose = False  # whether bytes after the mark are ours to cut off
         self._foreign = False  # whether others have written to it
+        self._stream: BinaryIO | None = None  # that the handle is of, where it is of one
         self.handle: int | None = self._opened(held)
         found = os.fstat(self.handle)
         self._identity = found.st_dev, found.st_ino
@@ -184,10 +185,14 @@ class Appender:
         that fails, or others have changed this one."""
         self.rewind(self.mark)
         mark, held = _written(self._name, payloads, hold=True)
-        twin = Appender(self.path, sync=self.sync, held=None if held is None else held.fileno())
-        if held is not None:
-            held.close()
-        twin.mark = mark
+        if held is None:
+            twin = Appender(self._name, sync=self.sync)
+            twin.mark = mark
+        else:
+            found, twin = os.fstat(held.fileno()), object.__new__(Appender)
+            new = {"handle": held.fileno(), "mark": mark, "_identity": (found.st_dev, found.st_ino), "_stream": held}
+            twin.__dict__.update(self.__dict__ | new)  # at once: whatever interrupts this, each file is closed once
+            tell_of_forks(twin)
         return twin, mark
 
     def is_at(self, path: Path) -> bool:
@@ -264,7 +269,9 @@ class Appender:
 
     def close(self) -> None:
         handle, self.handle = self.handle, None
-        if handle is not None:
+        if self._stream is not None:
+            self._stream.close()
+        elif handle is not None:
             os.close(handle)
 
     def forked(self) -> None:
