@@ -16,6 +16,7 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 
 import misspec as ms
 from misspec.files import storage
+from misspec.reports import optimisation
 
 D = 4
 LINEAR = ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1)
@@ -201,6 +202,16 @@ def test_what_is_no_longer_there_is_said():
     policy.tell(last, 0.25)
     assert policy.observations.ids.tolist() == [last.id]
     np.testing.assert_array_equal(policy.observations.x, [last.x])
+
+
+def test_a_report_says_what_it_leaves_out():
+    policy = played("list")
+    results = policy.t
+    policy.compact()
+    with pytest.raises(ms.InvalidInput, match="all results were compacted"):
+        optimisation.facts(policy)
+    policy.tell(policy.pending, [0.1] * len(policy.pending))
+    assert f"after {results:,} that were compacted" in optimisation.facts(policy).about
 
 
 class Mine(ms.GPUCB):
