@@ -49,7 +49,7 @@ class Bare:
 
     def __init__(self, domain, seed=0):
         self.model = ms.Model(RBF(0.2), norm_bound=2.0, noise=NOISE)
-        self.posterior = ms.Tracked(self.model, domain)
+        self.posterior = ms.posterior.Tracked(self.model, domain)
         self.values, self.score = truth(domain.points), np.empty(len(domain))
         self.rng = np.random.default_rng(seed)
 

@@ -48,7 +48,7 @@ class Ours:
         self.values = truth(self.X)
         self.rng, self.width = rng, width
         self.model = ms.Model(kernel, norm_bound=2.0, noise=NOISE, regularization=REGULARIZATION)
-        self.posterior = ms.Tracked(self.model, ms.Finite(self.X))
+        self.posterior = ms.posterior.Tracked(self.model, ms.Finite(self.X))
         self.score = np.empty(N)
         self.index, self.y = [], []
 

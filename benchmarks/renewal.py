@@ -49,7 +49,7 @@ def seconds_of_auto(X: np.ndarray, y: np.ndarray) -> tuple[float, float, float]:
     """A first query, one that renews, and the next."""
     t, spent = len(y), []
 
-    def timed(policy: ms.Auto) -> ms.Query:
+    def timed(policy: ms.Auto) -> ms.policies.Query:
         start = time.process_time()
         query = policy.ask()
         spent.append(time.process_time() - start)

@@ -38,6 +38,6 @@ with tempfile.TemporaryDirectory() as folder:
     policy.save(Path(folder) / "branin.misspec")
     policy = ms.load(Path(folder) / "branin.misspec")  # continues to the bit
 
-ms.optimize(policy, experiment, horizon=20)
+ms.optimize(policy, experiment, n=20)
 best = policy.recommend()
 print(f"{policy.t} evaluations: recommends {np.round(best.x, 3)}, true value {branin(best.x):.3f} (the best is 0.992)")

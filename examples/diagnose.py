@@ -16,7 +16,7 @@ def experiment(x):
 
 
 policy = ms.PhasedUncertaintySampling(domain, model, horizon=1023)
-run = ms.optimize(policy, experiment, horizon=1023, batch=1023)  # whole episodes at a time
+run = ms.optimize(policy, experiment, n=1023, batch=1023)  # whole episodes at a time
 found = ms.diagnose(run.x, run.y, model, domain=domain)
 print(f"the model is wrong by at least {found.epsilon_lower:.3f}, at x = {found.worst_point[0]:.2f} most of all")
 print(found)

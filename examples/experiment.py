@@ -53,4 +53,4 @@ if __name__ == "__main__":  # worker processes import this file
         .pivot("policy", index="epsilon")
         .sort("epsilon")
     )
-    print("page:", ms.reports.write(folder).page)
+    print("page:", ms.reports.of_experiment(folder).page)

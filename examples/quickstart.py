@@ -20,7 +20,7 @@ policies = {
 print(f"best value {truth.max():.3f} at x = {x[truth.argmax()]:+.2f}; 2,000 evaluations each, noise {model.noise}")
 print(f"the model is wrong by ε = {problem.epsilon:.3f}")
 for name, policy in policies.items():
-    trace = ms.simulate(policy, problem, horizon=2000)
+    trace = ms.simulate(policy, problem, n=2000)
     best = policy.recommend()
     print(
         f"{name:30s} regret per round {trace.regret.mean():.3f}; "

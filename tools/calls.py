@@ -44,7 +44,7 @@ def calls(work: Callable[[], Any]) -> Counter[str]:
     return found
 
 
-def value(query: ms.Query) -> float:
+def value(query: ms.policies.Query) -> float:
     """A result, without noise."""
     params: Any = query.params
     return math.sin(3 * params["a"]) + 0.1 * params["n"] + (0.3 if params["kind"] == "two" else 0.0)

@@ -399,5 +399,11 @@ def model_of(theta: Array, fitted: Fitted, columns: Sequence[tuple[int, int]], r
     kernel = ProductMatern(reach * np.exp(theta[:d]), columns, share(theta))
     bound = max(fitted.scale, fitted.norm)
     return Model(
-        kernel, bound, fitted.scale * math.sqrt(lam), lam, offset=fitted.offset, scale=fitted.scale, fitted=True
+        kernel,
+        norm_bound=bound,
+        noise=fitted.scale * math.sqrt(lam),
+        regularization=lam,
+        offset=fitted.offset,
+        scale=fitted.scale,
+        fitted=True,
     )

@@ -34,6 +34,7 @@ class Model:
     """
 
     kernel: Any
+    _: dataclasses.KW_ONLY
     norm_bound: float
     noise: float
     regularization: float = None  # type: ignore[assignment]  # None is replaced by σ² below
@@ -41,6 +42,10 @@ class Model:
     offset: float = 0.0
     scale: float = 1.0
     fitted: bool = False
+
+    def turned(self) -> Model:
+        """The model of −y."""
+        return dataclasses.replace(self, offset=0.0 - self.offset)
 
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, kernels.Kernel) or isinstance(self.kernel, type):
@@ -154,7 +159,14 @@ class Model:
         coefficients = np.linalg.solve(K + (noise / scale) ** 2 * np.eye(len(X)), y - offset)
         norm = math.sqrt(max(0.0, float(coefficients @ K @ coefficients)))
         return cls(
-            fitted, max(scale, norm), noise, max((noise / scale) ** 2, LEAST_REGULARIZATION), delta, offset, scale, True
+            fitted,
+            norm_bound=max(scale, norm),
+            noise=noise,
+            delta=delta,
+            offset=offset,
+            scale=scale,
+            fitted=True,
+            regularization=max((noise / scale) ** 2, LEAST_REGULARIZATION),
         )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from misspec.domains import Finite, Open
 from misspec.errors import MOST_AT_ONCE, MOST_ROUNDS, Array, InvalidInput, callback, seeded, shown, whole
-from misspec.evaluation.loop import Progress, ask, check_horizon, negated
+from misspec.evaluation.loop import Progress, ask, check_horizon
 from misspec.policies import Auto, Policy, Query, Recommendation
 from misspec.policies.core.answers import NUMBERS
 from misspec.problems import Problem
@@ -25,7 +25,8 @@ class Trace:
     """A run, round by round, and its regret. T rounds:
 
     index, x, y          the candidate played, its point, and the result
-    regret               max f* − f*(x_t), the maximum over the round's action set in a contextual problem
+    regret               max f* − f*(x_t), the maximum over the round's action set in a contextual problem; of −f* where
+                         smaller is better
     in_class_regret      max f̃ − f̃(x_t); summed, the two differ by at most 2εT
     mean, std, multiplier, enlargement, upper   numbers that the choice was made by (see Query); NaN for those that did
                          not enter it (phased: the last three)
@@ -64,11 +65,6 @@ class Trace:
     def __len__(self) -> int:
         return len(self.index)
 
-    def negated(self) -> Trace:
-        """The trace in terms of −y, for minimisers; `upper` is then the lower end that was minimised."""
-        facts = {**self.facts, "recommendation": negated(self.facts["recommendation"])}
-        return dataclasses.replace(self, y=-self.y, mean=-self.mean, upper=-self.upper, facts=facts)
-
     @property
     def cumulative_regret(self) -> Array:
         """R*_t."""
@@ -103,17 +99,17 @@ class Trace:
 
 
 def simulate(
-    policy: Policy, problem: Problem, horizon: int, seed: int = 0, *, batch: int = 1, progress: Progress | None = None
+    policy: Policy, problem: Problem, n: int, seed: int = 0, *, batch: int = 1, progress: Progress | None = None
 ) -> Trace:
-    """Play `horizon` rounds. `seed` determines the world: noise and action sets, the same for every policy.
+    """Play n rounds. `seed` determines the world: noise and action sets, the same for every policy.
 
     All of that is drawn before the first round, so that policies are compared round by round in the same world. A
     policy that has results already continues from them: compare fresh ones.
 
     batch      queries asked at a time; a phased policy hands out at most the rest of its episode
-    progress   called as progress(rounds done, horizon) after every batch
+    progress   called as progress(rounds done, n) after every batch
     """
-    T = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS)
+    T = whole("n", n, at_least=1, at_most=MOST_ROUNDS)
     batch = whole("batch", batch, at_least=1, at_most=MOST_AT_ONCE)
     callback("progress", progress)
     _check_match(policy, problem)
@@ -149,7 +145,7 @@ def simulate(
 
 def _recommended(policy: Policy, problem: Problem, seed: int, vectors: Array | None) -> tuple[Recommendation, float]:
     """The final recommendation and its regret; where rounds bring vectors, the average over some action sets."""
-    f = problem.values
+    f = problem.goal
     if vectors is None or problem.offers is None:
         recommended = policy.recommend()
         return recommended, float(f.max() - f[recommended.index])
@@ -165,10 +161,11 @@ def _check_match(policy: Policy, problem: Problem) -> None:
         raise InvalidInput(
             f"simulate takes a policy and a problem, got {type(policy).__name__} and {type(problem).__name__}"
         )
-    if policy.minimize:
+    if policy.minimize != problem.minimize:
+        better = "smaller" if problem.minimize else "larger"
         raise InvalidInput(
-            "problems are maximised, and this policy minimises; make it with minimize=False, for "
-            "ms.problems.negated(problem) where values are a loss"
+            f"{better} values of this problem are better, and the policy goes the other way; make it with "
+            "minimize=problem.minimize"
         )
     ours, theirs = policy.domain, problem.domain
     if isinstance(ours, Open):
@@ -199,10 +196,11 @@ def _trace(
     recommended: Recommendation,
     missed: float,
 ) -> Trace:
-    reach = slice(None) if offers is None else offers
+    reach, sign = slice(None) if offers is None else offers, -1.0 if problem.minimize else 1.0
 
     def regret(f: Array) -> Array:
-        return np.asarray(f[reach].max(axis=-1) - f[index])
+        goal = sign * f
+        return np.asarray(goal[reach].max(axis=-1) - goal[index])
 
     def detail(name: str) -> NDArray[np.intp] | None:
         return np.array([q.details[name] for q in asked]) if name in asked[0].details else None

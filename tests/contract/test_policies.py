@@ -47,7 +47,10 @@ POLICIES = {
     ),
     "balancing kernels": lambda seed: ms.RegretBalancing(
         DOMAIN, MODEL, horizon=200, seed=seed,
-        bases=[(ms.Model(ConstantKernel(0.5) * Matern([0.1, 0.3], nu=1.5), 2.0, 0.1, offset=0.2), 0.1), (MODEL, 0.0)],
+        bases=[
+            (ms.Model(ConstantKernel(0.5) * Matern([0.1, 0.3], nu=1.5), norm_bound=2.0, noise=0.1, offset=0.2), 0.1),
+            (MODEL, 0.0),
+        ],
     ),
     "insured": lambda seed: ms.InsuredUCB(DOMAIN, MODEL, premium=0.5, seed=seed),
     "thompson": lambda seed: ms.ThompsonSampling(DOMAIN, MODEL, seed=seed),

@@ -40,10 +40,16 @@ ENTRIES = {
         },
     ),
     "noise_from_repeats": (ms.noise_from_repeats, {"points": [[0.0]] * 7, "observations": np.arange(7.0)}),
-    "ProductMatern": (ms.ProductMatern, {"length_scale": [0.5, 1.0], "columns": [(0, 1), (1, 3)], "additive": 0.1}),
+    "ProductMatern": (
+        ms.product.ProductMatern,
+        {"length_scale": [0.5, 1.0], "columns": [(0, 1), (1, 3)], "additive": 0.1},
+    ),
     "product_kernel": (ms.product_kernel, {"domain": BOX, "length_scale": 0.5, "per": "parameter", "additive": 0.0}),
-    "Posterior": (ms.Posterior, {"model": MODEL, "domain": BOX, "weights": False, "budget": 3, "check": True}),
-    "Tracked": (ms.Tracked, {"model": MODEL, "domain": LIST, "weights": False, "budget": 3, "check": True}),
+    "Posterior": (
+        ms.posterior.Posterior,
+        {"model": MODEL, "domain": BOX, "weights": False, "budget": 3, "check": True},
+    ),
+    "Tracked": (ms.posterior.Tracked, {"model": MODEL, "domain": LIST, "weights": False, "budget": 3, "check": True}),
 }  # fmt: skip
 
 
@@ -101,7 +107,9 @@ answers = st.one_of(hostile, st.sampled_from([ZeroDivisionError, KeyError, Runti
 @fuzz(200, after=st.integers(0, 30), returned=answers, diagonal=answers, grid=st.booleans())
 def test_kernels_that_fail_now_or_later(after, returned, diagonal, grid):
     kernel = Odd(after, returned, diagonal)
-    policy = attempt(lambda: ms.ECGPUCB(LIST if grid else BOX.cover(4), ms.Model(kernel, 1.0, 0.1), epsilon=0.1))
+    policy = attempt(
+        lambda: ms.ECGPUCB(LIST if grid else BOX.cover(4), ms.Model(kernel, norm_bound=1.0, noise=0.1), epsilon=0.1)
+    )
     for _ in range(3):
         before = None if policy is None else (policy.t, len(policy.pending))
         if policy is not None and attempt(lambda: policy.tell(policy.ask(), 0.3) or True) is None:
@@ -118,7 +126,7 @@ def test_kernels_that_fail_now_or_later(after, returned, diagonal, grid):
     kind=st.sampled_from([RBF, Matern, ConstantKernel, DotProduct, lambda scale: RBF([1.0, scale])]),
 )
 def test_kernels_of_odd_parameters(scale, kind):
-    attempt(lambda: played(ms.Model(kind(scale), 1.0, 0.1)))
+    attempt(lambda: played(ms.Model(kind(scale), norm_bound=1.0, noise=0.1)))
 
 
 @fuzz(25, values=st.lists(hostile_numbers, min_size=4, max_size=4), others=hostile_objects)

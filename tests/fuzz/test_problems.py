@@ -38,7 +38,7 @@ def a_policy():
 
 PROBLEMS = {
     "Problem": (
-        ms.Problem,
+        ms.problems.Problem,
         {
             "name": "p", "domain": LIST, "model": MODEL, "values": np.zeros(5), "in_class": np.zeros(5), "epsilon": 0.0,
             "sampler": problems.Gaussian(0.1), "offers": problems.Groups([[0, 1], [2, 3]]), "fresh": False,
@@ -67,7 +67,7 @@ PROBLEMS = {
     "fresh_actions": (
         problems.fresh_actions,
         {
-            "model": ms.Model(DotProduct(0), 1.0, 0.1), "dimension": 2, "actions": 3, "epsilon": 0.1,
+            "model": ms.Model(DotProduct(0), norm_bound=1.0, noise=0.1), "dimension": 2, "actions": 3, "epsilon": 0.1,
             "misfit": "random", "seed": 0, "rounds": 4, "shape": "ball", "wavelength": 0.1,
         },
     ),
@@ -102,7 +102,7 @@ PROBLEMS = {
 
 def played(problem):
     """What is made must do for a few rounds."""
-    if not isinstance(problem, ms.Problem):
+    if not isinstance(problem, ms.problems.Problem):
         return problem
     assert repr(problem)
     if len(problem.domain) > 100:
@@ -266,7 +266,7 @@ def test_facts_of_a_report(argument, value):
     arguments = {"policy": REPORTED, "title": "t", "target": "y", "names": ["x"]}
     attempt(lambda: optimisation.facts(**{**arguments, argument: value}))
     if not isinstance(value, str):
-        attempt(lambda: ms.report(REPORTED, value))
+        attempt(lambda: ms.reports.of_policy(REPORTED, value))
 
 
 @pytest.mark.parametrize("argument", ["horizon", "batch"])

@@ -20,7 +20,7 @@ from hostile import OBJECTS, attempt, fuzz, hostile_numbers
 
 MODEL = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1, offset=0.2)
 LINEAR = ms.Model(ConstantKernel(0.5) * DotProduct(0.0), norm_bound=1.5, noise=0.1)
-OTHER = ms.Model(ConstantKernel(0.5) * Matern([0.1, 0.3], nu=1.5), 2.0, 0.1, offset=0.2)
+OTHER = ms.Model(ConstantKernel(0.5) * Matern([0.1, 0.3], nu=1.5), norm_bound=2.0, noise=0.1, offset=0.2)
 POINTS = np.random.default_rng(0).random((8, 2))
 LIST = ms.Finite(POINTS, names=[f"arm {i}" for i in range(8)])
 BOX = ms.Box([(-1.0, 2.0)])

@@ -289,7 +289,7 @@ def test_constraints_are_refused_in_one_sentence():
     ("make", "message"),
     [
         (lambda: MisspecSampler("best"), "policy must be one of auto, balancing"),
-        (lambda: MisspecSampler("auto", model=ms.Model(RBF(1.0), 1.0, 0.1)), "learns its model"),
+        (lambda: MisspecSampler("auto", model=ms.Model(RBF(1.0), norm_bound=1.0, noise=0.1)), "learns its model"),
         (lambda: MisspecSampler("ec", model=3), "model must be a Model"),
         (lambda: MisspecSampler(n_trials=0), "n_trials must be a whole number"),
         (lambda: MisspecSampler(seed=1.5), "seed must be a whole number"),

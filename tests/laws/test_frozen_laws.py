@@ -38,9 +38,9 @@ def situations(draw):
 
 def made(model, X, budget, listed):
     return (
-        ms.Tracked(model, ms.Finite(X), budget=budget)
+        ms.posterior.Tracked(model, ms.Finite(X), budget=budget)
         if listed
-        else ms.Posterior(model, ms.Open(X.shape[1]), budget=budget)
+        else ms.posterior.Posterior(model, ms.Open(X.shape[1]), budget=budget)
     )
 
 

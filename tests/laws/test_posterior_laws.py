@@ -34,7 +34,7 @@ def situations(draw):
 
 
 def told(model, X, index, y, **options):
-    posterior = ms.Tracked(model, ms.Finite(X), **options)
+    posterior = ms.posterior.Tracked(model, ms.Finite(X), **options)
     for i, value in zip(index, y, strict=True):
         posterior.observe_index(int(i), float(value))
     return posterior
@@ -43,7 +43,7 @@ def told(model, X, index, y, **options):
 @given(situations(), st.booleans())
 def test_variance_never_rises_with_data(situation, weights):
     model, X, index, y, _ = situation
-    posterior = ms.Tracked(model, ms.Finite(X), weights=weights)
+    posterior = ms.posterior.Tracked(model, ms.Finite(X), weights=weights)
     before = posterior.variance.copy()
     for i, value in zip(index, y, strict=True):
         posterior.observe_index(int(i), float(value))
@@ -66,7 +66,7 @@ def test_order_does_not_matter(situation):
 @given(situations())
 def test_batches_equal_single_steps(situation):
     model, X, index, y, _ = situation
-    one, batch = told(model, X, index, y), ms.Tracked(model, ms.Finite(X))
+    one, batch = told(model, X, index, y), ms.posterior.Tracked(model, ms.Finite(X))
     batch.observe_index(index, y)
     tolerance = 1e-9 + 4e-9 / model.regularization * np.abs(y - model.offset).max()
     np.testing.assert_allclose(one.mean, batch.mean, atol=tolerance, rtol=0)
@@ -78,7 +78,7 @@ def test_realised_information_is_the_log_determinant(situation):
     model, X, index, y, _ = situation
     K = model.kernel(X[index], X[index].copy())
     exact = 0.5 * np.linalg.slogdet(np.eye(len(index)) + K / model.regularization)[1]
-    posterior = ms.Tracked(model, ms.Finite(X))
+    posterior = ms.posterior.Tracked(model, ms.Finite(X))
     summed = 0.0
     for i, value in zip(index, y, strict=True):
         summed += 0.5 * np.log1p(posterior.variance[i] / model.regularization)
@@ -200,7 +200,7 @@ def test_norm_of_the_weights_does_not_cancel(kernel, regularization):
     rng = np.random.default_rng(0)
     X, Z = 0.7 * rng.random((40, 2)), 0.7 * rng.random((9, 2))
     model = ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=regularization)
-    posterior = ms.Posterior(model, ms.Finite(Z))
+    posterior = ms.posterior.Posterior(model, ms.Finite(Z))
     posterior.observe(X, rng.standard_normal(40))
     expected = np.linalg.norm(np.linalg.solve(kernel(X, X) + regularization * np.eye(40), kernel(X, Z)), axis=0)
     np.testing.assert_allclose(posterior.look(Z).norm2(), expected, rtol=1e-4)

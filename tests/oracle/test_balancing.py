@@ -14,12 +14,15 @@ from reference import Dense
 
 N, KERNEL, NOISE, RIDGE, DELTA = 24, RBF(0.25), 0.1, 0.02, 0.1
 PRICE = 7.3  # where bounds are capped, a price that is a whole number makes ties
-MODEL = ms.Model(KERNEL, 1.5, NOISE, RIDGE, DELTA, offset=0.3)
+MODEL = ms.Model(KERNEL, norm_bound=1.5, noise=NOISE, regularization=RIDGE, delta=DELTA, offset=0.3)
 X = np.random.default_rng(0).random((N, 2))
 TRUTH = 0.3 + np.sin(5 * X[:, 0]) * X[:, 1] + 0.6 * np.sign(np.sin(40 * X[:, 1]))
 GRID = [(MODEL, 0.4), (MODEL, 0.1), (MODEL, 0.0)]
 # too smooth for the truth, which own bands prove soon
-SMOOTH = [(ms.Model(RBF(2.0), 0.4, NOISE, RIDGE, DELTA, offset=0.3), e) for e in (0.4, 0.1, 0.0)]
+SMOOTH = [
+    (ms.Model(RBF(2.0), norm_bound=0.4, noise=NOISE, regularization=RIDGE, delta=DELTA, offset=0.3), e)
+    for e in (0.4, 0.1, 0.0)
+]
 
 
 class Transcription:

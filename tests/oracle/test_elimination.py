@@ -16,7 +16,7 @@ OFFSET, NOISE, DELTA = 0.3, 0.1, 0.1
 
 
 def model(kernel, B):
-    return ms.Model(kernel, B, NOISE, delta=DELTA, offset=OFFSET)
+    return ms.Model(kernel, norm_bound=B, noise=NOISE, delta=DELTA, offset=OFFSET)
 
 
 def values(K, rng):

@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct
 import misspec as ms
 
 B, NOISE, DELTA, OFFSET = 1.5, 0.2, 0.1, 0.3
-MODEL = ms.Model(RBF(0.15), B, NOISE, 0.05, DELTA, offset=OFFSET)
+MODEL = ms.Model(RBF(0.15), norm_bound=B, noise=NOISE, regularization=0.05, delta=DELTA, offset=OFFSET)
 X = np.random.default_rng(0).random((45, 2))
 TRUTH = OFFSET + np.sin(5 * X[:, 0]) * X[:, 1] + 0.2 * np.sign(np.sin(40 * X[:, 1]))
 
@@ -105,7 +105,9 @@ def test_gp_ts(horizon):
 def test_lin_ucb():
     """New vectors in every round: V = λI + Σxxᵀ, θ̂ = V⁻¹Σxy, and the ellipsoid's radius from det V."""
     d, ridge = 4, 0.5
-    policy = ms.comparators.LinUCB(ms.Open(d), ms.Model(DotProduct(0.0), B, NOISE, ridge, DELTA))
+    policy = ms.comparators.LinUCB(
+        ms.Open(d), ms.Model(DotProduct(0.0), norm_bound=B, noise=NOISE, regularization=ridge, delta=DELTA)
+    )
     rng, theta = np.random.default_rng(2), np.array([0.5, -0.3, 0.2, 0.6])
     V, b = ridge * np.eye(d), np.zeros(d)
     for _ in range(100):
@@ -129,7 +131,7 @@ def test_lin_ucb():
 def test_lb_gp_ucb(printed):
     """A length scale that is too long by far, and little noise, so that candidates are added and rejected."""
     T, scale, noise, norm, d = 150, 1.2, 0.005, 0.2, 2
-    model = ms.Model(RBF(scale), norm, noise, 0.01, DELTA, offset=OFFSET)
+    model = ms.Model(RBF(scale), norm_bound=norm, noise=noise, regularization=0.01, delta=DELTA, offset=OFFSET)
     ridge = 1 + 2 / T if printed else 0.01
     make = ms.comparators.LBGPUCB.as_in_paper if printed else ms.comparators.LBGPUCB
     policy = make(ms.Finite(X), model, horizon=T)

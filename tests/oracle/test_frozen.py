@@ -67,7 +67,9 @@ def matrix_of(times, n):
 def test_linear_kernels(name, regularization, way):
     rng, kernel = np.random.default_rng(1), LINEAR[name]
     X, y = design(rng, 400, 4)
-    posterior = ms.Posterior(ms.Model(kernel, 2.0, 0.1, regularization, offset=0.7), ms.Open(4))
+    posterior = ms.posterior.Posterior(
+        ms.Model(kernel, norm_bound=2.0, noise=0.1, regularization=regularization, offset=0.7), ms.Open(4)
+    )
     for start, end in parts(len(y), way):
         posterior.observe(X[start:end], y[start:end])
     # a dense solve over 400 points of a kernel of rank ≤ 7 has errors of its own, of order 1e-16·n/λ
@@ -95,7 +97,7 @@ def test_linear_kernels_after_many_steps():
     rng, kernel = np.random.default_rng(2), DotProduct(sigma_0=0.2)
     X = rng.random((2500, 3)) - 0.5
     y = X @ [1.0, -1.0, 0.5] + 0.1 * rng.standard_normal(2500)
-    posterior = ms.Posterior(ms.Model(kernel, 2.0, 0.1, 1e-4), ms.Open(3))
+    posterior = ms.posterior.Posterior(ms.Model(kernel, norm_bound=2.0, noise=0.1, regularization=1e-4), ms.Open(3))
     for x, value in zip(X, y, strict=True):
         posterior.observe(x[None], value)
     Phi = np.column_stack([X, np.full(2500, 0.2)])
@@ -110,7 +112,9 @@ def test_linear_kernels_after_many_steps():
 def test_linear_kernels_before_any_data(name, budget):
     kernel = LINEAR[name]
     X = 0.3 * np.random.default_rng(0).random((5, 4))
-    posterior = ms.Posterior(ms.Model(kernel, 2.0, 0.1, offset=-1.5), ms.Open(4), budget=budget)
+    posterior = ms.posterior.Posterior(
+        ms.Model(kernel, norm_bound=2.0, noise=0.1, offset=-1.5), ms.Open(4), budget=budget
+    )
     look = posterior.look(X)
     np.testing.assert_array_equal(look.mean, np.full(5, -1.5))
     np.testing.assert_allclose(look.variance, kernel.diag(X), atol=1e-15)
@@ -150,7 +154,9 @@ def test_linear_kernels_in_more_dimensions_than_are_kept_from_the_start():
     X = rng.standard_normal((12, d)) / np.sqrt(2 * d)
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1))[:, None]
     y, kernel = rng.standard_normal(12), DotProduct(sigma_0=0)
-    posterior = ms.Posterior(ms.Model(kernel, 2.0, 0.1, 0.1), ms.Open(d, radius=1.0))
+    posterior = ms.posterior.Posterior(
+        ms.Model(kernel, norm_bound=2.0, noise=0.1, regularization=0.1), ms.Open(d, radius=1.0)
+    )
     assert posterior.rank == 0
     posterior.observe(X, y)
     assert posterior.rank == 12
@@ -281,7 +287,9 @@ def on_an_open_domain(name, budget):
 def test_a_budget_on_an_open_domain(name, budget, way):
     kernel, d = BUDGETED[name]
     X, y, expected, here = on_an_open_domain(name, budget)
-    posterior = ms.Posterior(ms.Model(kernel, 1.7, 0.1, 0.05, offset=0.4), ms.Open(d), budget=budget)
+    posterior = ms.posterior.Posterior(
+        ms.Model(kernel, norm_bound=1.7, noise=0.1, regularization=0.05, offset=0.4), ms.Open(d), budget=budget
+    )
     for start, end in parts(len(y), way):
         posterior.observe(X[start:end], y[start:end])
     counted(posterior, expected)
@@ -313,7 +321,11 @@ def over_candidates(name, budget):
 def test_a_budget_over_candidates(name, budget, way):
     kernel, _ = BUDGETED[name]
     candidates, index, y, expected = over_candidates(name, budget)
-    posterior = ms.Tracked(ms.Model(kernel, 1.7, 0.1, 0.05, offset=0.4), ms.Finite(candidates), budget=budget)
+    posterior = ms.posterior.Tracked(
+        ms.Model(kernel, norm_bound=1.7, noise=0.1, regularization=0.05, offset=0.4),
+        ms.Finite(candidates),
+        budget=budget,
+    )
     for start, end in parts(len(y), way):
         posterior.observe_index(index[start:end], y[start:end])
     counted(posterior, expected)
@@ -346,7 +358,9 @@ def test_what_was_missed_before_a_linear_kernel_had_all_its_features_is_paid_for
     X[4:60, 4] = 0.2 * rng.random(56)  # too little for the last one
     X /= 1.02
     y = X @ np.ones(d) / np.sqrt(d)
-    posterior = ms.Tracked(ms.Model(kernel, 1.0, 0.1, 0.05), ms.Finite(X[:50]), budget=d)
+    posterior = ms.posterior.Tracked(
+        ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=0.05), ms.Finite(X[:50]), budget=d
+    )
     expected = Transcription(kernel, d, 0.05, 1.0)
     expected.observe(X, y)
     for start, end in parts(len(y), way):
@@ -368,8 +382,12 @@ def test_features_are_those_of_the_arrival(listed):
     """Points arrive when they are hallucinated, and are told in another order: what counts is when they arrived."""
     kernel, rng = Matern(0.6, nu=2.5), np.random.default_rng(7)
     X, y = rng.random((40, 2)), rng.standard_normal(40)
-    model = ms.Model(kernel, 1.5, 0.1, 0.05)
-    posterior = ms.Tracked(model, ms.Finite(X), budget=9) if listed else ms.Posterior(model, ms.Open(2), budget=9)
+    model = ms.Model(kernel, norm_bound=1.5, noise=0.1, regularization=0.05)
+    posterior = (
+        ms.posterior.Tracked(model, ms.Finite(X), budget=9)
+        if listed
+        else ms.posterior.Posterior(model, ms.Open(2), budget=9)
+    )
     expected = Transcription(kernel, 9, 0.05, 1.5)
     for x in X[:30]:
         expect(posterior, x[None])
@@ -391,10 +409,10 @@ def test_features_are_those_of_the_arrival(listed):
 def test_pending_points_count_in_the_variance_alone(kernel, listed):
     rng = np.random.default_rng(8)
     X, y = 0.5 * rng.random((50, 3)), rng.standard_normal(30)
-    model = ms.Model(kernel, 1.5, 0.1, 0.05)
+    model = ms.Model(kernel, norm_bound=1.5, noise=0.1, regularization=0.05)
     budget = None if isinstance(kernel, DotProduct) else 8
-    make = (lambda: ms.Tracked(model, ms.Finite(X), budget=budget)) if listed else (
-        lambda: ms.Posterior(model, ms.Open(3), budget=budget)
+    make = (lambda: ms.posterior.Tracked(model, ms.Finite(X), budget=budget)) if listed else (
+        lambda: ms.posterior.Posterior(model, ms.Open(3), budget=budget)
     )  # fmt: skip
     one, both = make(), make()
     one.observe(X[:30], y)
@@ -420,10 +438,10 @@ def test_pending_points_count_in_the_variance_alone(kernel, listed):
 def test_other_results_at_the_same_points(kernel, listed):
     rng = np.random.default_rng(9)
     X, y = 0.5 * rng.random((30, 3)), rng.standard_normal(30)
-    model = ms.Model(kernel, 1.5, 0.1, 0.05, offset=0.3)
+    model = ms.Model(kernel, norm_bound=1.5, noise=0.1, regularization=0.05, offset=0.3)
     budget = None if isinstance(kernel, DotProduct) else 8
-    make = (lambda: ms.Tracked(model, ms.Finite(X), budget=budget)) if listed else (
-        lambda: ms.Posterior(model, ms.Open(3), budget=budget)
+    make = (lambda: ms.posterior.Tracked(model, ms.Finite(X), budget=budget)) if listed else (
+        lambda: ms.posterior.Posterior(model, ms.Open(3), budget=budget)
     )  # fmt: skip
     one, other = make(), make()
     one.observe(X, np.zeros(30))
@@ -461,7 +479,9 @@ CLIMBED = {
 def test_gradients_with_a_budget(name, norm, epsilon, pending):
     """Also for a linear kernel, where a budget has nothing to miss."""
     (kernel, budget), rng = CLIMBED[name], np.random.default_rng(10)
-    posterior = ms.Posterior(ms.Model(kernel, 1.5, 0.1, 0.05, offset=0.2), ms.Open(2), budget=budget)
+    posterior = ms.posterior.Posterior(
+        ms.Model(kernel, norm_bound=1.5, noise=0.1, regularization=0.05, offset=0.2), ms.Open(2), budget=budget
+    )
     X = rng.random((40, 2))
     posterior.observe(X, np.sin(4 * X[:, 0]))
     posterior.observe(X[:5], np.cos(4 * X[:5, 0]))
@@ -504,7 +524,7 @@ def test_gradients_with_a_budget(name, norm, epsilon, pending):
 @pytest.mark.parametrize("kernel", [Matern(0.7, nu=2.5), DotProduct(sigma_0=0.3)], ids=["matern", "linear"])
 def test_what_is_searched_for_is_what_is_chosen_by(kernel, budget, enlargement):
     """The score, the score with slopes, and the upper end of the band of what is found are one function."""
-    rng, model = np.random.default_rng(11), ms.Model(ConstantKernel(0.4) * kernel, 1.5, 0.1)
+    rng, model = np.random.default_rng(11), ms.Model(ConstantKernel(0.4) * kernel, norm_bound=1.5, noise=0.1)
     policy = ms.ECGPUCB(
         ms.Box([(0, 1)] * 2), model, epsilon=0.2, enlargement=enlargement, budget=budget, grounded=False
     )
@@ -548,7 +568,7 @@ def test_samples_have_the_covariance_of_a_dense_solve(kernel, n):
     rng = np.random.default_rng(12)
     X, y, here = 0.5 * rng.random((25, 2)), rng.standard_normal(25), 0.5 * rng.random((n, 2))
     here[1] = X[0]
-    posterior = ms.Posterior(ms.Model(kernel, 1.0, 0.1, 0.1), ms.Open(2))
+    posterior = ms.posterior.Posterior(ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=0.1), ms.Open(2))
     np.testing.assert_allclose(covariance_of(posterior, here), kernel(here, here.copy()), atol=1e-9)
 
     def dense(Z):
@@ -570,7 +590,9 @@ def test_samples_with_a_budget(budget):
     """What the dictionary misses varies as it did before any data."""
     rng, kernel = np.random.default_rng(13), Matern(0.5, nu=2.5)
     X, here = rng.random((30, 2)), rng.random((6, 2))
-    posterior = ms.Posterior(ms.Model(kernel, 1.0, 0.1, 0.1), ms.Open(2), budget=budget)
+    posterior = ms.posterior.Posterior(
+        ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=0.1), ms.Open(2), budget=budget
+    )
     expected = Transcription(kernel, budget, 0.1, 1.0)
     posterior.observe(X, np.zeros(30))
     expected.observe(X, np.zeros(30))
@@ -665,8 +687,8 @@ def portrait(posterior, X):
 
 
 def begun(kernel, X, listed, budget):
-    model = ms.Model(kernel, 1.0, 0.1, 0.1)
-    posterior = ms.Tracked(model, ms.Finite(X), budget=budget) if listed else ms.Posterior(
+    model = ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=0.1)
+    posterior = ms.posterior.Tracked(model, ms.Finite(X), budget=budget) if listed else ms.posterior.Posterior(
         model, ms.Open(2), budget=budget
     )  # fmt: skip
     posterior.observe(X[:3], [0.1, 0.2, 0.3])
@@ -730,7 +752,9 @@ def test_what_rounding_hides_of_a_residual_is_missed_too():
     lost in rounding, with 40 digits."""
     rng, length = np.random.default_rng(3), 0.5
     Z = rng.random((6, 2))
-    posterior = ms.Posterior(ms.Model(RBF(length), 1.0, 0.1), ms.Open(2, radius=2.0), budget=6)
+    posterior = ms.posterior.Posterior(
+        ms.Model(RBF(length), norm_bound=1.0, noise=0.1), ms.Open(2, radius=2.0), budget=6
+    )
     near = np.repeat(Z, 8, axis=0) + 3e-9 * rng.standard_normal((48, 2))
     posterior.observe(np.concatenate([Z, near]), np.zeros(54))
     members = posterior._base.dictionary.members

@@ -60,7 +60,7 @@ KERNELS = {"rbf": RBF(0.3), "matern": Matern(0.3, nu=1.5), "linear": DotProduct(
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_layered_posterior(name, tracked):
     kernel, rng, everything = KERNELS[name], np.random.default_rng(2), np.arange(len(X))
-    model = ms.Model(kernel, B, NOISE, offset=OFFSET)
+    model = ms.Model(kernel, norm_bound=B, noise=NOISE, offset=OFFSET)
     domain = ms.Finite(X * 0.7 if name == "linear" else X)
     points = domain.encoded
     p = (Tracked if tracked else Posterior)(model, domain)
@@ -174,7 +174,9 @@ def test_insured(name, seed, size, premium, N):
     truth = OFFSET + np.sin(4 * P[:, 0] + seed) * P[:, 1] + size * rng.choice([-1, 1], N)
     noise = NOISE * rng.standard_normal(400)
     results = iter(noise)
-    policy = ms.InsuredUCB(ms.Finite(P), ms.Model(kernel, B, NOISE, offset=OFFSET, delta=DELTA), premium=premium)
+    policy = ms.InsuredUCB(
+        ms.Finite(P), ms.Model(kernel, norm_bound=B, noise=NOISE, offset=OFFSET, delta=DELTA), premium=premium
+    )
     other, taus = iter(noise), set()
     expected = transcription(kernel, premium, 160 if premium == 30.0 else 80, lambda j: truth[j] + next(other), P)
     for chosen, tests, again, paid, tau in expected:

@@ -11,7 +11,7 @@ import misspec as ms
 from reference import Dense
 
 KERNEL, B, NOISE, RIDGE, DELTA = RBF(0.15), 1.5, 0.2, 0.05, 0.1
-MODEL = ms.Model(KERNEL, B, NOISE, RIDGE, DELTA, offset=0.3)
+MODEL = ms.Model(KERNEL, norm_bound=B, noise=NOISE, regularization=RIDGE, delta=DELTA, offset=0.3)
 X = np.random.default_rng(0).random((45, 2))
 TRUTH = 0.3 + np.sin(5 * X[:, 0]) * X[:, 1] + 0.2 * np.sign(np.sin(40 * X[:, 1]))
 
@@ -458,7 +458,7 @@ def test_balancing_as_in_the_paper(vary):
 
 def test_balancing_over_kernels():
     """Bases with models of their own: those with the same kernel share a posterior, the others have one each."""
-    other = ms.Model(RBF(0.05), 3.0, NOISE, RIDGE, DELTA, offset=0.3)
+    other = ms.Model(RBF(0.05), norm_bound=3.0, noise=NOISE, regularization=RIDGE, delta=DELTA, offset=0.3)
     bases = [(MODEL, 0.2), (other, 0.0), (MODEL, 0.0)]
     policy = ms.RegretBalancing(ms.Finite(X), MODEL, horizon=100, bases=bases)
     assert len(policy.posteriors) == 2

@@ -14,7 +14,7 @@ from verbs import expect, fulfil, release
 def check_against_dense(kernel, N, T, regularization, weights, seed):
     X, index, y = design(np.random.default_rng(seed), N, T)
     model = ms.Model(kernel, norm_bound=2.0, noise=0.1, regularization=regularization)
-    posterior = ms.Tracked(model, ms.Finite(X), weights=weights)
+    posterior = ms.posterior.Tracked(model, ms.Finite(X), weights=weights)
     for i, value in zip(index, y, strict=True):
         posterior.observe_index(int(i), float(value))
     dense = Dense(kernel, regularization, X[index], y)
@@ -67,7 +67,7 @@ def test_designs_of_an_upper_confidence_bound(dimension, regularization, width):
     X = ms.Box([(0, 1)] * dimension).grid(200 if dimension == 1 else 25).points
     truth = np.sin(5 * X[:, 0]) * np.cos(4 * X[:, -1])
     model = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1, regularization=regularization)
-    posterior = ms.Tracked(model, ms.Finite(X))
+    posterior = ms.posterior.Tracked(model, ms.Finite(X))
     index, y = [], []
     for _ in range(1200):
         multiplier = ms.theory.widths.multiplier(width, model, posterior.log_det, model.delta)
@@ -83,7 +83,7 @@ def test_designs_of_an_upper_confidence_bound(dimension, regularization, width):
     # the weights of nearly equal points are determined up to n·tolerance/λ
     assert np.abs(posterior.weights_norm1() - dense.norm1(X)).max() <= 1e-5 + 1e-7 / regularization
     # and without candidates
-    free = ms.Posterior(model, ms.Finite(X))
+    free = ms.posterior.Posterior(model, ms.Finite(X))
     free.observe(X[index], y)
     assert np.abs(free.at(X)[0] - dense.mean(X)).max() <= law
     assert np.abs(free.at(X)[1] ** 2 - dense.variance(X)).max() <= 1e-8
@@ -96,8 +96,8 @@ def test_scikit_learn(kernel):
     y = 5 + rng.standard_normal(60)
     gp = GaussianProcessRegressor(kernel, alpha=0.05, optimizer=None).fit(X[observed], y - 5)
     mean, std = gp.predict(X, return_std=True)
-    model = ms.Model(kernel, 1.0, 0.1, regularization=0.05, offset=5.0)
-    tracked, free = ms.Tracked(model, ms.Finite(X)), ms.Posterior(model, ms.Finite(X))
+    model = ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=0.05, offset=5.0)
+    tracked, free = ms.posterior.Tracked(model, ms.Finite(X)), ms.posterior.Posterior(model, ms.Finite(X))
     tracked.observe(X[observed], y)
     free.observe(X[observed], y)
     np.testing.assert_allclose(tracked.mean, mean + 5, atol=1e-7)
@@ -140,7 +140,9 @@ def test_weights_in_extended_precision(regularization, clustered):
     X = rng.random((16, 2)) * (0.2 if clustered else 1.0)
     index = np.concatenate([rng.permutation(16)[:12], rng.integers(0, 16, 12)])
     y = rng.standard_normal(24)
-    posterior = ms.Tracked(ms.Model(RBF(0.3), 1.0, 0.1, regularization), ms.Finite(X), weights=True)
+    posterior = ms.posterior.Tracked(
+        ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1, regularization=regularization), ms.Finite(X), weights=True
+    )
     for i, value in zip(index, y, strict=True):
         posterior.observe_index(int(i), float(value))
     mean, norm1 = extended(regularization, X, index, y, 0.3)
@@ -154,7 +156,9 @@ def test_points_off_the_candidates(weights):
     rng = np.random.default_rng(6)
     X, outside = rng.random((40, 2)), rng.random((25, 2))
     kernel = Matern(0.3, nu=1.5)
-    posterior = ms.Tracked(ms.Model(kernel, 1.0, 0.1, 0.1), ms.Finite(X), weights=weights)
+    posterior = ms.posterior.Tracked(
+        ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=0.1), ms.Finite(X), weights=weights
+    )
     y = rng.standard_normal(30)
     visited = np.concatenate([outside, outside[:5]])
     for x, value in zip(visited, y, strict=True):
@@ -193,8 +197,8 @@ def test_many_repeats_keep_the_law(dimension, length, regularization, n):
     model = ms.Model(RBF(length), norm_bound=2.0, noise=0.1, regularization=regularization)
     mean, law = averaged(regularization, X, U, averages, n, length), 2e-9 / regularization * np.abs(averages).max()
     index = rng.permutation(np.repeat(np.arange(30), n))
-    together, steps = ms.Tracked(model, ms.Finite(X)), ms.Tracked(model, ms.Finite(X))
-    free = ms.Posterior(model, ms.Finite(X))
+    together, steps = ms.posterior.Tracked(model, ms.Finite(X)), ms.posterior.Tracked(model, ms.Finite(X))
+    free = ms.posterior.Posterior(model, ms.Finite(X))
     together.observe_index(index, averages[index])
     free.observe(X[index], averages[index])
     for i in index.tolist():
@@ -210,7 +214,9 @@ def test_points_that_the_dictionary_explains_pend_and_are_taken_back(regularizat
     rng, kernel = np.random.default_rng(9), RBF(0.5)
     X = rng.random((30, 2))
     X[10:15] = X[:5] + 4e-6 * rng.standard_normal((5, 2))
-    posterior = ms.Tracked(ms.Model(kernel, 1.0, 0.1, regularization), ms.Finite(X))
+    posterior = ms.posterior.Tracked(
+        ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=regularization), ms.Finite(X)
+    )
     told, pending = [0, 1, 2, 3, 4, 20, 10], []
     posterior.observe_index(np.array(told), rng.standard_normal(len(told)))
 
@@ -243,8 +249,8 @@ def test_what_clustered_points_have_in_common():
     U = np.r_[0:3, 10:16, 20:24]
     averages = np.sin(5 * X[U, 0]) + rng.standard_normal(len(U))
     mean = averaged(regularization, X, X[U], averages, n, 0.5)
-    model = ms.Model(RBF(0.5), 2.0, 0.1, regularization)
-    together, steps = ms.Tracked(model, ms.Finite(X)), ms.Tracked(model, ms.Finite(X))
+    model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1, regularization=regularization)
+    together, steps = ms.posterior.Tracked(model, ms.Finite(X)), ms.posterior.Tracked(model, ms.Finite(X))
     rows = rng.permutation(np.repeat(np.arange(len(U)), n))
     together.observe_index(U[rows], averages[rows])
     for row in rows.tolist():
@@ -262,7 +268,9 @@ def test_what_was_observed_before_a_feature_came_counts_along_it():
     X = np.array([[0.7, 0.0], [0.7, 7e-6], [0.0, 0.7], [0.5, 0.5]])
     index = np.array([0, *[1] * 1000, 2])
     y = 0.3 + 0.1 * np.random.default_rng(10).standard_normal(len(index))
-    posterior = ms.Tracked(ms.Model(kernel, 1.0, 0.1, regularization), ms.Finite(X))
+    posterior = ms.posterior.Tracked(
+        ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=regularization), ms.Finite(X)
+    )
     for i, value in zip(index, y, strict=True):
         posterior.observe_index(int(i), float(value))
     dense = Dense(kernel, regularization, X[index], y)
@@ -279,7 +287,9 @@ def test_norms_of_weights_beside_points_that_the_dictionary_explains(regularizat
     X = rng.random((30, 2))
     X[10:15] = X[:5] + 6e-6 * rng.standard_normal((5, 2))
     index = np.r_[0:5, 10:15, 20, np.repeat(12, 30)]
-    posterior = ms.Posterior(ms.Model(kernel, 1.0, 0.1, regularization), ms.Finite(X))
+    posterior = ms.posterior.Posterior(
+        ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=regularization), ms.Finite(X)
+    )
     posterior.observe(X[index], rng.standard_normal(len(index)))
     dense, here = Dense(kernel, regularization, X[index], np.zeros(len(index))), posterior.look(X)
     np.testing.assert_allclose(here.norm2(), dense.norm2(X), atol=1e-8)

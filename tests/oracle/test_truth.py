@@ -106,14 +106,14 @@ def test_the_certificate_of_the_bands_is_the_least_misfit_that_makes_them_meet(s
     must meet the class, and with m at the point itself, which is one of the m_j if it was told, the own band."""
     rng = np.random.default_rng(seed)
     B, noise, ridge, offset, delta = 0.8, 0.05, 0.02, 0.3, 0.04
-    model = ms.Model(RBF(0.4), B, noise, ridge, offset=offset)
+    model = ms.Model(RBF(0.4), norm_bound=B, noise=noise, regularization=ridge, offset=offset)
     X, also = rng.random((9, 2)), rng.random((5, 2))
     X[8] = X[7]  # two arms at one point
     arms = {0: [0], 1: [1], 2: [2], 3: [3], 4: [4], 7: [5, 6], 8: [5, 6]}  # point → those told there; two are not told
     y, counts = rng.normal(0, 1.0, 7), rng.integers(1, 30, 7)
     own, radii = rng.normal(0, 2.0, 9), rng.uniform(0.01, 0.1, 9)
     bands = truth.OwnIntervals(X, own + offset, radii)
-    told = truth.Averages(X[list(arms)], y + offset, counts)
+    told = truth.Averages(X[list(arms)], y + offset, counts, np.zeros(7))
     proved, reach = truth.certificate_of_bands(model, bands, told, delta=delta, also=also)
     points = np.concatenate([X, also])
     K, k = model.kernel(told.encoded, told.encoded.copy()), model.kernel(told.encoded, points)

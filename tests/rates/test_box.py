@@ -41,7 +41,7 @@ def play(policy, function, seed):
     rng = np.random.default_rng([52, seed])
     run = ms.optimize(policy, lambda x: function(x) + NOISE * rng.standard_normal(), ROUNDS)
     regret = np.array([function.best - function(x) for x in run.x])
-    return regret, function.best - function(run.best.x)
+    return regret, function.best - function(run.recommendation.x)
 
 
 @pytest.mark.parametrize("name", POLICIES)

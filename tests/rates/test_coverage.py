@@ -36,7 +36,7 @@ def member(rng, run, norm_bound):
 
 def play(model, design, values, rng, weights=False):
     """Yield the posterior before each round; `design` is 'ucb' (adaptive) or 'uncertainty' (blind to the data)."""
-    posterior = ms.Tracked(model, ms.Finite(X), weights=weights, check=False)
+    posterior = ms.posterior.Tracked(model, ms.Finite(X), weights=weights, check=False)
     for _ in range(ROUNDS):
         yield posterior
         if design == "ucb":
@@ -118,7 +118,7 @@ def nonadaptive_misses(factor, misfit, lengths):
     model, episodes = WELL, len(lengths)
     designs = []
     for length in lengths:
-        posterior = ms.Tracked(model, ms.Finite(X), weights=True, check=False)
+        posterior = ms.posterior.Tracked(model, ms.Finite(X), weights=True, check=False)
         chosen = []
         for _ in range(length):
             chosen.append(int(posterior.variance.argmax()))
@@ -186,7 +186,7 @@ def grounded_misses(factor):
         rng = np.random.default_rng([11, run])
         f = member(rng, run, model.norm_bound)
         truth = f + adversarial(model, "ucb", f, epsilon, [12, run])
-        p = ms.Tracked(model, ms.Finite(X), weights=True, check=False)
+        p = ms.posterior.Tracked(model, ms.Finite(X), weights=True, check=False)
         own = own_bands.OwnBands(model.noise, DELTA / 2, size=len(X))
         for _ in range(ROUNDS):
             half = widths.multiplier("mixture", model, p.log_det, DELTA / 2) * p.std

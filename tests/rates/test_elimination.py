@@ -70,7 +70,7 @@ def test_a_misfit_shifts_what_phased_elimination_believes_by_the_root_of_d():
     """The source's reason for ε√d. A phase is least squares on its design, so that the most that a misfit within ±ε can
     do to an arm is ε‖w‖₁, w its weights on the results: at most 2ε√d anywhere, and growing as √d where the best arm of
     a random member lies. No chance but in the choice of 10 × 4 domains."""
-    dimensions, model, shifts = np.array([2, 4, 8, 16]), ms.Model(DotProduct(0.0), 1.0, 0.1), []
+    dimensions, model, shifts = np.array([2, 4, 8, 16]), ms.Model(DotProduct(0.0), norm_bound=1.0, noise=0.1), []
     for d in dimensions.tolist():
         mean = []
         for seed in range(10):

@@ -49,7 +49,7 @@ def rbf_problem(dimension, seed, ripple=0.0):
     member = kernel(X, centres) @ coefficients
     member *= 2.0 / np.sqrt(coefficients @ kernel(centres, centres.copy()) @ coefficients)
     values = member + ripple * np.sin(2 * np.pi * X[:, 0] / 0.02 + 2 * np.pi * rng.random())
-    return ms.Problem("ripple", domain, ms.Model(kernel, 2.0, 0.1), values, member, ripple)
+    return ms.problems.Problem("ripple", domain, ms.Model(kernel, norm_bound=2.0, noise=0.1), values, member, ripple)
 
 
 def mean_regret(make, dimension, ripple=0.0, rounds=3000, seeds=20):
@@ -104,7 +104,7 @@ def test_bands_of_grounded_ec_gp_ucb_hold_the_truth():
     Were the true failure rate 0.06, the test would fail with probability below 4e-4.
     """
     X = np.linspace(0, 1, 40)[:, None]
-    model, epsilon, rounds = ms.Model(RBF(0.15), 2.0, 0.3), 0.3, 200
+    model, epsilon, rounds = ms.Model(RBF(0.15), norm_bound=2.0, noise=0.3), 0.3, 200
     domain, K, missed = ms.Finite(X), RBF(0.15)(X, X.copy()), 0
     for run in range(500):
         rng = np.random.default_rng([21, run])
@@ -112,7 +112,7 @@ def test_bands_of_grounded_ec_gp_ucb_hold_the_truth():
         f = K @ coefficients
         f *= model.norm_bound / np.sqrt(coefficients @ f)
         pilot = ms.ECGPUCB(domain, model, epsilon=epsilon)
-        play(pilot, ms.Problem("pilot", domain, model, f, f, 0.0), 60, run)
+        play(pilot, ms.problems.Problem("pilot", domain, model, f, f, 0.0), 60, run)
         W = pilot.posterior.weights_at(X)
         worst = int(np.abs(W).sum(axis=1).argmax())
         signs = np.ones(40)
@@ -140,7 +140,7 @@ def test_consistent_bases_survive(varying, evidence):
     rng = np.random.default_rng(31)
     X, eliminated, rounds = np.linspace(0, 1, 30)[:, None], 0, 150
     truth = X[:, 0]  # norm below 2, see the check
-    model = ms.Model(RBF(0.5), 3.0, 0.2)
+    model = ms.Model(RBF(0.5), norm_bound=3.0, noise=0.2)
     K = RBF(0.5)(X, X.copy()) + 1e-6 * np.eye(30)
     assert truth @ np.linalg.solve(K, truth) < 9.0
     domain = ms.Finite(X)
@@ -163,8 +163,8 @@ def test_false_bases_are_eliminated(varying, evidence):
     """A linear base on a truth with its peak in the middle: it plays the end, loses 0.7 per round and claims 0.1."""
     rng = np.random.default_rng(32)
     X, truth = np.linspace(0, 1, 5)[:, None], np.array([0.0, 0.1, 1.0, 0.2, 0.3])
-    honest = ms.Model(RBF(0.01), 1.2, 0.05)
-    linear = ms.Model(DotProduct(sigma_0=0), 0.3, 0.05)
+    honest = ms.Model(RBF(0.01), norm_bound=1.2, noise=0.05)
+    linear = ms.Model(DotProduct(sigma_0=0), norm_bound=0.3, noise=0.05)
     policy = ms.RegretBalancing(
         ms.Finite(X),
         honest,

@@ -189,7 +189,7 @@ def test_sixteen_threads(name, domain):
 
 
 def test_observations_are_what_was_told_in_order():
-    policy = ms.GPUCB(DOMAIN, ms.Model(RBF(0.3), 2.0, 0.1))
+    policy = ms.GPUCB(DOMAIN, ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1))
     assert policy.observations.x.shape == (0, 2)
     batch = policy.ask(3)
     policy.tell(batch[2], 0.3)
@@ -215,7 +215,7 @@ def test_an_interrupt_while_undoing_changes_nothing_either():
             if y == 0.3:
                 raise ZeroDivisionError
 
-    policy, handler = Failing(DOMAIN, ms.Model(RBF(0.3), 2.0, 0.1), grounded=True), Interrupting()
+    policy, handler = Failing(DOMAIN, ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1), grounded=True), Interrupting()
     batch = policy.ask(3)
     before = answers(policy)
     logging.getLogger("misspec").addHandler(handler)
@@ -325,7 +325,7 @@ def test_a_storm_of_interrupts_brings_nothing_else():
     ],
 )
 def test_states_that_make_no_sense_are_storage_errors(change):
-    policy = ms.RegretBalancing(DOMAIN, ms.Model(RBF(0.3), 2.0, 0.1), horizon=20)
+    policy = ms.RegretBalancing(DOMAIN, ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1), horizon=20)
     policy.tell(policy.ask(), 0.1)
     state = json.loads(json.dumps(policy.state()))
     change(state)
@@ -334,7 +334,7 @@ def test_states_that_make_no_sense_are_storage_errors(change):
 
 
 def test_pickles_are_whole_while_others_tell():
-    policy = ms.GPUCB(DOMAIN, ms.Model(RBF(0.3), 2.0, 0.1))
+    policy = ms.GPUCB(DOMAIN, ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1))
     failures = []
 
     def work():

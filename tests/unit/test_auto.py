@@ -1036,7 +1036,7 @@ def test_without_a_model_it_says_so():
     play(policy, 6)
     assert "there is no model yet" not in "".join(policy.recommend().caveats)
     with pytest.raises(InvalidInput, match="takes none"):
-        ms.Auto(FINITE, policy.model)
+        ms.Auto(FINITE, horizon=policy.model)
 
 
 def test_several_are_dropped_at_once():
@@ -1131,7 +1131,10 @@ def test_evaluations_of_others_count_towards_no_horizon():
 
 def test_others_have_contexts_too():
     joint = ms.Joint(ms.Finite([[0.0], [0.5], [1.0]]), ms.Box([(0, 1)]))
-    for policy in (ms.Auto(joint), ms.RegretBalancing(joint, ms.Model(RBF(0.5), 1.0, 0.1), horizon=50)):
+    for policy in (
+        ms.Auto(joint),
+        ms.RegretBalancing(joint, ms.Model(RBF(0.5), norm_bound=1.0, noise=0.1), horizon=50),
+    ):
         with pytest.raises(InvalidInput, match="got None"):
             policy.mark_pending(None, context=[0.3])
         begun = policy.mark_pending([0, 2], context=[[0.3], [0.4]])

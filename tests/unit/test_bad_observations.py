@@ -33,7 +33,9 @@ def check_unchanged(before, posterior):
 @pytest.fixture(params=[False, True], ids=["plain", "weights"])
 def posterior(request):
     rng = np.random.default_rng(0)
-    tracked = ms.Tracked(ms.Model(RBF(0.2), 1.0, 0.1), ms.Finite(rng.random((20, 2))), weights=request.param)
+    tracked = ms.posterior.Tracked(
+        ms.Model(RBF(0.2), norm_bound=1.0, noise=0.1), ms.Finite(rng.random((20, 2))), weights=request.param
+    )
     tracked.observe_index([0, 1, 2, 1], [0.1, 0.2, 0.3, 0.4])
     tracked.expect(tracked.domain.encoded[[5]])
     return tracked
@@ -75,7 +77,7 @@ def test_refused_without_a_trace(posterior, call, message):
 
 def test_points_where_the_kernel_is_too_large():
     domain = ms.Finite(np.random.default_rng(0).random((20, 2)) / 2)
-    posterior = ms.Tracked(ms.Model(DotProduct(sigma_0=0), 1.0, 0.1), domain)
+    posterior = ms.posterior.Tracked(ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1), domain)
     before = snapshot(posterior)
     with pytest.raises(InvalidInput, match="at most 1 on the points observed"):
         posterior.observe([[0.5, 0.5], [3.0, 3.0]], [1.0, 2.0])
@@ -98,8 +100,10 @@ def test_a_kernel_that_fails_later(weights, points, fail_at):
             return np.ones(len(X))
 
     kernel = Moody()
-    posterior = ms.Tracked(
-        ms.Model(kernel, 1.0, 0.1), ms.Finite(np.random.default_rng(0).random((20, 2))), weights=weights
+    posterior = ms.posterior.Tracked(
+        ms.Model(kernel, norm_bound=1.0, noise=0.1),
+        ms.Finite(np.random.default_rng(0).random((20, 2))),
+        weights=weights,
     )
     posterior.observe_index([0, 1], [1.0, 2.0])
     before = snapshot(posterior)
@@ -123,7 +127,7 @@ def test_a_kernel_that_is_not_semidefinite_is_found_out():
             return np.ones(len(X))
 
     X = np.linspace(0, 1, 30)[:, None]
-    posterior = ms.Tracked(ms.Model(Indefinite(), 1.0, 0.1), ms.Finite(X), check=False)
+    posterior = ms.posterior.Tracked(ms.Model(Indefinite(), norm_bound=1.0, noise=0.1), ms.Finite(X), check=False)
     with pytest.raises(ms.MisspecError, match="not positive semidefinite"):
         for i in range(30):
             posterior.observe_index(i, 0.0)

@@ -108,7 +108,7 @@ def test_conflicts_are_a_function_of_the_events():
 def test_kernels_are_checked_where_both_parts_of_a_point_are_long():
     with pytest.raises(ms.InvalidInput, match="at most 1"):
         box = ms.Box([(0, 1)] * 2)
-        ms.GPUCB(ms.Joint(box, box), ms.Model(ConstantKernel(0.3) * DotProduct(sigma_0=0), 1.0, 0.1))
+        ms.GPUCB(ms.Joint(box, box), ms.Model(ConstantKernel(0.3) * DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1))
 
 
 def test_rows_may_come_in_any_order():

@@ -141,7 +141,7 @@ def test_gain(misspec_command, tmp_path):
     domain = misspec.Box([(0, 1)]).grid(30)
     from sklearn.gaussian_process.kernels import RBF
 
-    found = misspec.information_gain(domain, misspec.Model(RBF(0.2), 1.0, 0.1), 500)
+    found = misspec.information_gain(domain, misspec.Model(RBF(0.2), norm_bound=1.0, noise=0.1), 500)
     assert rows[-1][1:] == [pytest.approx(found.greedy, abs=1e-4), pytest.approx(found.upper, abs=1e-4)]
     (tmp_path / "small.toml").write_text(SMALL)
     assert "Finite(12 points in 1 dimension)" in misspec_command("gain", "small.toml")
@@ -434,7 +434,9 @@ def test_diagnose_reads_text_as_choices_and_names_columns(misspec_command, tmp_p
 
     domain = misspec.Finite.from_table(tmp_path / "table.csv", target="yield")
     y = domain.observations.y
-    model = misspec.Model(RBF(0.2), 3.0, misspec.noise_from_repeats(domain.points, y), offset=float(y.mean()))
+    model = misspec.Model(
+        RBF(0.2), norm_bound=3.0, noise=misspec.noise_from_repeats(domain.points, y), offset=float(y.mean())
+    )
     found = misspec.diagnose(domain.points, y, model, domain=domain.box)
     assert f"ε ≥ {found.epsilon_lower:.6g}\n" in out
     raw = misspec_command("diagnose", "table.csv", "--norm-bound", 3, "--raw", "--length-scale", 10)

@@ -33,6 +33,7 @@ MAKE = {
     "thompson": lambda: ms.ThompsonSampling(ms.Open(D), LINEAR),
     "budget": lambda: ms.GPUCB(ms.Open(D), SMOOTH, budget=20),
     "insured budget": lambda: ms.InsuredUCB(ms.Open(D), SMOOTH, budget=20),
+    "turned": lambda: ms.GPUCB(ms.Open(D), LINEAR, grounded=True, minimize=True),
     "list": lambda: ms.GPUCB(LIST, ON_LIST),
     "list ec": lambda: ms.ECGPUCB(LIST, ON_LIST, epsilon=0.1),
     "list insured": lambda: ms.InsuredUCB(LIST, ON_LIST),

@@ -217,7 +217,7 @@ def test_the_demo(tmp_path, monkeypatch):
     again = CliRunner().invoke(app, ["demo", "--cores", "1"], prog_name="misspec")
     assert "4 of 4 runs were done before" in again.stdout
     assert (tmp_path / "misspec-demo" / contest.FILE).stat().st_mtime_ns == before
-    assert "contest-data" in reports.write("misspec-demo").page.read_text(encoding="utf-8")
+    assert "contest-data" in reports.of_experiment("misspec-demo").page.read_text(encoding="utf-8")
 
 
 def test_ctrl_c_in_the_first_part_is_one_line(tmp_path):

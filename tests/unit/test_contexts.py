@@ -176,14 +176,14 @@ def test_what_lies_in_an_open_domain():
 
 
 def test_a_kernel_is_checked_on_what_is_known_of_an_open_domain():
-    long = ms.Model(DotProduct(sigma_0=0), 1.0, 0.1)
+    long = ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1)
     for domain in (ms.Open(2), ms.Open(2, radius=1.0), ms.Open(2, box=[(0, 0.7), (-0.7, 0)])):
         ms.GPUCB(domain, long)
     for domain in (ms.Open(2, radius=1.1), ms.Open(2, box=[(-0.8, 0), (0, 0.8)]), ms.Open(13, box=[(0, 1)] * 13)):
         with pytest.raises(ms.InvalidInput, match=r"k\(x,x\) must be at most 1 on the domain.*Either scale"):
             ms.GPUCB(domain, long)
     with pytest.raises(ms.InvalidInput, match="length scales"):
-        ms.GPUCB(ms.Open(3), ms.Model(RBF([0.1, 0.2]), 1.0, 0.1))
+        ms.GPUCB(ms.Open(3), ms.Model(RBF([0.1, 0.2]), norm_bound=1.0, noise=0.1))
 
 
 BAD_ACTIONS = {
@@ -311,7 +311,10 @@ SAME = {
 }
 
 
-@pytest.mark.parametrize("model", [ms.Model(RBF(2.0), 1.5, 0.1), ms.Model(DotProduct(0) * (1 / 16), 1.5, 0.1)])
+@pytest.mark.parametrize(
+    "model",
+    [ms.Model(RBF(2.0), norm_bound=1.5, noise=0.1), ms.Model(DotProduct(0) * (1 / 16), norm_bound=1.5, noise=0.1)],
+)
 @pytest.mark.parametrize("name", SAME)
 def test_numbers_are_the_same_whatever_they_come_in(name, model):
     A = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, -1.0], [0.0, 0.0]])  # exact in any precision
@@ -692,7 +695,11 @@ def test_on_every_kind_of_domain_they_go_on_to_the_bit(name, world):
 def test_exact_weights_with_a_budget_go_on_to_the_bit(domain, budget):
     """Whoever was asked all the time has looked at the weights in other portions than one that was restored."""
     policy = ms.ECGPUCB(
-        domain, ms.Model(Matern(0.7, nu=2.5), 2.0, 0.1), epsilon=0.1, enlargement="exact", budget=budget
+        domain,
+        ms.Model(Matern(0.7, nu=2.5), norm_bound=2.0, noise=0.1),
+        epsilon=0.1,
+        enlargement="exact",
+        budget=budget,
     )
     rng = np.random.default_rng(1)
 
@@ -769,7 +776,7 @@ def test_what_auto_has_learnt_can_be_read(world):
 def test_a_report_of_a_policy_with_contexts(world, tmp_path):
     """There is one, or a sentence that says why not."""
     policy = played(ms.GPUCB(WORLDS[world][0], MODEL), world, rounds=3)
-    if not _refusal(lambda: ms.report(policy, tmp_path)):
+    if not _refusal(lambda: ms.reports.of_policy(policy, tmp_path)):
         assert list(tmp_path.iterdir())
 
 
@@ -821,7 +828,7 @@ def test_budgets_that_are_refused(budget):
         with pytest.raises(ms.InvalidInput, match="budget must be a whole number ≥ 1, got"):
             make(ms.Open(2), MODEL, budget=budget)
     with pytest.raises(ms.InvalidInput, match="budget must be"):
-        ms.Posterior(MODEL, ms.Open(2), budget=budget)
+        ms.posterior.Posterior(MODEL, ms.Open(2), budget=budget)
 
 
 @pytest.mark.parametrize("enlargement", [None, "exact", "norm2", "paper"])
@@ -832,7 +839,7 @@ def test_budgets_that_are_refused(budget):
 )  # fmt: skip
 def test_linear_kernels_from_the_first_round_on(domain, budget, enlargement):
     """Before any data there are no weights, and a budget has nothing to miss."""
-    model = ms.Model(DotProduct(sigma_0=0.1) * 0.4, 1.5, 0.1)
+    model = ms.Model(DotProduct(sigma_0=0.1) * 0.4, norm_bound=1.5, noise=0.1)
     policy = ms.ECGPUCB(domain, model, epsilon=0.2, enlargement=enlargement, budget=budget)
     offer = {"open": {"actions": ARMS[:4]}, "joint": {"context": [0.4]}}.get(
         "open" if isinstance(domain, ms.Open) else "joint" if isinstance(domain, ms.Joint) else "", {}
@@ -1113,7 +1120,7 @@ class Moody:
 def test_a_kernel_that_fails_half_way(make, world, budget):
     kernel, rng = Moody(), np.random.default_rng(0)
     domain, offers = WORLDS[world]
-    policy = played(make(domain, ms.Model(kernel, 1.5, 0.1), budget=budget), world, rounds=4)
+    policy = played(make(domain, ms.Model(kernel, norm_bound=1.5, noise=0.1), budget=budget), world, rounds=4)
     batch, offer = policy.ask(3, **offers(rng)), offers(rng)
     args, options = where(policy, rng, 3)
     calls = [
@@ -1186,7 +1193,10 @@ def test_a_context_is_learnt():
     """f(x, c) = 1 where x is the arm that the context names: after a few rounds each gets its own."""
     joint = ms.Joint(ms.Finite([[0.0], [1.0], [2.0]]), ms.Finite([[0.0], [1.0], [2.0]]))
     rng = np.random.default_rng(0)
-    for policy in (ms.GPUCB(joint, ms.Model(RBF(0.3), 2.0, 0.1)), ms.RegretBalancing(joint, MODEL, horizon=200)):
+    for policy in (
+        ms.GPUCB(joint, ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1)),
+        ms.RegretBalancing(joint, MODEL, horizon=200),
+    ):
         for t in range(60):
             query = policy.ask(context=t % 3)
             policy.tell(query, float(query.index == t % 3) + 0.05 * rng.standard_normal())
@@ -1195,7 +1205,7 @@ def test_a_context_is_learnt():
 
 def test_the_search_over_x_keeps_the_context():
     joint = ms.Joint(ms.Box([(0, 1)]), ms.Box([(0, 1)]))
-    policy = ms.GPUCB(joint, ms.Model(RBF(0.4), 2.0, 0.05))
+    policy = ms.GPUCB(joint, ms.Model(RBF(0.4), norm_bound=2.0, noise=0.05))
     grid = np.linspace(0, 1, 9)
     X, C = (each.ravel() for each in np.meshgrid(grid, grid))
     policy.observe(X[:, None], -3 * (X - C) ** 2, context=C[:, None])

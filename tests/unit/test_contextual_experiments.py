@@ -88,7 +88,7 @@ def refused(text):
 
 
 def test_every_run_is_what_simulate_gives_by_hand(results):
-    model = ms.Model(DotProduct(sigma_0=0.0), 1.0, 0.1)
+    model = ms.Model(DotProduct(sigma_0=0.0), norm_bound=1.0, noise=0.1)
     worlds = {
         "fresh": lambda e, s: ms.problems.fresh_actions(model, 3, 6, e, seed=s, rounds=80),
         "table": lambda e, s: ms.problems.sklearn_bandit("iris"),
@@ -120,7 +120,9 @@ def test_every_run_is_what_simulate_gives_by_hand(results):
 
 def test_a_recommendation_is_judged_on_further_action_sets(results):
     """By hand: the average over sets of what is missed of the best of each."""
-    problem = ms.problems.fresh_actions(ms.Model(DotProduct(sigma_0=0.0), 1.0, 0.1), 3, 6, 0.1, seed=0, rounds=80)
+    problem = ms.problems.fresh_actions(
+        ms.Model(DotProduct(sigma_0=0.0), norm_bound=1.0, noise=0.1), 3, 6, 0.1, seed=0, rounds=80
+    )
     policy = ms.comparators.LinUCB(problem.arena, problem.model, seed=0)
     ms.simulate(policy, problem, 60, seed=0)
     missed = []
@@ -259,7 +261,9 @@ def test_the_page_has_figures_but_no_bands_where_rounds_bring_vectors(results):
 def test_a_theorem_is_drawn_for_linear_kernels_and_new_vectors(results, monkeypatch):
     groups = results.groups()
     ((name, x, y),) = theorems.bounds(groups[("fresh", 0.0)]["LinUCB"])
-    problem = ms.problems.fresh_actions(ms.Model(DotProduct(sigma_0=0.0), 1.0, 0.1), 3, 6, 0.0, seed=0, rounds=80)
+    problem = ms.problems.fresh_actions(
+        ms.Model(DotProduct(sigma_0=0.0), norm_bound=1.0, noise=0.1), 3, 6, 0.0, seed=0, rounds=80
+    )
     gain = ms.information_gain(problem.domain, problem.model, 60)
     assert name == "Theorem 1"
     np.testing.assert_allclose(y, ms.theory.ec_gp_ucb_bound(problem.model, x.astype(int), gain, 0.0))

@@ -152,6 +152,6 @@ def test_what_is_no_client_is_refused():
 def test_a_client_that_is_closed_is_refused(client):
     other = Client(client.scheduler.address, set_as_default=False)
     other.close()
-    policy = ms.GPUCB(ms.Box([(0, 1)]).grid(5), ms.Model(RBF(0.3), 1.0, 0.1))
+    policy = ms.GPUCB(ms.Box([(0, 1)]).grid(5), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1))
     with pytest.raises(ms.InvalidInput, match="the client is closed"):
         optimize(policy, float, other, 3)

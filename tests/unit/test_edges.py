@@ -40,10 +40,10 @@ def test_a_width_that_is_the_same_may_be_handed_in_again(width):
 
 
 def test_small_numbers_that_have_no_unit():
-    model = ms.Model(RBF(0.2), 2.0, 0.1, delta=1e-60, offset=1e-60)
+    model = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1, delta=1e-60, offset=1e-60)
     assert (model.delta, model.offset) == (1e-60, 1e-60)
     with pytest.raises(ms.InvalidInput, match="at least 1e-12"):
-        ms.Model(RBF(0.2), 2.0, 0.1, regularization=1e-13)
+        ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1, regularization=1e-13)
 
 
 def test_a_warning_that_is_an_error_leaves_nothing_learnt():
@@ -66,7 +66,7 @@ def test_memory_that_runs_out_is_no_fault_of_a_kernel():
             raise MemoryError
 
     with pytest.raises(MemoryError):
-        ms.GPUCB(DOMAIN, ms.Model(Hungry(0.2), 2.0, 0.1))
+        ms.GPUCB(DOMAIN, ms.Model(Hungry(0.2), norm_bound=2.0, noise=0.1))
 
 
 def test_names_are_quoted_as_they_are():

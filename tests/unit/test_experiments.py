@@ -108,7 +108,7 @@ def test_what_decides_the_result_changes_every_key(old, new):
 def test_a_run_is_what_simulate_gives_by_hand(tmp_path):
     ex.go(TOML.encode(), tmp_path, cores=1)
     domain = ms.Box([(0, 2)]).grid(21)
-    model = ms.Model(RBF(0.2), 2.0, 0.1)
+    model = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
     makers = {
         "GPUCB": lambda p, s: ms.GPUCB(domain, model, seed=s),
         "ECGPUCB": lambda p, s: ms.ECGPUCB(domain, model, epsilon=p.epsilon, seed=s),
@@ -613,7 +613,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 
 def test_compare_is_a_table_of_simulations():
-    domain, model = ms.Box([(0, 1)]).grid(15), ms.Model(RBF(0.2), 2.0, 0.1)
+    domain, model = ms.Box([(0, 1)]).grid(15), ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
     worlds = [ms.problems.misspecified(domain, model, 0.1, seed=seed) for seed in (0, 1)]
     seen = []
     table = ms.experiments.compare(

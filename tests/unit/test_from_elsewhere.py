@@ -122,7 +122,7 @@ def test_results_that_may_be_chosen_by_their_values_are_not_proof():
     for run in range(10):
         rng = np.random.default_rng([32, run])
         first, others = 0.1 * rng.standard_normal(100), 0.1 * rng.standard_normal(1499)
-        best = np.argsort(-others)[:200]
+        best = np.argsort(-others)[:300]
         for delays in ("any", "independent"):
             policy = ms.GPUCB(domain, model, grounded=True, delays=delays)
             policy.observe([1499] * 100, first)

@@ -22,7 +22,9 @@ def brute_force(X, kernel, regularization, T):
 @pytest.mark.parametrize("T", [1, 2, 5])
 def test_brackets_the_true_gain(kernel, regularization, T):
     X = np.random.default_rng(0).random((7, 2)) / np.sqrt(2)
-    gain = ms.information_gain(ms.Finite(X), ms.Model(kernel, 1.0, 0.1, regularization), T)
+    gain = ms.information_gain(
+        ms.Finite(X), ms.Model(kernel, norm_bound=1.0, noise=0.1, regularization=regularization), T
+    )
     exact = brute_force(X, kernel, regularization, T)
     assert gain.greedy <= exact + 1e-9
     assert gain.greedy >= (1 - 1 / np.e) * exact - 1e-9
@@ -35,7 +37,7 @@ def test_brackets_the_true_gain(kernel, regularization, T):
 
 def test_greedy_is_the_max_variance_path():
     X = np.random.default_rng(1).random((50, 2))
-    model = ms.Model(RBF(0.2), 1.0, 0.1)
+    model = ms.Model(RBF(0.2), norm_bound=1.0, noise=0.1)
     gain = ms.information_gain(ms.Finite(X), model, 40)
     for k in range(40):
         seen = X[gain.path[:k]]
@@ -51,7 +53,7 @@ def test_greedy_is_the_max_variance_path():
     "kernel", [RBF(0.2), Matern(0.2, nu=1.5), ConstantKernel(0.5) * DotProduct(sigma_0=0)], ids=str
 )
 def test_upper_bound_is_close(kernel):
-    gain = ms.information_gain(ms.Box([(0, 1)] * 2).grid(20), ms.Model(kernel, 1.0, 0.1), 1000)
+    gain = ms.information_gain(ms.Box([(0, 1)] * 2).grid(20), ms.Model(kernel, norm_bound=1.0, noise=0.1), 1000)
     assert gain.greedy <= gain.upper <= 1.01 * gain.greedy
     assert gain.upper_bounds["design"] == min(gain.upper_bounds.values())
 
@@ -59,7 +61,7 @@ def test_upper_bound_is_close(kernel):
 def test_gain_grows_more_slowly_for_smooth_kernels():
     domain = ms.Box([(0, 1)]).grid(100)
     gains = {
-        name: ms.information_gain(domain, ms.Model(k, 1.0, 0.1), 200)
+        name: ms.information_gain(domain, ms.Model(k, norm_bound=1.0, noise=0.1), 200)
         for name, k in {"rbf": RBF(0.2), "rough": Matern(0.2, nu=0.5)}.items()
     }
     assert gains["rbf"].upper < 0.5 * gains["rough"].greedy
@@ -71,7 +73,7 @@ def test_gain_grows_more_slowly_for_smooth_kernels():
 @pytest.mark.parametrize("horizon", [0, -1, 2.5, None])
 def test_bad_horizons(horizon):
     with pytest.raises(InvalidInput, match="horizon"):
-        ms.information_gain(ms.Finite([[0.0]]), ms.Model(RBF(0.2), 1.0, 0.1), horizon)
+        ms.information_gain(ms.Finite([[0.0]]), ms.Model(RBF(0.2), norm_bound=1.0, noise=0.1), horizon)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ def test_bad_horizons(horizon):
     ids=str,
 )
 def test_a_box_gains_what_its_grids_gain(bounds, kernel, coarse, fine):
-    box, model = ms.Box(bounds), ms.Model(kernel, 1.0, 0.1)
+    box, model = ms.Box(bounds), ms.Model(kernel, norm_bound=1.0, noise=0.1)
     gain = ms.information_gain(box, model, 200)
     assert gain.greedy <= gain.upper <= 1.02 * gain.greedy
     assert gain.greedy >= ms.information_gain(box.grid(coarse), model, 200).greedy - 1e-3
@@ -93,7 +95,7 @@ def test_a_box_gains_what_its_grids_gain(bounds, kernel, coarse, fine):
 
 def test_the_design_of_a_box_has_the_value_that_is_stated():
     box, kernel = ms.Box([(0.1, 0.3), (-7, 1e3)]), Matern(0.3, nu=2.5)
-    gain = ms.information_gain(box, ms.Model(kernel, 1.0, 0.1, offset=3.0), 120)
+    gain = ms.information_gain(box, ms.Model(kernel, norm_bound=1.0, noise=0.1, offset=3.0), 120)
     assert gain.path.shape == (120, 2)
     assert box.contains(gain.path).all()
     U = box.encode(gain.path)
@@ -104,7 +106,7 @@ def test_the_design_of_a_box_has_the_value_that_is_stated():
 
 
 def test_gain_of_a_box_grows_with_the_horizon():
-    box, model = ms.Box([(0, 1)] * 2), ms.Model(RBF(0.3), 1.0, 0.1)
+    box, model = ms.Box([(0, 1)] * 2), ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1)
     short, long = (ms.information_gain(box, model, T) for T in (20, 400))
     assert short.greedy < long.greedy
     assert short.upper < long.upper
@@ -116,7 +118,7 @@ def test_gain_of_a_box_grows_with_the_horizon():
 
 
 def test_a_box_says_what_is_approximate():
-    box, model = ms.Box([(0, 1)]), ms.Model(RBF(0.2), 1.0, 0.1)
+    box, model = ms.Box([(0, 1)]), ms.Model(RBF(0.2), norm_bound=1.0, noise=0.1)
     on_box, on_grid = ms.information_gain(box, model, 10), ms.information_gain(box.grid(50), model, 10)
     assert "Sobol' points" in on_box.approximate
     assert "fall short" in on_box.approximate
@@ -128,7 +130,7 @@ def test_a_box_says_what_is_approximate():
 
 def test_the_upper_bound_of_a_box_counts_what_its_points_cannot_see():
     """A rough kernel over many rounds: a grid finer than the cover gains more than the cover can."""
-    box, model, T = ms.Box([(0, 1)]), ms.Model(Matern(0.02, nu=0.5), 1.0, 0.1), 1000
+    box, model, T = ms.Box([(0, 1)]), ms.Model(Matern(0.02, nu=0.5), norm_bound=1.0, noise=0.1), 1000
     gain = ms.information_gain(box, model, T)
     finer = np.linspace(0, 1, T)[:, None]
     design = 0.5 * np.linalg.slogdet(np.eye(T) + model.kernel(finer, finer.copy()) / model.regularization)[1]
@@ -138,17 +140,19 @@ def test_the_upper_bound_of_a_box_counts_what_its_points_cannot_see():
 
 
 def test_rough_kernels_in_six_dimensions_stay_below_the_trivial_bound():
-    gain = ms.information_gain(ms.Box([(0, 1)] * 6), ms.Model(Matern(0.3, nu=1.5), 1.0, 0.1), 50)
+    gain = ms.information_gain(ms.Box([(0, 1)] * 6), ms.Model(Matern(0.3, nu=1.5), norm_bound=1.0, noise=0.1), 50)
     assert gain.greedy <= gain.upper <= 0.5 * 50 * np.log1p(1 / 0.01) + 1e-9
 
 
 def test_other_domains_are_refused():
     with pytest.raises(InvalidInput, match="Finite or a Box"):
-        ms.information_gain([[0.0]], ms.Model(RBF(0.2), 1.0, 0.1), 10)
+        ms.information_gain([[0.0]], ms.Model(RBF(0.2), norm_bound=1.0, noise=0.1), 10)
 
 
 def test_a_kernel_that_is_zero_everywhere():
-    gain = ms.information_gain(ms.Finite(np.zeros((2, 1))), ms.Model(DotProduct(sigma_0=0), 1.0, 0.1), 5)
+    gain = ms.information_gain(
+        ms.Finite(np.zeros((2, 1))), ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1), 5
+    )
     assert gain.greedy == gain.upper == 0.0
 
 
@@ -172,5 +176,5 @@ def test_wrong_types_are_named(wrong):
 
 
 def test_a_ridge_so_large_that_rounds_are_lost_beside_it():
-    found = ms.information_gain(ms.Box([(0, 1)]).grid(5), ms.Model(RBF(0.2), 1.0, 1e24), 5)
+    found = ms.information_gain(ms.Box([(0, 1)]).grid(5), ms.Model(RBF(0.2), norm_bound=1.0, noise=1e24), 5)
     assert 0.0 <= found.greedy <= found.upper <= 1e-40

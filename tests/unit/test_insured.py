@@ -123,7 +123,7 @@ def test_regret_stays_below_its_bound():
     for each of 5 runs, each of which would have to lose several times what it does."""
     points = np.array([[1.0], [0.9], [0.8]])
     model = ms.Model(DotProduct(sigma_0=0), norm_bound=0.5, noise=0.1)
-    problem = ms.Problem("arms", ms.Finite(points), model, np.array([0.1, 0.0, 0.4]), 0.2 * points[:, 0], 0.3)
+    problem = ms.problems.Problem("arms", ms.Finite(points), model, np.array([0.1, 0.0, 0.4]), 0.2 * points[:, 0], 0.3)
     T = 4000
     bound = ms.theory.insured_bound(model, T, 3, 0.3, premium=60.0)
     assert bound < 0.9 * 2 * 0.8 * T

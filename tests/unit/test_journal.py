@@ -442,7 +442,7 @@ from sklearn.gaussian_process.kernels import RBF
 import misspec as ms
 
 path = Path(sys.argv[1])
-policy = ms.GPUCB(ms.Finite(np.random.default_rng(0).random((40, 2))), ms.Model(RBF(0.3), 2.0, 0.1))
+policy = ms.GPUCB(ms.Finite(np.random.default_rng(0).random((40, 2))), ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1))
 policy.journal(path)
 query = policy.ask()
 before, size = policy.state(), path.stat().st_size
@@ -979,7 +979,8 @@ def play(policy, rounds):
         yield
 
 def make():
-    return ms.ThompsonSampling(ms.Finite(np.random.default_rng(0).random((40, 2))), ms.Model(RBF(0.3), 2.0, 0.1))
+    points = np.random.default_rng(0).random((40, 2))
+    return ms.ThompsonSampling(ms.Finite(points), ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1))
 
 if __name__ == "__main__":
     policy = make()

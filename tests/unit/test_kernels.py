@@ -97,7 +97,7 @@ def test_features_reproduce_the_gram_matrix(N):
 
 def test_anything_with_call_and_diag_is_a_kernel():
     X = np.random.default_rng(0).random((30, 2))
-    posterior = ms.Tracked(ms.Model(Custom(), 1.0, 0.1), ms.Finite(X))
+    posterior = ms.posterior.Tracked(ms.Model(Custom(), norm_bound=1.0, noise=0.1), ms.Finite(X))
     posterior.observe_index([0, 1, 0], [1.0, 2.0, 3.0])
     K = Custom()(X[[0, 1, 0]], X[[0, 1, 0]]) + 0.01 * np.eye(3)
     np.testing.assert_allclose(posterior.mean, Custom()(X, X[[0, 1, 0]]) @ np.linalg.solve(K, [1, 2, 3]), atol=1e-9)
@@ -135,20 +135,20 @@ def fails(values=None, diag=None):
 def test_unusable_kernels(kernel, message):
     domain = ms.Finite(np.random.default_rng(0).random((20, 2)))
     with pytest.raises(InvalidInput, match=message):
-        ms.Tracked(ms.Model(kernel, 1.0, 0.1), domain)
+        ms.posterior.Tracked(ms.Model(kernel, norm_bound=1.0, noise=0.1), domain)
 
 
 def test_boxes_are_checked_at_their_corners():
     box = ms.Box([(-1, 1), (-1, 1)])
-    ms.Posterior(ms.Model(0.5 * DotProduct(sigma_0=0), 1.0, 0.1), box)
+    ms.posterior.Posterior(ms.Model(0.5 * DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1), box)
     with pytest.raises(InvalidInput, match="largest is 2 "):
-        ms.Posterior(ms.Model(DotProduct(sigma_0=0), 1.0, 0.1), box)
+        ms.posterior.Posterior(ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1), box)
 
 
 @pytest.mark.parametrize("kernel", [None, "rbf", RBF, 3])
 def test_things_that_are_no_kernels(kernel):
     with pytest.raises(InvalidInput, match="kernel must have"):
-        ms.Model(kernel, 1.0, 0.1)
+        ms.Model(kernel, norm_bound=1.0, noise=0.1)
 
 
 ODD = {

@@ -64,7 +64,9 @@ def test_importance_is_the_total_index():
         def at(self, X):
             return 3 * X[:, 0] + X[:, 1] + X[:, 0] * X[:, 1], None
 
-    field = ms.UniformSampling(ms.Box([(0, 1), (0, 1)]), ms.Model(ms.ProductMatern([1.0, 1.0]), 1.0, 1.0)).field
+    field = ms.UniformSampling(
+        ms.Box([(0, 1), (0, 1)]), ms.Model(ms.product.ProductMatern([1.0, 1.0]), norm_bound=1.0, noise=1.0)
+    ).field
     found = learnt.importance(Mean(), field)
     # T_a ∝ E over b of (3 + b)²/12, T_b ∝ E over a of (1 + a)²/12
     a, b = 9 + 3 + 1 / 3, 1 + 1 + 1 / 3

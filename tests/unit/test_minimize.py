@@ -1,4 +1,4 @@
-"""Smaller is better: policies are handed −y, and everything that people see is in their own sign."""
+"""Smaller is better: inside, −y is maximised; everything that people see is in their own sign."""
 
 import csv
 import json
@@ -54,12 +54,15 @@ def done(text, folder):
 
 
 def test_a_problem_upside_down():
-    problem = ms.problems.misspecified(ms.Box([(0, 1)]).grid(9), ms.Model(RBF(0.3), 2.0, 0.1, offset=3.0), epsilon=0.1)
+    problem = ms.problems.misspecified(
+        ms.Box([(0, 1)]).grid(9), ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1, offset=3.0), epsilon=0.1
+    )
     loss = ms.problems.negated(problem)
     np.testing.assert_array_equal(loss.values, -problem.values)
     np.testing.assert_array_equal(loss.in_class, -problem.in_class)
     assert loss.model.offset == -3.0
-    assert loss.best == problem.values.argmin()
+    assert loss.minimize
+    assert loss.best == problem.best == problem.values.argmax()
     assert loss.sampler.at(2, 0.5) == -0.5
     again = ms.problems.negated(loss)
     assert again.sampler is problem.sampler
@@ -92,7 +95,7 @@ def test_misspecs_own_problems_are_played_as_ever_and_shown_upside_down(tmp_path
         assert down.minimize
 
 
-def test_a_loss_of_ones_own_is_handed_to_policies_with_the_other_sign(tmp_path, monkeypatch):
+def test_a_loss_of_ones_own(tmp_path, monkeypatch):
     (tmp_path / "minimize_losses.py").write_text(LOSSES)
     monkeypatch.syspath_prepend(tmp_path)
     with ex.allow("minimize_losses"):
@@ -125,14 +128,108 @@ def test_reports_say_which_way_is_better(tmp_path):
 
 
 def test_compare():
-    domain, model = ms.Box([(0, 1)]).grid(9), ms.Model(RBF(0.3), 2.0, 0.1, offset=3.0)
-    loss = ms.problems.from_values(domain, model, 3.0 + domain.points[:, 0])
-    policies = {"EC": lambda p: ms.ECGPUCB(p.domain, p.model, epsilon=p.epsilon)}
-    down = ex.compare(policies, loss, 20, 1, cores=1, minimize=True)
+    domain, model = ms.Box([(0, 1)]).grid(9), ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1, offset=3.0)
+    loss = ms.problems.from_values(domain, model, 3.0 + domain.points[:, 0], minimize=True)
+    policies = {"EC": lambda p: ms.ECGPUCB(p.domain, p.model, epsilon=p.epsilon, minimize=p.minimize)}
+    down = ex.compare(policies, loss, 20, 1, cores=1)
     assert down["late"][0] < 0.2
     assert down.equals(ex.compare(policies, ms.problems.negated(loss), 20, 1, cores=1))
+    with pytest.raises(InvalidInput, match="smaller values of this problem are better"):
+        ms.simulate(ms.GPUCB(domain, model), loss, 5)
     with pytest.raises(InvalidInput, match="minimize must be True or False"):
-        ex.compare(policies, loss, 20, 1, cores=1, minimize="yes")
+        ms.problems.from_values(domain, model, domain.points[:, 0] + 3.0, minimize="yes")
+
+
+C = ms.comparators
+KINDS = [
+    (ms.GPUCB, {}),
+    (ms.GPUCB, {"grounded": True, "width": 2.0}),
+    (ms.ECGPUCB, {"epsilon": 0.1}),
+    (ms.InsuredUCB, {}),
+    (ms.RegretBalancing, {"horizon": 30}),
+    (ms.PhasedUncertaintySampling, {"horizon": 40}),
+    (ms.ThompsonSampling, {}),
+    (ms.UniformSampling, {}),
+    (C.IGPUCB, {}),
+    (C.GPTS, {}),
+    (C.LBGPUCB, {"horizon": 30}),
+    (C.Corral, {"horizon": 30}),
+    (C.RIPS, {"horizon": 400}),
+    (C.PhasedElimination, {"horizon": 400}),
+    (C.CorruptionTolerantGPUCB, {"corruption": 1.0}),
+]
+GRID = ms.Box([(0, 1)]).grid(25)
+TRUTH = np.sin(5 * GRID.points[:, 0]) + 3.0
+ABOVE = ms.Model(RBF(0.2), norm_bound=3.0, noise=0.1, offset=3.0)
+
+
+def mirrored(make):
+    """A policy that maximises y and one that minimises −y, each after 30 results, with their queries."""
+    for sign in (1.0, -1.0):
+        policy, rng, queries = make(sign), np.random.default_rng(0), []
+        for _ in range(30):
+            queries.append(policy.ask())
+            policy.tell(queries[-1], sign * (TRUTH[queries[-1].index] + 0.1 * rng.standard_normal()))
+        yield policy, queries
+
+
+@pytest.mark.parametrize(("kind", "settings"), KINDS)
+def test_every_policy_minimises_as_it_maximises_to_the_bit(kind, settings):
+    (up, asked), (down, turned) = mirrored(
+        lambda sign: kind(GRID, ABOVE if sign > 0 else ABOVE.turned(), minimize=sign < 0, **settings)
+    )
+    assert [q.index for q in asked] == [q.index for q in turned]
+    np.testing.assert_array_equal([q.mean for q in asked], [-q.mean for q in turned])
+    np.testing.assert_array_equal([q.upper for q in asked], [-q.upper for q in turned])
+    np.testing.assert_array_equal([q.std for q in asked], [q.std for q in turned])
+    np.testing.assert_array_equal(up.observations.y, -down.observations.y)
+    np.testing.assert_array_equal(up.band().lower, -down.band().upper)
+    np.testing.assert_array_equal(up.band().upper, -down.band().lower)
+    best, least = up.recommend(), down.recommend()
+    assert (best.index, best.gap, best.tried, best.caveats) == (least.index, least.gap, least.tried, least.caveats)
+    assert (best.mean, best.lower, best.upper) == (-least.mean, -least.upper, -least.lower)
+    if down.remaining is None:  # else only complete episodes count
+        assert least.tried == (down.observations.x == least.x).all(axis=1).sum()
+    for one, other in zip(up.posterior.at(GRID.points), down.posterior.at(GRID.points), strict=True):
+        np.testing.assert_array_equal(np.abs(one), np.abs(other))
+    assert (up.posterior.at(GRID.points)[0] > 0).all()
+    assert (down.posterior.at(GRID.points)[0] < 0).all()
+    assert [c.epsilon for c in up.conflicts()] == [c.epsilon for c in down.conflicts()]
+    assert down.model_as_given == ABOVE.turned()
+    again = ms.restore(down.state())
+    assert again.minimize
+    assert again.recommend().mean == least.mean
+    if down.remaining is None:
+        assert again.ask().index == down.ask().index == up.ask().index
+
+
+def test_a_minimising_policy_observes_undoes_and_finds_conflicts():
+    up, down = (
+        ms.GPUCB(GRID, ABOVE if sign > 0 else ABOVE.turned(), grounded=True, minimize=sign < 0) for sign in (1, -1)
+    )
+    y = TRUTH.copy()
+    y[7] -= 3.0  # what no member of the class does
+    for policy, sign in ((up, 1.0), (down, -1.0)):
+        policy.observe(np.repeat(np.arange(25), 20), sign * np.repeat(y, 20))
+        policy.mark_pending([3])
+    assert up.conflicts()
+    assert [(c.index, c.gap) for c in up.conflicts()] == [(c.index, c.gap) for c in down.conflicts()]
+    for policy in (up, down):
+        before = policy.recommend().mean
+        (query,) = policy.pending
+        with pytest.raises(InvalidInput):
+            policy.tell([query, 99], [1.0, 2.0])
+        policy.drop(query)
+        assert policy.recommend().mean == before
+
+
+def test_bases_that_are_handed_in_are_in_the_users_sign():
+    for sign in (1.0, -1.0):
+        model = ABOVE if sign > 0 else ABOVE.turned()
+        policy = ms.RegretBalancing(GRID, model, horizon=30, bases=[(model, 0.0), (model, 0.2)], minimize=sign < 0)
+        assert [base.model.offset for base in policy._bases] == [3.0, 3.0]
+        assert policy.model_as_given.offset == sign * 3.0
+        assert ms.restore(policy.state())._bases[1].model.offset == 3.0
 
 
 def bowl(x):
@@ -140,14 +237,18 @@ def bowl(x):
 
 
 def test_optimize_and_report(tmp_path):
-    policy = ms.GPUCB(ms.Box([(0, 1)]).grid(21), ms.Model(RBF(0.3), 2.0, 0.05, offset=-2.0), width=2.0)
-    found = ms.optimize(policy, bowl, 12, minimize=True)
+    model = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.05, offset=2.0)
+    policy = ms.GPUCB(ms.Box([(0, 1)]).grid(21), model, width=2.0, minimize=True)
+    found = ms.optimize(policy, bowl, 12)
     assert found.y.min() >= 2.0
-    assert found.best.lower <= found.best.mean <= found.best.upper
-    assert abs(float(found.best.x[0]) - 0.25) < 0.11
-    assert abs(found.best.mean - 2.0) < 0.1
-    assert policy.observations.y.max() <= -2.0  # what it was told
-    shown = facts(policy, minimize=True)
+    assert found.recommendation.lower <= found.recommendation.mean <= found.recommendation.upper
+    assert abs(float(found.recommendation.x[0]) - 0.25) < 0.11
+    assert abs(found.recommendation.mean - 2.0) < 0.1
+    assert policy.observations.y.min() >= 2.0  # as it was told
+    assert found.best.mean == found.y.min()
+    assert found.best.x[0] == found.x[found.y.argmin()][0]
+    assert found.best.tried == (found.x == found.best.x).sum()
+    shown = facts(policy)
     np.testing.assert_array_equal(shown.y, found.y)
     np.testing.assert_array_equal(shown.best, np.minimum.accumulate(found.y))
     assert shown.minimize
@@ -155,23 +256,29 @@ def test_optimize_and_report(tmp_path):
     assert "the smallest result was 2" in " ".join(shown.sentences)
     assert all((each.lower <= each.upper).all() and (each.upper > 0).all() for each in shown.slices)
     assert shown.points.averages.min() >= 2.0
-    ms.report(policy, tmp_path / "report", minimize=True)
+    ms.reports.of_policy(policy, tmp_path / "report")
     with (tmp_path / "report" / "evaluations.csv").open(newline="") as file:
         rows = list(csv.reader(file))
     assert [float(row[-1]) for row in rows[1:]] == found.y.tolist()
-    more = ms.optimize(policy, bowl, 3, minimize=True)
+    more = ms.optimize(policy, bowl, 3)
     assert policy.t == 15
-    assert more.best.mean > 0
+    assert more.recommendation.mean > 0
 
 
-def test_policies_with_a_direction_of_their_own_are_told_so():
-    auto = ms.Auto(ms.Box([(0, 1)]))
-    for call in (lambda: ms.optimize(auto, bowl, 3, minimize=True), lambda: facts(auto, minimize=True)):
-        with pytest.raises(InvalidInput, match=r"make it with Auto\(…, minimize=True\)"):
-            call()
-    assert auto.t == 0
-    with pytest.raises(InvalidInput, match="minimize must be True or False"):
-        ms.optimize(auto, bowl, 3, minimize=1)
+def test_the_best_is_that_of_the_largest_average():
+    results = iter([5.0, 1.0, 4.0, 4.0, 0.0, 0.0])
+    rows = iter([0, 1, 2, 2, 0, 1])
+
+    class Fixed(ms.UniformSampling):
+        def choose(self, actions):
+            chosen = super().choose(actions)
+            row = next(rows)
+            return chosen._replace(place=self.field.place(self.field.whole("all"), row))
+
+    model = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.05)
+    found = ms.optimize(Fixed(ms.Finite([[0.0], [0.5], [1.0]]), model), lambda x: next(results), 6)
+    assert (found.best.index, found.best.mean, found.best.tried) == (2, 4.0, 2)
+    assert found.best.x.tolist() == [1.0]
 
 
 def test_the_command_line(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ def test_defaults():
     model = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
     assert model.regularization == pytest.approx(0.01)
     assert (model.delta, model.offset, model.scale) == (0.1, 0.0, 1.0)
-    assert ms.Model(RBF(0.2), 1.0, noise=0.0).regularization == 1e-6
+    assert ms.Model(RBF(0.2), norm_bound=1.0, noise=0.0).regularization == 1e-6
     assert "RBF" in repr(model)
     with pytest.raises(dataclasses.FrozenInstanceError):
         model.noise = 1.0
@@ -61,7 +61,7 @@ def test_fit_predicts_as_scikit_learn_does():
     model = ms.Model.from_data(X, y, kernel=RBF(0.5))
     shape = model.scale**2 * model.kernel + WhiteKernel(model.noise**2)
     gp = GaussianProcessRegressor(shape, alpha=1e-12, optimizer=None).fit(X, y - model.offset)
-    posterior = ms.Tracked(model, ms.Finite(X))
+    posterior = ms.posterior.Tracked(model, ms.Finite(X))
     posterior.observe(X, y)
     mean, std = gp.predict(X, return_std=True)
     np.testing.assert_allclose(posterior.mean, mean + model.offset, rtol=1e-5)
@@ -72,7 +72,7 @@ def test_fit_of_a_kernel_that_is_not_stationary():
     X, y = sample()
     model = ms.Model.from_data(X, y, kernel=DotProduct(sigma_0=0))
     assert model.kernel.diag(X).max() == pytest.approx(1.0)
-    ms.Tracked(model, ms.Finite(X)).observe(X, y)
+    ms.posterior.Tracked(model, ms.Finite(X)).observe(X, y)
 
 
 @pytest.mark.parametrize(

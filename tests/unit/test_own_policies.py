@@ -47,12 +47,12 @@ class EpsilonGreedy(ms.Policy):
         return Decision(self.field.place(offer, row), None if actions is None else row, reasons)
 
     @property
-    def posterior(self):
+    def posterior_in_use(self):
         return self._belief
 
     def band_at(self, actions):
         c = self.field.look(self._belief, None, actions, pending=False)
-        return ms.Band(c.mean - 2 * np.sqrt(c.variance), c.mean + 2 * np.sqrt(c.variance))
+        return ms.policies.Band(c.mean - 2 * np.sqrt(c.variance), c.mean + 2 * np.sqrt(c.variance))
 
 
 class Masked(ms.Finite):
@@ -232,7 +232,7 @@ def test_files_import_only_what_is_allowed():
     with ex.allow("my_rules"):
         for one, other in zip(found.runs, ex.results("two cores").runs, strict=True):
             np.testing.assert_array_equal(one.regret, other.regret)
-        assert ms.reports.write("here").page.exists()
+        assert ms.reports.of_experiment("here").page.exists()
     wrong = FILE.replace("my_rules:Quantile", "my_rules:Median")
     with pytest.raises(InvalidInput, match="my_rules has no 'Median'"):
         ex.go(wrong.encode(), "wrong", cores=1, allow=["my_rules"])
@@ -324,11 +324,11 @@ class Bare(ms.Policy):
         return Decision(self.field.place(offer, row), None if actions is None else row, {})
 
     @property
-    def posterior(self):
+    def posterior_in_use(self):
         return self.posteriors[0] if self.posteriors else self._evidence.posterior(self.model)
 
     def band_at(self, actions):
-        return ms.Band(np.full(len(actions.points), -2.0), np.full(len(actions.points), 2.0))
+        return ms.policies.Band(np.full(len(actions.points), -2.0), np.full(len(actions.points), 2.0))
 
 
 def test_settings_that_are_handed_on_and_classes_without_an_init():
@@ -380,7 +380,7 @@ def test_details_are_copies_all_the_way_down():
     query.details["w"].append(99.0)
     policy.tell(query, 0.1)
     assert Listing.learnt == [[1.0]]
-    assert ms.Query(0, np.array([1, 2])).x.tolist() == [1.0, 2.0]
+    assert ms.policies.Query(0, np.array([1, 2])).x.tolist() == [1.0, 2.0]
 
 
 @pytest.mark.usefixtures("my_rules")

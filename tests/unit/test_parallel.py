@@ -132,7 +132,7 @@ def test_a_whole_episode_is_in_flight_and_the_next_waits_for_it():
     crew = Watched(slots=4, order=lambda n: n - 1)  # the last comes first
     found = drive(policy, lambda: crew, 60)
     assert episodes == [m for size in (1, 2, 4, 8, 16, 29) for m in range(size, 0, -1)]
-    assert found.best.index is not None
+    assert found.recommendation.index is not None
     alone = MAKE["phased"]()
     ms.optimize(alone, evaluations.smooth, 60)
     assert [e.points.tolist() for e in alone.history] == [e.points.tolist() for e in policy.history]
@@ -580,11 +580,11 @@ def test_auto_hands_parameters_and_rows_to_the_function(workers):
 
     found = ms.optimize(ms.Auto(space), function, 8, workers=workers)
     assert all(type(each) is dict and set(each) == {"lr", "depth", "kind"} for each in seen)
-    assert found.best.params is not None
+    assert found.recommendation.params is not None
     assert found.index is None
     table = ms.Finite.from_table({"solvent": ["water", "ethanol", "toluene"] * 2, "heat": [1, 2, 3, 4, 5, 6]})
     found = ms.optimize(ms.Auto(table), lambda row: row["heat"] + len(row["solvent"]), 6, workers=workers)
-    assert found.best.row["heat"] >= 5
+    assert found.recommendation.row["heat"] >= 5
     np.testing.assert_array_equal(found.x, table.points[found.index])
 
 

@@ -153,8 +153,8 @@ def test_balancing_counts_the_told_prefix_alone(world):
 
 def test_eliminations_are_the_same_whatever_the_order():
     """Of two bases one is refuted by its rewards: in the same round, by the same sides."""
-    model, rng = ms.Model(DotProduct(sigma_0=0), 1.0, 0.1), np.random.default_rng(5)
-    good = ms.Model(DotProduct(sigma_0=0), 1.0, 0.1, offset=0.7)
+    model, rng = ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1), np.random.default_rng(5)
+    good = ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1, offset=0.7)
 
     def make():
         return ms.RegretBalancing(
@@ -226,11 +226,11 @@ def steps(monkeypatch):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda k: ms.GPUCB(ms.Open(4), ms.Model(k, 2.0, 0.1), budget=12),
-        lambda k: ms.ECGPUCB(ms.Open(4), ms.Model(k, 2.0, 0.1), epsilon=0.1, budget=12),
-        lambda k: ms.RegretBalancing(ms.Open(4), ms.Model(k, 2.0, 0.1), horizon=N, budget=12),
-        lambda k: ms.ThompsonSampling(ms.Open(4), ms.Model(k, 2.0, 0.1), budget=12),
-        lambda k: ms.GPUCB(BOX, ms.Model(k, 2.0, 0.1), budget=12),
+        lambda k: ms.GPUCB(ms.Open(4), ms.Model(k, norm_bound=2.0, noise=0.1), budget=12),
+        lambda k: ms.ECGPUCB(ms.Open(4), ms.Model(k, norm_bound=2.0, noise=0.1), epsilon=0.1, budget=12),
+        lambda k: ms.RegretBalancing(ms.Open(4), ms.Model(k, norm_bound=2.0, noise=0.1), horizon=N, budget=12),
+        lambda k: ms.ThompsonSampling(ms.Open(4), ms.Model(k, norm_bound=2.0, noise=0.1), budget=12),
+        lambda k: ms.GPUCB(BOX, ms.Model(k, norm_bound=2.0, noise=0.1), budget=12),
     ],
     ids=["gp-ucb", "ec", "balancing", "thompson", "gp-ucb on a box"],
 )
@@ -333,7 +333,7 @@ def test_taking_back_at_the_least_ridge():
     """λ = 1e-6, which is what no noise at all means: one hallucination leaves a millionth of the variance."""
     rng = np.random.default_rng(0)
     for kernel, budget in ((DotProduct(sigma_0=0), None), (RBF(2.0), 8), (RBF(2.0), None)):
-        posterior = Posterior(ms.Model(kernel, 1.0, 0.0), ms.Open(3), budget=budget)
+        posterior = Posterior(ms.Model(kernel, norm_bound=1.0, noise=0.0), ms.Open(3), budget=budget)
         posterior.expect(np.array([[0.0, 0.0, 1.0]]))
         X = np.eye(3)
         before = posterior.at(X, pending=True)[1] ** 2

@@ -136,7 +136,7 @@ def test_queries_are_the_most_uncertain_members(played):
         play(policy, 31)
         for e, episode in enumerate(policy.history[:5]):
             inside = GRID[policy.active_set.contains(GRID, levels=e)]
-            posterior = ms.Posterior(MODEL, BOX)
+            posterior = ms.posterior.Posterior(MODEL, BOX)
             for x in episode.points:
                 best = posterior.at(inside)[1].max() ** 2
                 assert posterior.at(x[None, :])[1][0] ** 2 >= 0.97 * worth * best - 1e-9
@@ -264,7 +264,7 @@ def test_resolution_makes_points_fewer():
 @pytest.mark.parametrize("kernel", [RBF(0.7), Matern(1.0, nu=2.5)])
 def test_six_dimensions(kernel):
     box = ms.Box([(-1, 2)] * 6)
-    policy = ms.PhasedUncertaintySampling(box, ms.Model(kernel, 2.0, 0.01), width=1.0, horizon=63)
+    policy = ms.PhasedUncertaintySampling(box, ms.Model(kernel, norm_bound=2.0, noise=0.01), width=1.0, horizon=63)
     assert not policy.guaranteed
     play(policy, 63, box=box)
     assert policy.volume < 1.0
@@ -273,7 +273,7 @@ def test_six_dimensions(kernel):
 
 
 def test_a_forgotten_offset_is_noticed():
-    policy = ms.PhasedUncertaintySampling(ms.Box([(0, 1)]), ms.Model(RBF(0.3), 3.0, 0.1), horizon=31)
+    policy = ms.PhasedUncertaintySampling(ms.Box([(0, 1)]), ms.Model(RBF(0.3), norm_bound=3.0, noise=0.1), horizon=31)
     while policy.t < 31:
         query = policy.ask()
         policy.tell(query, 1000 + math.sin(5 * query.x[0]))
@@ -305,7 +305,7 @@ def test_arguments():
 
 
 def test_before_and_after_the_first_result():
-    policy = ms.PhasedUncertaintySampling(BOX, ms.Model(RBF(0.3), 2.0, 0.02, offset=5.0), horizon=2)
+    policy = ms.PhasedUncertaintySampling(BOX, ms.Model(RBF(0.3), norm_bound=2.0, noise=0.02, offset=5.0), horizon=2)
     np.testing.assert_allclose(policy.band(GRID[:3]), [[3.0] * 3, [7.0] * 3])
     assert policy.recommend().gap == pytest.approx(4.0)
     assert not policy.conflicts()

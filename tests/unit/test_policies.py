@@ -113,17 +113,17 @@ def test_phased_at_the_horizon():
 
 
 def test_kernels_that_look_alike_do_not_share_a_posterior():
-    near = ms.Model(RBF(0.2004), 1.5, 0.1)
+    near = ms.Model(RBF(0.2004), norm_bound=1.5, noise=0.1)
     policy = ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=[(MODEL, 0.0), (near, 0.0)])
     assert len(policy.posteriors) == 2
     assert len(ms.restore(policy.state()).posteriors) == 2
-    twins = [(ms.Model(Custom(), 1.5, 0.1), 0.0), (ms.Model(Custom(), 1.5, 0.1), 0.0)]
+    twins = [(ms.Model(Custom(), norm_bound=1.5, noise=0.1), 0.0), (ms.Model(Custom(), norm_bound=1.5, noise=0.1), 0.0)]
     with pytest.raises(InvalidInput, match="several custom kernels"):
         ms.RegretBalancing(DOMAIN, MODEL, horizon=10, bases=twins).state()
 
 
 def test_gains_are_those_of_the_bases():
-    rough = ms.Model(Matern(0.02, nu=0.5), 1.5, 0.1)
+    rough = ms.Model(Matern(0.02, nu=0.5), norm_bound=1.5, noise=0.1)
     policy = ms.RegretBalancing.as_in_paper(DOMAIN, MODEL, horizon=50, bases=[(MODEL, 0.1), (rough, 0.1)])
     assert policy.gains[1] > 1.2 * policy.gains[0]
 
@@ -182,7 +182,7 @@ def test_a_failure_inside_a_call_changes_nothing():
             return super().__call__(X, Z) * (np.nan if self.broken else 1.0)
 
     kernel = Moody()
-    policy = told(ms.GPUCB(DOMAIN, ms.Model(kernel, 1.5, 0.1), grounded=True), 3)
+    policy = told(ms.GPUCB(DOMAIN, ms.Model(kernel, norm_bound=1.5, noise=0.1), grounded=True), 3)
     query = policy.ask()
     before = json.dumps(policy.state())
     kernel.broken = True
@@ -206,7 +206,7 @@ def test_names_are_shown():
 
 
 def test_custom_kernels_are_handed_in_again():
-    make = lambda seed: ms.GPUCB(DOMAIN, ms.Model(Custom(), 1.5, 0.1), seed=seed)  # noqa: E731
+    make = lambda seed: ms.GPUCB(DOMAIN, ms.Model(Custom(), norm_bound=1.5, noise=0.1), seed=seed)  # noqa: E731
     policy = told(make(0))
     with pytest.raises(StorageError, match=r"hand it in again: restore\(state, kernel=…\)"):
         ms.restore(policy.state())
@@ -347,7 +347,7 @@ def test_conflicts_prove_misspecification():
     """A truth that jumps between neighbours: the own bands leave the model's, and what they prove is true."""
     points = np.linspace(0, 1, 12)[:, None]
     truth = np.where(np.arange(12) % 2 == 0, 0.5, -0.5)
-    policy = ms.GPUCB(ms.Finite(points), ms.Model(RBF(0.5), 1.0, 0.1), grounded=True)
+    policy = ms.GPUCB(ms.Finite(points), ms.Model(RBF(0.5), norm_bound=1.0, noise=0.1), grounded=True)
     rng = np.random.default_rng(4)
     policy.observe(np.tile(np.arange(12), 200), np.tile(truth, 200) + 0.1 * rng.standard_normal(2400))
     assert policy.conflicts()
@@ -355,7 +355,7 @@ def test_conflicts_prove_misspecification():
         assert 0 < conflict.epsilon <= 0.5
         assert conflict.gap > 0
     assert max(c.epsilon for c in policy.conflicts()) > 0.2
-    well = told(ms.GPUCB(DOMAIN, ms.Model(RBF(0.2), 5.0, 0.1), grounded=True), 200)
+    well = told(ms.GPUCB(DOMAIN, ms.Model(RBF(0.2), norm_bound=5.0, noise=0.1), grounded=True), 200)
     assert not well.conflicts()
 
 
@@ -374,7 +374,7 @@ def test_conflicts_prove_misspecification():
 def test_a_forgotten_offset_is_noticed(make):
     """Values around 1,000 under a model that allows for 3: every policy reports it and takes its guarantee back."""
     domain = ms.Finite(np.linspace(0, 1, 30)[:, None])
-    policy = make(domain, ms.Model(RBF(0.3), 3.0, 0.1))
+    policy = make(domain, ms.Model(RBF(0.3), norm_bound=3.0, noise=0.1))
     rng = np.random.default_rng(0)
     for _ in range(60):
         query = policy.ask()
@@ -386,7 +386,7 @@ def test_a_forgotten_offset_is_noticed(make):
 @pytest.mark.parametrize("grounded", [False, True])
 def test_conflicts_prove_what_a_diagnosis_proves(grounded):
     """Own bands and the model's band have half of δ each, also where the policy does not choose by own bands."""
-    domain, model = ms.Box([(0, 1)]).grid(12), ms.Model(RBF(0.5), 0.5, 0.1)
+    domain, model = ms.Box([(0, 1)]).grid(12), ms.Model(RBF(0.5), norm_bound=0.5, noise=0.1)
     policy, rng = ms.GPUCB(domain, model, grounded=grounded), np.random.default_rng(5)
     for _ in range(30):
         query = policy.ask(actions=[0, 3, 6, 9])

@@ -148,7 +148,7 @@ def test_noise_is_drawn_once_for_all_policies():
         (lambda: problems.misspecified(ms.Box([(0, 1)]), MODEL, 0.1), "box.grid"),
         (lambda: problems.misspecified(DOMAIN, MODEL, -0.1), "epsilon"),
         (lambda: problems.misspecified(ms.Box([(0, 1)]).grid(21), MODEL, 0.1, "ripple"), "falls between"),
-        (lambda: problems.misspecified(DOMAIN, ms.Model(4.0 * RBF(0.2), 1.0, 0.1), 0.1), "at most 1"),
+        (lambda: problems.misspecified(DOMAIN, ms.Model(4.0 * RBF(0.2), norm_bound=1.0, noise=0.1), 0.1), "at most 1"),
         (lambda: problems.needle(ms.Box([(0, 1)]), MODEL), "box.grid"),
         (lambda: problems.nonstationary(DOMAIN, RBF(0.2)), "must be a Model"),
         (lambda: problems.contextual(problems.trap(), 13), "at most the 12"),
@@ -156,9 +156,12 @@ def test_noise_is_drawn_once_for_all_policies():
         (lambda: problems.Groups([0, 1]), "one group a row"),
         (lambda: problems.digits_bandit(5), "images"),
         (lambda: problems.digits_bandit(2000), "1797 images"),
-        (lambda: problems.wrong_length_scale(DOMAIN, ms.Model(DotProduct(0), 1, 1), 0), "length_scale"),
-        (lambda: ms.Problem("p", DOMAIN, MODEL, np.zeros(100), np.ones(100), 0.5), "1 apart"),
-        (lambda: ms.Problem("p", DOMAIN, "model", np.zeros(100), np.ones(100), 0.5), "must be a Model"),
+        (
+            lambda: problems.wrong_length_scale(DOMAIN, ms.Model(DotProduct(0), norm_bound=1, noise=1), 0),
+            "length_scale",
+        ),
+        (lambda: ms.problems.Problem("p", DOMAIN, MODEL, np.zeros(100), np.ones(100), 0.5), "1 apart"),
+        (lambda: ms.problems.Problem("p", DOMAIN, "model", np.zeros(100), np.ones(100), 0.5), "must be a Model"),
         (lambda: problems.misspecified(DOMAIN, MODEL, 0.1).with_misfit(np.full(100, 0.2)), "more than the epsilon"),
     ],
 )
@@ -168,16 +171,16 @@ def test_errors_say_what_to_do(call, says):
 
 
 WRONG = {
-    "sampler": lambda: ms.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, sampler={}),
-    "offers": lambda: ms.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, offers=3),
-    "groups": lambda: ms.Problem(
+    "sampler": lambda: ms.problems.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, sampler={}),
+    "offers": lambda: ms.problems.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, offers=3),
+    "groups": lambda: ms.problems.Problem(
         "p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, offers=problems.Groups([[0, 100]])
     ),
-    "deviations": lambda: ms.Problem(
+    "deviations": lambda: ms.problems.Problem(
         "p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, sampler=problems.Replayed(np.zeros((3, 2)))
     ),
-    "name": lambda: ms.Problem(3, DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0),
-    "fresh": lambda: ms.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, fresh="no"),
+    "name": lambda: ms.problems.Problem(3, DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0),
+    "fresh": lambda: ms.problems.Problem("p", DOMAIN, MODEL, np.ones(100), np.ones(100), 0.0, fresh="no"),
     "problem": lambda: problems.contextual(MODEL, 2),
     "model": lambda: problems.fresh_actions(DOMAIN, 2),
     "misfit": lambda: problems.misspecified(DOMAIN, MODEL, misfit=np.array(["ripple", "bump"])),

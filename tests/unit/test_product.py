@@ -210,6 +210,6 @@ def test_it_can_be_copied_and_nobody_changes_it():
 
 
 def test_distances_do_not_depend_on_where_points_lie():
-    kernel = ms.ProductMatern([1.0], [(0, 2)])
+    kernel = ms.product.ProductMatern([1.0], [(0, 2)])
     near, far = (kernel(np.array([[at, 0.0]]), np.array([[at + 1.0, 0.0]]))[0, 0] for at in (0.0, 1e8))
     assert near == far

@@ -15,7 +15,7 @@ from misspec.errors import InvalidInput, StorageError
 from misspec.reports import optimisation, optimisation_figures, optimisation_page
 
 NASTY = "<script>alert(1)</script> & $x$ {y}"
-MODEL = ms.Model(RBF(0.3), 2.0, 0.1)
+MODEL = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1)
 RNG = np.random.default_rng(0)
 PICTURES = {f"{name}.{suffix}" for name in optimisation.FILES for suffix in ("png", "pdf")}
 
@@ -66,7 +66,7 @@ VARYING = {"list": 2, "grid": 1, "table": 2, "box": 2, "space": 4}  # parameters
 @pytest.mark.parametrize("make", [ms.Auto, ms.GPUCB])
 def test_every_domain_can_be_drawn(kind, make):
     domain = DOMAINS[kind]()
-    model = () if make is ms.Auto else (ms.Model(ms.product_kernel(domain), 2.0, 0.1),)
+    model = () if make is ms.Auto else (ms.Model(ms.product_kernel(domain), norm_bound=2.0, noise=0.1),)
     policy = played(make(domain, *model), 7)
     before = policy.state()
     text = page_of(policy)
@@ -84,7 +84,7 @@ def test_every_domain_can_be_drawn(kind, make):
 @pytest.mark.parametrize("kind", ["table", "space"])
 def test_everything_is_written(kind, tmp_path):
     policy = played(ms.Auto(DOMAINS[kind]()), 6)
-    page = ms.report(policy, tmp_path / "new" / "folder")
+    page = ms.reports.of_policy(policy, tmp_path / "new" / "folder")
     assert page == tmp_path / "new" / "folder" / "index.html"
     assert {path.name for path in page.parent.iterdir()} == PICTURES | {"index.html", "evaluations.csv"}
     for path in page.parent.glob("*.p*"):
@@ -129,7 +129,7 @@ def test_slices_are_the_model_along_a_line():
 
 def test_a_policy_with_bands_at_its_candidates_only():
     domain = table()
-    model = ms.Model(ms.product_kernel(domain), 2.0, 0.1)
+    model = ms.Model(ms.product_kernel(domain), norm_bound=2.0, noise=0.1)
     policy = played(ms.PhasedUncertaintySampling(domain, model, horizon=20), 8)
     slices = {each.name: each for each in optimisation.facts(policy).slices}
     assert slices["Temperatur (°C)"].x.tolist() == [20, 40, 60, 80]
@@ -183,7 +183,7 @@ def test_others_say_what_to_use_too():
 
 
 def test_a_contradicted_model_is_marked():
-    policy = ms.GPUCB(ms.Box([(0, 1)]).grid(11), ms.Model(RBF(0.5), 1.0, 0.05))
+    policy = ms.GPUCB(ms.Box([(0, 1)]).grid(11), ms.Model(RBF(0.5), norm_bound=1.0, noise=0.05))
     y = np.zeros(11)
     y[5] = 3.0
     policy.observe(np.repeat(np.arange(11), 5), np.repeat(y, 5))
@@ -195,9 +195,9 @@ def test_a_contradicted_model_is_marked():
 def test_nothing_is_written_where_it_fails(tmp_path, monkeypatch):
     empty = ms.Auto(ms.Box([(0, 1)]))
     with pytest.raises(InvalidInput, match="there is nothing to report yet: tell the policy a result first"):
-        ms.report(empty, tmp_path / "a")
+        ms.reports.of_policy(empty, tmp_path / "a")
     with pytest.raises(InvalidInput, match="a report is of a policy, got str"):
-        ms.report("policy", tmp_path / "a")
+        ms.reports.of_policy("policy", tmp_path / "a")
     policy = played(ms.GPUCB(ms.Box([(0, 1)]).grid(9), MODEL), 3)
 
     def fail(_):
@@ -205,18 +205,18 @@ def test_nothing_is_written_where_it_fails(tmp_path, monkeypatch):
 
     monkeypatch.setattr("misspec.reports.optimisation_figures.model", fail)
     with pytest.raises(RuntimeError, match="no ink"):
-        ms.report(policy, tmp_path / "a")
+        ms.reports.of_policy(policy, tmp_path / "a")
     assert not (tmp_path / "a").exists()
     monkeypatch.undo()
     (tmp_path / "a").write_text("in the way")
     with pytest.raises(StorageError, match="cannot make the folder"):
-        ms.report(policy, tmp_path / "a")
+        ms.reports.of_policy(policy, tmp_path / "a")
 
 
 def test_another_report_replaces_its_own_files_only(tmp_path):
     for name in ("parallel.png", "index.html", "mine.png"):
         (tmp_path / name).write_text("old")
-    ms.report(played(ms.GPUCB(ms.Box([(0, 1)]), MODEL), 2), tmp_path)
+    ms.reports.of_policy(played(ms.GPUCB(ms.Box([(0, 1)]), MODEL), 2), tmp_path)
     assert (tmp_path / "mine.png").read_text() == "old"
     assert not (tmp_path / "parallel.png").exists()
     assert "<!doctype html>" in (tmp_path / "index.html").read_text()
@@ -226,7 +226,7 @@ def test_without_the_extra_it_says_what_to_install():
     code = (
         "import sys; sys.modules['matplotlib'] = sys.modules['polars'] = None\n"
         "import misspec as ms\n"
-        "try: ms.report\nexcept ImportError as error: print(error)"
+        "try: ms.reports\nexcept ImportError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'misspec[experiments]'" in done.stdout
@@ -240,5 +240,5 @@ def test_a_report_of_a_space_with_steps(tmp_path):
     for _ in range(7):
         query = policy.ask()
         policy.tell(query, query.params["x"] - abs(query.params["z"] - 0.5))
-    page = ms.report(policy, tmp_path / "report")
+    page = ms.reports.of_policy(policy, tmp_path / "report")
     assert page.stat().st_size > 10_000

@@ -113,7 +113,7 @@ def test_curves_start_at_the_first_round_and_end_at_the_last(results):
 
 def test_bounds_are_those_of_the_theory_and_only_where_it_speaks(results):
     groups = results.groups()
-    domain, model = ms.Box([(0, 1)]).grid(15), ms.Model(RBF(0.2), 2.0, 0.1)
+    domain, model = ms.Box([(0, 1)]).grid(15), ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
     gain = ms.information_gain(domain, model, 60)
     wrong, right = groups[(NASTY, 0.2)], groups[(NASTY, 0.0)]
     ((_, x, y),) = theorems.bounds(wrong["ECGPUCB"])
@@ -137,12 +137,14 @@ def test_the_bound_of_few_episodes_is_that_of_the_schedule(tmp_path):
     text = text[: text.index('[[problems]]\nname = "in two')] + policies
     assert not ex.go(text.encode(), tmp_path, cores=1).failed
     group = ex.results(tmp_path).groups()[(NASTY, 0.2)]
-    gain = ms.information_gain(ms.Box([(0, 1)]).grid(15), ms.Model(RBF(0.2), 2.0, 0.1), 60)
+    gain = ms.information_gain(ms.Box([(0, 1)]).grid(15), ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1), 60)
     for name, schedule, lengths in (("few", "few", [8, 22, 30]), ("three", 3, [6, 20, 34])):
         assert [length for length, _, _ in group[name][0].facts["episodes"]] == lengths
         ((_, x, y),) = theorems.bounds(group[name])
         options = {"width": "nonadaptive", "points": 15, "schedule": schedule}
-        expected = ms.theory.phased_bound(ms.Model(RBF(0.2), 2.0, 0.1), x.astype(int), gain, 0.2, **options)
+        expected = ms.theory.phased_bound(
+            ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1), x.astype(int), gain, 0.2, **options
+        )
         np.testing.assert_allclose(y, expected)
         assert max(figures.alive_after(group[name][0])) == 3
     with pytest.raises(InvalidInput, match="at most the horizon"):
@@ -150,7 +152,7 @@ def test_the_bound_of_few_episodes_is_that_of_the_schedule(tmp_path):
 
 
 def test_figures_and_tables_are_written(results):
-    report = reports.write(results.path)
+    report = reports.of_experiment(results.path)
     assert pl.read_csv(report.folder / "runs.csv").height == len(results.runs)
     assert pl.read_csv(report.folder / "summary.csv").height == 7 * 5
     names = {path.stem for path in report.figures}
@@ -208,28 +210,28 @@ def test_a_report_of_part_of_the_runs_says_what_is_missing(tmp_path):
     for each in ex.results(tmp_path).runs:  # a policy of which nothing is finished
         if each.run.policy == "ECGPUCB":
             each.path.unlink()
-    made = reports.write(tmp_path)
+    made = reports.of_experiment(tmp_path)
     assert (len(made.results.runs), made.results.of) == (4, 6)
     assert "2 of 6 still missing" in made.page.read_text()
     for path in (tmp_path / "runs").glob("*.parquet"):
         path.unlink()
     with pytest.raises(InvalidInput, match=r"no run of .* is finished yet; `misspec run` does them"):
-        reports.write(tmp_path)
+        reports.of_experiment(tmp_path)
 
 
 def test_a_report_that_cannot_be_written(tmp_path):
     ex.go(SMALL.encode(), tmp_path, cores=1)
     (tmp_path / "report").write_text("in the way")
     with pytest.raises(StorageError, match=r"cannot make the folder .*report"):
-        reports.write(tmp_path)
+        reports.of_experiment(tmp_path)
 
 
 def test_figures_of_problems_that_have_gone_go_too(tmp_path):
     ex.go(SMALL.encode(), tmp_path, cores=1)
-    reports.write(tmp_path)
+    reports.of_experiment(tmp_path)
     (tmp_path / "report" / "notes.txt").write_text("mine")
     ex.go(SMALL.replace(f'name = "{NASTY}"\nmisfit', 'name = "renamed"\nmisfit').encode(), tmp_path, cores=1)
-    made = reports.write(tmp_path)
+    made = reports.of_experiment(tmp_path)
     others = {"index.html", "summary.csv", "runs.csv", "notes.txt"}
     assert {path.name for path in made.folder.iterdir()} == {path.name for path in made.figures} | others
     assert any("renamed" in path.name for path in made.figures)
@@ -263,12 +265,12 @@ def peak(contexts=40, actions=5):
     values = np.exp(-8 * (points[:, 0] - points[:, 1]) ** 2)
     offers = ms.problems.Groups(np.arange(len(points)).reshape(contexts, actions))
     half = np.full(len(points), 0.5)
-    model = ms.Model(RBF(0.3), 2.5, 0.1)
-    return ms.Problem("$peak$", ms.Finite(points), model, values, half, 0.6, offers=offers, fresh=True)
+    model = ms.Model(RBF(0.3), norm_bound=2.5, noise=0.1)
+    return ms.problems.Problem("$peak$", ms.Finite(points), model, values, half, 0.6, offers=offers, fresh=True)
 
 
 def balanced(problem, horizon=2000):
-    linear = ms.Model(ConstantKernel(1 / 3) * DotProduct(1.0), 3.0, 0.1)
+    linear = ms.Model(ConstantKernel(1 / 3) * DotProduct(1.0), norm_bound=3.0, noise=0.1)
     bases = [(linear, 0.0), (problem.model, 0.0)]
     return ms.RegretBalancing(problem.arena, problem.model, horizon=horizon, bases=bases, reward_range=1.0)
 

@@ -146,7 +146,7 @@ def test_balancing_charges_the_whole_range_while_results_may_be_chosen():
 
 
 def test_a_mean_outside_its_band_is_not_reported_without_a_word():
-    model = ms.Model(RBF(1.0), 2.0, 0.01, regularization=50.0)  # a mean that shrinks towards 0
+    model = ms.Model(RBF(1.0), norm_bound=2.0, noise=0.01, regularization=50.0)  # a mean that shrinks towards 0
     policy = ms.GPUCB(ms.Finite([[0.0], [0.05]]), model, grounded=True)
     policy.observe([0] * 40 + [1] * 40, [1.0] * 40 + [0.0] * 40)
     best = policy.recommend()

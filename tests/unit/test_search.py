@@ -26,7 +26,7 @@ KERNELS = {
 @pytest.mark.parametrize("name", KERNELS)
 def test_local_is_the_posterior_with_its_gradient(name, pending, norm):
     rng = np.random.default_rng(0)
-    posterior = ms.Posterior(ms.Model(KERNELS[name], 2.0, 0.1), ms.Box([(0, 1)] * 3))
+    posterior = ms.posterior.Posterior(ms.Model(KERNELS[name], norm_bound=2.0, noise=0.1), ms.Box([(0, 1)] * 3))
     X = rng.random((60, 3))
     X[30:] = np.clip(X[:30] + 1e-4 * rng.standard_normal((30, 3)), 0, 1)
     posterior.observe(X, rng.standard_normal(60))
@@ -60,7 +60,7 @@ def test_values_and_gradients_of_kernels_together(name):
 
 
 def test_before_any_data_there_is_the_prior():
-    posterior = ms.Posterior(ms.Model(RBF(0.3), 2.0, 0.1, offset=3.0), ms.Box([(0, 1)] * 2))
+    posterior = ms.posterior.Posterior(ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1, offset=3.0), ms.Box([(0, 1)] * 2))
     here = posterior.local(np.full((2, 2), 0.5), norm=2)
     np.testing.assert_array_equal(here.mean, 3.0)
     np.testing.assert_array_equal(here.variance, 1.0)
@@ -211,7 +211,7 @@ def test_widths_of_fixed_designs_at_arbitrary_points():
     """The nonadaptive width anywhere in a box, against a dense solve."""
     rng = np.random.default_rng(3)
     X, U = rng.random((30, 2)), rng.random((7, 2))
-    posterior = ms.Posterior(MODEL, ms.Box([(0, 1)] * 2))
+    posterior = ms.posterior.Posterior(MODEL, ms.Box([(0, 1)] * 2))
     posterior.observe(X, np.zeros(30))
     norms = np.sqrt((posterior.weights_at(U) ** 2 / posterior.counts).sum(axis=1))
     width = ms.theory.widths.nonadaptive(MODEL, posterior.at(U)[1] ** 2, norms, points=7, episodes=5, delta=0.1)

@@ -130,7 +130,7 @@ def test_optimize_is_the_loop_for_a_users_function():
     assert len(found) == 60
     assert found.x.shape == (60, 1)
     np.testing.assert_array_equal(found.x, DOMAIN.points[found.index])
-    assert abs(found.best.x[0] - 0.3) < 0.25
+    assert abs(found.recommendation.x[0] - 0.3) < 0.25
     assert seen[-1] == (60, 60)
     assert "60 results" in repr(found)
 
@@ -258,7 +258,9 @@ def test_a_problem_and_its_noise_of_the_same_seed_share_no_chance():
         rng = default_rng([seed, 1])
         rng.choice(200, CENTRES, replace=False)
         coefficients = rng.standard_normal(CENTRES)
-        problem = ms.problems.misspecified(ms.Box([(0, 1)]).grid(200), ms.Model(RBF(0.2), 2.0, 1.0), 0.1, seed=seed)
+        problem = ms.problems.misspecified(
+            ms.Box([(0, 1)]).grid(200), ms.Model(RBF(0.2), norm_bound=2.0, noise=1.0), 0.1, seed=seed
+        )
         noise = problem.sampler.draw(default_rng([seed, STREAMS[0]]), 5000)
         assert not np.isin(coefficients, noise).any()
         assert len(set(STREAMS) | {1, 2, 3, 4, 5, 6}) == 8  # the streams of problems and of the adversary

@@ -313,7 +313,7 @@ def test_the_search_finds_what_a_fine_legal_grid_finds(kernel, seed):
 def test_integers_with_many_values_are_searched_as_integers():
     space = ms.Space({"n": ms.Int(0, 10**6), "m": ms.Int(1, 10**5, log=True), "kind": ms.Choice(list(range(30)))})
     assert space.size > 20_000
-    policy = ms.GPUCB(space, ms.Model(RBF(0.3), 2.0, 0.1), width=2.0)
+    policy = ms.GPUCB(space, ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1), width=2.0)
     rng = np.random.default_rng(0)
     points = np.concatenate([space.draw(rng) for _ in range(30)])
     policy.observe(points, -((space.encode(points)[:, 0] - 0.3) ** 2))
@@ -356,7 +356,7 @@ def test_repeats_of_a_member_are_the_same_arm():
 def test_snapping_never_changes_an_integer_or_a_choice():
     """With a length scale this long all options lie within the resolution of each other."""
     space = ms.Space({"x": ms.Float(0, 1), "n": ms.Int(0, 1000), "c": ms.Choice(["a", "b"])})
-    policy = ms.ECGPUCB(space, ms.Model(RBF(40.0), 2.0, 0.1), epsilon=0.1, resolution=0.5)
+    policy = ms.ECGPUCB(space, ms.Model(RBF(40.0), norm_bound=2.0, noise=0.1), epsilon=0.1, resolution=0.5)
     policy.observe([{"x": 0.5, "n": 500, "c": "a"}], [1.0])
     asked = []
 
@@ -404,7 +404,7 @@ def test_whatever_is_scored_or_sampled_is_legal(space, monkeypatch):
 
 def test_the_phased_policy_eliminates_choices():
     space = ms.Space({"x": ms.Float(0, 1), "c": ms.Choice(["bad", "good"])})
-    policy = ms.PhasedUncertaintySampling(space, ms.Model(RBF(1.0), 1.0, 0.05), horizon=1000)
+    policy = ms.PhasedUncertaintySampling(space, ms.Model(RBF(1.0), norm_bound=1.0, noise=0.05), horizon=1000)
     for _ in range(255):
         query = policy.ask()
         policy.tell(query, 0.5 * (query.params["c"] == "good"))

@@ -10,7 +10,7 @@ import misspec as ms
 from misspec.errors import InvalidInput
 
 SQUARE = ms.Box([(0, 1), (-5, 5)])
-MODEL = ms.Model(RBF(0.3), 1.0, 0.1)
+MODEL = ms.Model(RBF(0.3), norm_bound=1.0, noise=0.1)
 ODD = [(0.1, 0.3), (-1e-3, 1e6 / 3), (1e15, 1e15 + 7), (-np.pi, -1e-300)]
 
 
@@ -50,7 +50,7 @@ class UnitVectors:
 
 def sampled(kernel):
     """A policy with repeated, single and pending points, and X with the exact mean and covariance of a sample there."""
-    policy = ms.ThompsonSampling(SQUARE, ms.Model(kernel, 1.0, 0.1, scale=2.0))
+    policy = ms.ThompsonSampling(SQUARE, ms.Model(kernel, norm_bound=1.0, noise=0.1, scale=2.0))
     rng = np.random.default_rng(3)
     points = SQUARE.decode(rng.random((12, 2)))
     y = rng.standard_normal(12)
@@ -89,7 +89,7 @@ def test_samples_over_many_draws():
 
 def test_slopes_are_those_of_the_values():
     for kernel in (RBF(0.3), Matern(0.3, nu=1.5), RationalQuadratic(0.5), ConstantKernel(0.5) * DotProduct(sigma_0=0)):
-        policy = ms.ThompsonSampling(ms.Box([(0, 1)] * 2), ms.Model(kernel, 1.0, 0.1))
+        policy = ms.ThompsonSampling(ms.Box([(0, 1)] * 2), ms.Model(kernel, norm_bound=1.0, noise=0.1))
         sample, U = policy.draw(np.random.default_rng(0)), np.random.default_rng(1).random((5, 2))
         values, slopes = sample.slopes(U)
         np.testing.assert_allclose(values, sample.values(U), atol=1e-10)
@@ -115,7 +115,7 @@ def test_the_query_maximises_its_sample():
 
 def test_queries_lie_inside_odd_boxes_to_the_bit():
     box = ms.Box(ODD)
-    policy = ms.ThompsonSampling(box, ms.Model(RBF(0.7), 1.0, 0.1))
+    policy = ms.ThompsonSampling(box, ms.Model(RBF(0.7), norm_bound=1.0, noise=0.1))
     rng = np.random.default_rng(0)
     for _ in range(12):
         query = policy.ask()
@@ -128,7 +128,7 @@ def test_queries_lie_inside_odd_boxes_to_the_bit():
 
 @pytest.mark.parametrize("kernel", [RBF(0.3), Matern(0.3, nu=2.5)], ids=str)
 def test_state_continues_to_the_bit(kernel):
-    policy = ms.ThompsonSampling(SQUARE, ms.Model(kernel, 1.0, 0.1), width="mixture", seed=5)
+    policy = ms.ThompsonSampling(SQUARE, ms.Model(kernel, norm_bound=1.0, noise=0.1), width="mixture", seed=5)
     policy.observe(SQUARE.decode(np.random.default_rng(0).random((6, 2))), np.arange(6.0) / 6)
     play(policy, 6)
     batch = policy.ask(4)
@@ -172,7 +172,7 @@ def test_pending_points_narrow_the_samples():
 )
 def test_finds_a_smooth_optimum(dimension, kernel, rounds):
     box = ms.Box([(-2, 7)] * dimension)
-    policy = play(ms.ThompsonSampling(box, ms.Model(kernel, 2.0, 0.05)), rounds)
+    policy = play(ms.ThompsonSampling(box, ms.Model(kernel, norm_bound=2.0, noise=0.05)), rounds)
     found = policy.recommend()
     assert smooth(found.x, box) >= 0.95
     assert found.index is None
@@ -182,7 +182,7 @@ def test_finds_a_smooth_optimum(dimension, kernel, rounds):
 
 @pytest.mark.parametrize("kernel", [Matern(0.3, nu=1.5), Matern(0.5, nu=0.5)], ids=str)
 def test_rough_kernels_in_six_dimensions(kernel):
-    policy = play(ms.ThompsonSampling(ms.Box([(0, 1)] * 6), ms.Model(kernel, 1.0, 0.1)), 5)
+    policy = play(ms.ThompsonSampling(ms.Box([(0, 1)] * 6), ms.Model(kernel, norm_bound=1.0, noise=0.1)), 5)
     assert 0.2 < policy.missed <= 1.0  # it says that most is left out
     assert policy.t == 5
     assert policy.domain.contains(policy.recommend().x[None, :]).all()

@@ -31,8 +31,8 @@ def played(make, n, rounds=40):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: ms.GPUCB(DOMAIN, ms.Model(Matern(0.2, nu=2.5), 2.0, 0.1)),
-        lambda: ms.ECGPUCB(DOMAIN, ms.Model(RBF(0.1), 2.0, 0.1), epsilon=0.1),
+        lambda: ms.GPUCB(DOMAIN, ms.Model(Matern(0.2, nu=2.5), norm_bound=2.0, noise=0.1)),
+        lambda: ms.ECGPUCB(DOMAIN, ms.Model(RBF(0.1), norm_bound=2.0, noise=0.1), epsilon=0.1),
     ],
 )
 def test_answers_are_the_same_to_the_bit_on_any_number_of_threads(make):

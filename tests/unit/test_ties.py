@@ -9,8 +9,8 @@ import misspec as ms
 MODEL = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1)
 PLAIN = {
     "gp-ucb": lambda domain: ms.GPUCB(domain, MODEL, width=2.0),
-    "matern": lambda domain: ms.GPUCB(domain, ms.Model(Matern(0.3, nu=2.5), 2.0, 0.1)),
-    "linear": lambda domain: ms.GPUCB(domain, ms.Model(DotProduct(sigma_0=0), 2.0, 0.1)),
+    "matern": lambda domain: ms.GPUCB(domain, ms.Model(Matern(0.3, nu=2.5), norm_bound=2.0, noise=0.1)),
+    "linear": lambda domain: ms.GPUCB(domain, ms.Model(DotProduct(sigma_0=0), norm_bound=2.0, noise=0.1)),
     "budget": lambda domain: ms.GPUCB(domain, MODEL, budget=5),
     "exact": lambda domain: ms.ECGPUCB(domain, MODEL, epsilon=0.2, enlargement="exact", grounded=False),
     "norm2": lambda domain: ms.ECGPUCB(domain, MODEL, epsilon=0.2, enlargement="norm2", grounded=False),
@@ -67,7 +67,7 @@ def test_of_equal_candidates_without_results_the_lowest_is_asked(name, seed):
 @pytest.mark.parametrize("kind", ["gp-ucb", "thompson", "insured"])
 def test_of_equal_actions_the_first_is_chosen(kind):
     rng = np.random.default_rng(0)
-    model = ms.Model(DotProduct(sigma_0=0), 2.0, 0.1)
+    model = ms.Model(DotProduct(sigma_0=0), norm_bound=2.0, noise=0.1)
     makes = {"gp-ucb": ms.GPUCB, "thompson": ms.ThompsonSampling, "insured": ms.InsuredUCB}
     policy = makes[kind](ms.Open(5), model)
     for _ in range(60):

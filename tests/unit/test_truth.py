@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ma
 
 import misspec as ms
 from misspec.theory import own_bands
-from misspec.truth import certificates
+from misspec.truth import certificates, energy
 
 DOMAIN = ms.Box([(0, 1)]).grid(100)
 MODEL = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
@@ -112,13 +112,13 @@ def test_radii_are_those_of_the_own_bands():
     np.testing.assert_array_equal(found.points, [[0.3], [0.1], [0.2]])  # in the order of first visits
     np.testing.assert_array_equal(found.counts, [3, 1, 1])
     np.testing.assert_allclose(found.averages, [2.0, 0.0, 0.0])
-    expected = [own_bands.own_radius(0.1, n, 3, 0.05) for n in (3, 1, 1)]  # rows in any order: all pay for the last
+    expected = [own_bands.own_radius(0.1, n, 3, 0.1 / 3) for n in (3, 1, 1)]  # rows in any order: all pay for the last
     np.testing.assert_allclose(found.radii, expected)
     ordered = ms.diagnose(points, [1.0, 0.0, 2.0, 3.0, 0.0], MODEL, time_order=True)
-    expected = [own_bands.own_radius(0.1, n, j, 0.05) for n, j in [(3, 1), (1, 2), (1, 3)]]
+    expected = [own_bands.own_radius(0.1, n, j, 0.1 / 3) for n, j in [(3, 1), (1, 2), (1, 3)]]
     np.testing.assert_allclose(ordered.radii, expected)
     fixed = ms.diagnose(points, [1.0, 0.0, 2.0, 3.0, 0.0], MODEL, fixed_design=True)
-    np.testing.assert_allclose(fixed.radii, 0.1 * np.sqrt(2 * np.log(2 * 3 / 0.05) / np.array([3, 1, 1])))
+    np.testing.assert_allclose(fixed.radii, 0.1 * np.sqrt(2 * np.log(2 * 3 / (0.1 / 3)) / np.array([3, 1, 1])))
     assert found.adaptive
     assert not fixed.adaptive
 
@@ -230,7 +230,7 @@ def test_equal_points_of_different_groups_are_no_repeats():
     rng = np.random.default_rng(5)
     groups = np.repeat([0, 1], 200)
     X, y = np.zeros((400, 1)), np.where(groups, 1.0, -1.0) + 0.1 * rng.standard_normal(400)
-    model = ms.Model(RBF(0.5), 3.0, 0.1)
+    model = ms.Model(RBF(0.5), norm_bound=3.0, noise=0.1)
     for fixed in (False, True):
         found = ms.diagnose(X, y, model, fixed_design=fixed, groups=groups)
         assert 0.9 < found.epsilon_lower <= 1.0
@@ -290,6 +290,7 @@ def test_a_part_of_many_points_proves_nothing_of_a_right_model(monkeypatch):
 def test_many_rows_take_memory_like_their_own(monkeypatch, distinct):
     monkeypatch.setattr(certificates, "MOST_DISTINCT", 100)
     monkeypatch.setattr(certificates, "SHARPEST", 50)
+    monkeypatch.setattr(energy, "MOST", 100)
     rng = np.random.default_rng(6)
     X = rng.random((distinct, 5))[np.arange(100_000) % distinct]
     y = np.sin(5 * X[:, 0]) + 0.1 * rng.normal(size=len(X))

@@ -121,7 +121,7 @@ def _report(folder: Path) -> None:
 
     console = terminal()
     with console.status("drawing") as status:
-        made = reports.write(folder, lambda name: status.update(f"drawing {name}"))
+        made = reports.of_experiment(folder, lambda name: status.update(f"drawing {name}"))
     _show(made.summary)
     if len(made.results.runs) < made.results.of:
         missing = made.results.of - len(made.results.runs)

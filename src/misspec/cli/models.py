@@ -43,7 +43,7 @@ def gain(
         T = experiment.horizon if horizon is None else horizon
     else:
         sigma = 0.1 if noise is None else noise
-        model = Model(_kernel(kernel, length_scale, nu), 1.0, sigma, regularization)  # type: ignore[arg-type]
+        model = Model(_kernel(kernel, length_scale, nu), norm_bound=1.0, noise=sigma, regularization=regularization)  # type: ignore[arg-type]
         cube = Box([(0, 1)] * (dimension or 1))
         domain, T = cube if grid is None else cube.grid(grid), horizon or 1000
     with console.status("computing"):

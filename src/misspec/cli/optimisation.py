@@ -97,7 +97,7 @@ def optimize(
     folder = into if into is not None else space.with_name(f"{called}-results")
     try:
         with console.status("drawing"):
-            page = misspec.report(found, folder, title=study)
+            page = misspec.reports.of_policy(found, folder, title=study)
         console.print(f"page: {page.resolve()}", soft_wrap=True)
     except ImportError as error:
         console.print(f"for figures and a page of this: pip install 'misspec[experiments]' ({error.name} is missing)")

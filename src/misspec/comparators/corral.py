@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Place, Round, position_in
+from misspec.policies.core.registry import Delayed
 from misspec.policies.ec_gp_ucb import decide
 from misspec.policies.enlarged import Enlarged, keeps_weights
 from misspec.policies.ledger import Rounds
@@ -70,11 +71,11 @@ class Corral(OverBases):
         enlargement: str | None = None,
         grounded: bool = True,
         resolution: float | None = RESOLUTION,
-        delays: str = "any",
-        seed: int = 0,
+        **settings: Unpack[Delayed],
     ) -> None:
         parts = 2 if flag("grounded", grounded) else 1  # of δ: the widths, the own bands
-        super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution, delays=delays)
+        super().__init__(domain, model, grounded=grounded, parts=parts, resolution=resolution, **settings)
+        model = self.model
         T = self.horizon = whole("horizon", horizon, at_least=2)
         self._stochastic = flag("stochastic", stochastic)
         self._shared = one_of("evidence", evidence, ("own", "shared")) == "shared"
@@ -108,10 +109,10 @@ class Corral(OverBases):
         self._told: list[list[tuple[Array, float]]] = [[] for _ in range(M)]  # what each base knows, in order
 
     @classmethod
-    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, seed: int = 0, **options: Any) -> Corral:
+    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, **options: Any) -> Corral:
         """Stochastic CORRAL over EC-GP-UCB as in its own paper; options: epsilons, learning_rate, reward_range."""
         chosen: dict[str, Any] = {"width": "lemma1", "enlargement": "paper", "grounded": False, **options}
-        return cls(domain, model, horizon=horizon, seed=seed, **chosen)
+        return cls(domain, model, horizon=horizon, **chosen)
 
     # -- the algorithm ---------------------------------------------------------------------------------------
 

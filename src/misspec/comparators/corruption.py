@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from misspec.domains import Domain
 from misspec.errors import number
 from misspec.model import Model
+from misspec.policies.core.registry import Common
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.theory.widths import Width
 
@@ -24,7 +27,7 @@ class CorruptionTolerantGPUCB(UpperConfidence):
         width: Width = "lemma1",
         inflate: bool = False,
         budget: int | None = None,
-        seed: int = 0,
+        **settings: Unpack[Common],
     ) -> None:
         total = number("corruption (C)", corruption, at_least=0)
-        super().__init__(domain, model, corruption=total, width=width, inflate=inflate, budget=budget, seed=seed)
+        super().__init__(domain, model, corruption=total, width=width, inflate=inflate, budget=budget, **settings)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from misspec.model import Model
 from misspec.policies.core.answers import Band
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Place
+from misspec.policies.core.registry import Common
 from misspec.policies.episodes import Episode, Episodic
 from misspec.posterior import Posterior
 from misspec.theory import own_bands
@@ -44,8 +45,9 @@ class ArmElimination(Episodic):
     unit = "phase"
     horizon: int  # it has an end
 
-    def __init__(self, domain: Domain, model: Model, *, horizon: int, seed: int) -> None:
-        super().__init__(domain, model, horizon=whole("horizon", horizon, at_least=1), seed=seed)
+    def __init__(self, domain: Domain, model: Model, *, horizon: int, **settings: Unpack[Common]) -> None:
+        super().__init__(domain, model, horizon=whole("horizon", horizon, at_least=1), **settings)
+        model = self.model
         if not self.field.size:
             raise InvalidInput(
                 f"{type(self).__name__} eliminates from a list of arms, got {shown(domain)}; ms.Finite(points) is one, "
@@ -97,7 +99,7 @@ class ArmElimination(Episodic):
     # -- what a user sees --------------------------------------------------------------------------------------
 
     @property
-    def posterior(self) -> Posterior:
+    def posterior_in_use(self) -> Posterior:
         """Of all results."""
         return self._posterior
 

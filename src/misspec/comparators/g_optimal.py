@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,7 @@ from misspec.domains import Domain
 from misspec.errors import Array, number, whole
 from misspec.model import Model
 from misspec.policies.core.fields import field_of
+from misspec.policies.core.registry import Common
 
 ROUNDING = 1e-9  # m·ρ(a) this little above a whole number is that number
 
@@ -47,9 +49,9 @@ class PhasedElimination(ArmElimination):
         horizon: int,
         alpha: float | None = None,
         tolerance: float = 1e-8,
-        seed: int = 0,
+        **settings: Unpack[Common],
     ) -> None:
-        super().__init__(domain, model, horizon=horizon, seed=seed)
+        super().__init__(domain, model, horizon=horizon, **settings)
         self.tolerance = number("tolerance", tolerance, above=0)
         self.dimension = kernels.pivoted(model.kernel, self._arms.encoded, self.tolerance)[0].shape[1]  # d
         least = theory.phased_elimination_alpha(model, self.horizon, self.dimension, self.field.size)
@@ -60,10 +62,12 @@ class PhasedElimination(ArmElimination):
         self._start()
 
     @classmethod
-    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, seed: int = 0) -> PhasedElimination:
+    def as_in_paper(
+        cls, domain: Domain, model: Model, *, horizon: int, **settings: Unpack[Common]
+    ) -> PhasedElimination:
         """Algorithm 1 with the α = 1/(kT) of its theorem, which is about expected regret."""
-        k = max(1, field_of(domain, seed, 0.0).size)
-        return cls(domain, model, horizon=horizon, alpha=1.0 / (k * whole("horizon", horizon, at_least=1)), seed=seed)
+        k = max(1, field_of(domain, 0, 0.0).size)
+        return cls(domain, model, horizon=horizon, alpha=1.0 / (k * whole("horizon", horizon, at_least=1)), **settings)
 
     # -- Algorithm 1 -------------------------------------------------------------------------------------------
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from misspec.comparators.igp_ucb import with_ridge
 from misspec.domains import Domain
 from misspec.model import Model
+from misspec.policies.core.registry import Common
 from misspec.policies.thompson import ThompsonSampling
 from misspec.theory import information_gain
 
@@ -18,13 +21,13 @@ class GPTS(ThompsonSampling):
     Chowdhury & Gopalan, On kernelized multi-armed bandits (ICML 2017), Algorithm 2.
     """
 
-    def __init__(self, domain: Domain, model: Model, *, horizon: int | None = None, seed: int = 0) -> None:
-        super().__init__(domain, model, width="improved", seed=seed)
+    def __init__(self, domain: Domain, model: Model, *, horizon: int | None = None, **settings: Unpack[Common]) -> None:
+        super().__init__(domain, model, width="improved", **settings)
         self._ends.delta = self._delta / 2.0  # the other half is for the samples
         if horizon is not None and self.field.fixed:
             self._ends.gain = information_gain(domain, model, horizon)
 
     @classmethod
-    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, seed: int = 0) -> GPTS:
+    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, **settings: Unpack[Common]) -> GPTS:
         """With its ridge, 1 + 2/T, and with γ."""
-        return cls(domain, with_ridge(model, horizon), horizon=horizon, seed=seed)
+        return cls(domain, with_ridge(model, horizon), horizon=horizon, **settings)

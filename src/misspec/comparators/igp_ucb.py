@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Unpack
 
 from misspec.domains import Domain
 from misspec.errors import whole
 from misspec.model import Model, a_model
+from misspec.policies.core.registry import Common, Delayed
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.theory import information_gain
 
@@ -24,16 +26,16 @@ class IGPUCB(UpperConfidence):
     theorem = "Chowdhury & Gopalan"
 
     def __init__(
-        self, domain: Domain, model: Model, *, horizon: int | None = None, delays: str = "any", seed: int = 0
+        self, domain: Domain, model: Model, *, horizon: int | None = None, **settings: Unpack[Delayed]
     ) -> None:
-        super().__init__(domain, model, width="improved", delays=delays, seed=seed)
+        super().__init__(domain, model, width="improved", **settings)
         if horizon is not None and self.field.fixed:
             self._ends.gain = information_gain(domain, model, horizon)
 
     @classmethod
-    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, seed: int = 0) -> IGPUCB:
+    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, **settings: Unpack[Common]) -> IGPUCB:
         """With its ridge, 1 + 2/T, and with γ."""
-        return cls(domain, with_ridge(model, horizon), horizon=horizon, seed=seed)
+        return cls(domain, with_ridge(model, horizon), horizon=horizon, **settings)
 
 
 def with_ridge(model: Model, horizon: int) -> Model:

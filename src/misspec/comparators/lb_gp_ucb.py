@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from misspec import kernels, theory
 from misspec.comparators.igp_ucb import with_ridge
@@ -22,6 +22,7 @@ from misspec.policies.core.answers import Decision
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Place, Round, position_in
+from misspec.policies.core.registry import Common, Delayed
 from misspec.policies.ec_gp_ucb import Maximiser, decide
 from misspec.policies.enlarged import Enlarged
 from misspec.policies.ledger import Elimination, Ledger
@@ -56,10 +57,10 @@ class LBGPUCB(OverBases):
         growth: float = 0.5,
         initial: int = 5,
         width: Width = "mixture",
-        delays: str = "any",
-        seed: int = 0,
+        **settings: Unpack[Delayed],
     ) -> None:
-        super().__init__(domain, model, seed=seed, parts=2, delays=delays)  # of δ: the widths, the test
+        super().__init__(domain, model, parts=2, **settings)  # of δ: the widths, the test
+        model = self.model
         self.horizon = whole("horizon", horizon, at_least=1)
         self._growth = number("growth", growth, above=0)
         self._initial = whole("initial", initial, at_least=1)
@@ -89,9 +90,9 @@ class LBGPUCB(OverBases):
         self._varies = False  # whether rounds have brought actions or contexts of their own
 
     @classmethod
-    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, seed: int = 0) -> LBGPUCB:
+    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, **settings: Unpack[Common]) -> LBGPUCB:
         """With the widths of Chowdhury & Gopalan and their ridge, 1 + 2/T; g as in the authors' experiments."""
-        return cls(domain, with_ridge(model, horizon), horizon=horizon, width="improved", seed=seed)
+        return cls(domain, with_ridge(model, horizon), horizon=horizon, width="improved", **settings)
 
     # -- the algorithm ---------------------------------------------------------------------------------------
 
@@ -128,6 +129,7 @@ class LBGPUCB(OverBases):
             left = (J[i] + R[i]) / N[i] + math.sqrt(xi / N[i])
             if left < right:
                 self.eliminated.append(Elimination(i, t, left, right))
+                self._say("after %d rounds length scale %d is dropped", t, i)
 
     # -- its parts -------------------------------------------------------------------------------------------
 

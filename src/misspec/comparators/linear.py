@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from misspec import kernels
 from misspec.domains import Domain, width_of
 from misspec.errors import InvalidInput, shown
 from misspec.model import Model
+from misspec.policies.core.registry import Common, Delayed
 from misspec.policies.gp_ucb import GPUCB
 from misspec.policies.thompson import ThompsonSampling
 from misspec.theory.widths import Width
@@ -20,16 +23,14 @@ class LinUCB(GPUCB):
 
     theorem = "Theorem 1"
 
-    def __init__(
-        self, domain: Domain, model: Model, *, width: Width = "lemma1", delays: str = "any", seed: int = 0
-    ) -> None:
-        super().__init__(domain, model, width=width, delays=delays, seed=seed)
+    def __init__(self, domain: Domain, model: Model, *, width: Width = "lemma1", **settings: Unpack[Delayed]) -> None:
+        super().__init__(domain, model, width=width, **settings)
         _linear(self, domain, model)
 
     @classmethod
-    def as_in_paper(cls, domain: Domain, model: Model, *, seed: int = 0) -> LinUCB:
+    def as_in_paper(cls, domain: Domain, model: Model, **settings: Unpack[Common]) -> LinUCB:
         """OFUL."""
-        return cls(domain, model, seed=seed)
+        return cls(domain, model, **settings)
 
 
 class LinearThompson(ThompsonSampling):
@@ -39,8 +40,8 @@ class LinearThompson(ThompsonSampling):
     prove a bound (Agrawal & Goyal 2013, with another factor).
     """
 
-    def __init__(self, domain: Domain, model: Model, *, width: Width = 1.0, seed: int = 0) -> None:
-        super().__init__(domain, model, width=width, seed=seed)
+    def __init__(self, domain: Domain, model: Model, *, width: Width = 1.0, **settings: Unpack[Common]) -> None:
+        super().__init__(domain, model, width=width, **settings)
         _linear(self, domain, model)
 
 

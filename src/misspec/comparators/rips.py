@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from misspec.comparators.elimination import ArmElimination, Estimates
 from misspec.domains import Domain
 from misspec.errors import Array, number
 from misspec.model import Model
+from misspec.policies.core.registry import Common
 from misspec.theory.comparators import RIPS_SLACK, rips_length, rips_log
 
 STEPS, ENOUGH = 1000, RIPS_SLACK  # of a design: steps at most, and how near to the best its value must be
@@ -49,9 +51,9 @@ class RIPS(ArmElimination):
         horizon: int,
         accuracy: float | None = None,
         reward_bound: float | None = None,
-        seed: int = 0,
+        **settings: Unpack[Common],
     ) -> None:
-        super().__init__(domain, model, horizon=horizon, seed=seed)
+        super().__init__(domain, model, horizon=horizon, **settings)
         reach = model.norm_bound * math.sqrt(float(self._prior.max()))
         self.reward_bound = reach if reward_bound is None else number("reward_bound", reward_bound, above=0)
         self.accuracy = self.reward_bound / 2.0 if accuracy is None else number("accuracy", accuracy, above=0)
@@ -60,9 +62,9 @@ class RIPS(ArmElimination):
         self._start()
 
     @classmethod
-    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, seed: int = 0) -> RIPS:
+    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, **settings: Unpack[Common]) -> RIPS:
         """With ε_ℓ = 2^−ℓ."""
-        return cls(domain, model, horizon=horizon, accuracy=0.5, seed=seed)
+        return cls(domain, model, horizon=horizon, accuracy=0.5, **settings)
 
     # -- Algorithm 2 -------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,8 @@ from misspec.errors import (
     whole,
 )
 from misspec.evaluation.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, as_number
-from misspec.policies import Auto, Policy, Query, Recommendation, signature_of
+from misspec.policies import Auto, Policy, Query, Recommendation
+from misspec.search import distinct
 
 Progress = Callable[[int, int], None]
 MOST_WORKERS = 10_000  # threads or processes
@@ -33,33 +34,61 @@ FAILURES = 10  # of a user's function in a row, after which on_error="drop" give
 SAVED, SAVING = 3.0, 0.05  # seconds between saves at least, and the share of the time that they may take
 
 
-def negated(found: Recommendation) -> Recommendation:
-    """The same of −y."""
-    return dataclasses.replace(found, mean=-found.mean, lower=-found.upper, upper=-found.lower)
+@dataclasses.dataclass(frozen=True, eq=False)
+class Best:
+    """The best point that was evaluated, by the average of its results.
+
+    x, index, name, params, row   the point, as in a Query
+    mean, tried                   the average of its results, and their number
+    """
+
+    x: Array
+    index: int | None
+    name: str | None
+    params: Mapping[str, Any] | None
+    row: Mapping[str, Any] | None
+    mean: float
+    tried: int
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Evaluations:
-    """What `optimize` did: points, results, and the recommendation at the end."""
+    """The evaluations of `optimize`.
+
+    index, x, y      candidates (None where there is no list), points and results, in the order told
+    recommendation   the point that the policy recommends, from all its results; `tried` of them at that very point
+    best             the best point that was evaluated here, by the average of its results
+    """
 
     index: NDArray[np.intp] | None
     x: Array
     y: Array
-    best: Recommendation
+    recommendation: Recommendation
+    best: Best
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __repr__(self) -> str:
-        named = self.best.row if self.best.params is None else self.best.params
-        best = self.best.x if named is None else dict(named)
-        return f"Evaluations({len(self)} results; recommends {best}, {self.best.lower:.4g} to {self.best.upper:.4g})"
+        found = self.recommendation
+        named = found.row if found.params is None else found.params
+        use = found.x if named is None else dict(named)
+        return f"Evaluations({len(self)} results; recommends {use}, {found.lower:.4g} to {found.upper:.4g})"
+
+
+def _best(told: list[Query], y: Array, *, minimize: bool) -> Best:
+    points = distinct(np.array([query.x for query in told]))
+    counts = np.bincount(points.position)
+    means = np.bincount(points.position, y / counts[points.position])
+    row = int((means if minimize else -means).argmin())
+    q = told[int(points.first[row])]
+    return Best(q.x, q.index, q.name, q.params, q.row, float(means[row]), int(counts[row]))
 
 
 def optimize(
     policy: Policy,
     function: Callable[[Any], float],
-    horizon: int,
+    n: int,
     *,
     batch: int = 1,
     workers: int | None = None,
@@ -67,9 +96,8 @@ def optimize(
     on_error: str = "raise",
     progress: Progress | None = None,
     save: str | os.PathLike[str] | None = None,
-    minimize: bool = False,
 ) -> Evaluations:
-    """Maximise a user's function with `horizon` evaluations (or minimise it, if that is what the policy does).
+    """Maximise a user's function with n evaluations, or minimise it if the policy was made with minimize=True.
 
     function    of a dict of parameters on a Space, of a row as a dict on a table, else of a point (1-d array)
     batch       queries asked at a time, where they are evaluated one after another
@@ -79,14 +107,12 @@ def optimize(
                 script calls optimize below `if __name__ == "__main__":`. An evaluation that ends its process (kill -9,
                 out of memory) is tried again, three times in all; then it has failed
     on_error    "raise": an exception in the function reaches the caller, and so does a result that is not a finite
-                number; the policy keeps everything learnt so far, and optimize(policy, function, horizon - policy.t)
+                number; the policy keeps everything learnt so far, and optimize(policy, function, n - policy.t)
                 continues. "drop": a failed evaluation is forgotten, and the policy is asked again; ten failures in a
                 row raise all the same
-    progress    called as progress(evaluations done, horizon) after every batch; with workers, as results are told
+    progress    called as progress(evaluations done, n) after every batch; with workers, as results are told
     save        a file for the policy: written atomically as results are told, every few seconds, and at the end,
-                whatever ends it. optimize(ms.load(file), function, horizon - policy.t, …) continues
-    minimize    smaller is better, for policies that maximise: they are told −y, and keep it, so say it
-                again when you continue. What comes back is in the function's sign; ms.report(…, minimize=True) is too
+                whatever ends it. optimize(ms.load(file), function, n - policy.t, …) continues
 
     Without workers and save nothing is left pending, whatever happens, and what was pending before is not touched. With
     either a stop can be continued, also from a policy that was saved in the middle and whose process was killed:
@@ -98,36 +124,35 @@ def optimize(
     function meets that limit too, while the policy is at work: it belongs to the process.
     """
     batch = whole("batch", batch, at_least=1, at_most=MOST_AT_ONCE)
-    n = None if workers is None else whole("workers", workers, at_least=1, at_most=MOST_WORKERS)
-    if n is not None and batch > 1:
+    slots = None if workers is None else whole("workers", workers, at_least=1, at_most=MOST_WORKERS)
+    if slots is not None and batch > 1:
         raise InvalidInput("workers ask as slots become free, not in batches: leave batch at 1")
-    if flag("processes", processes) and n is None:
+    if flag("processes", processes) and slots is None:
         raise InvalidInput("processes=True needs workers=n, the number of processes")
     if not callable(function):
         raise InvalidInput(f"optimize takes a policy and a function, got {_kinds(policy, function)}")
 
     def start() -> Evaluator:
-        if n is None:
+        if slots is None:
             return Here(function, batch)
-        return Processes(function, n) if processes else Threads(function, n)
+        return Processes(function, slots) if processes else Threads(function, slots)
 
     return drive(
         policy,
         start,
-        horizon,
+        n,
         on_error=on_error,
         progress=progress,
         save=save,
-        in_turn=n is None,
-        resumable=n is not None or save is not None,
-        minimize=minimize,
+        in_turn=slots is None,
+        resumable=slots is not None or save is not None,
     )
 
 
 def drive(
     policy: Policy,
     start: Callable[[], Evaluator],
-    horizon: int,
+    n: int,
     *,
     in_flight: int | None = None,
     on_error: str = "raise",
@@ -135,7 +160,6 @@ def drive(
     save: str | os.PathLike[str] | None = None,
     in_turn: bool = False,
     resumable: bool = True,
-    minimize: bool = False,
 ) -> Evaluations:
     """The loop of `optimize`, for whatever evaluates points: start() makes it, once all arguments are checked.
 
@@ -146,20 +170,18 @@ def drive(
 
     The policy is asked and told from this thread alone.
     """
-    T = whole("horizon", horizon, at_least=1)
+    n = whole("n", n, at_least=1)
     most = None if in_flight is None else whole("in_flight", in_flight, at_least=1)
     one_of("on_error", on_error, ("raise", "drop"))
     callback("progress", progress)
     if not isinstance(policy, Policy):
         raise InvalidInput(f"optimize takes a policy and a function, got {_kinds(policy, start)}")
-    if flag("minimize", minimize):
-        check_turned(policy)
-    before = policy.pending[:T] if resumable else []
+    before = policy.pending[:n] if resumable else []
     if any(query.context is not None for query in before):
         raise InvalidInput("queries with a context are pending, which optimize cannot play; tell or drop them first")
-    check_horizon(policy, T - len(before))
+    check_horizon(policy, n - len(before))
     saver = None if save is None else _Saver(policy, save)
-    return _Drive(policy, start(), T, before, most, on_error, progress, saver, in_turn, resumable, minimize).run()
+    return _Drive(policy, start(), n, before, most, on_error, progress, saver, in_turn, resumable).run()
 
 
 class _Drive:
@@ -169,7 +191,7 @@ class _Drive:
         self,
         policy: Policy,
         evaluator: Evaluator,
-        horizon: int,
+        n: int,
         before: list[Query],
         most: int | None,
         on_error: str,
@@ -177,11 +199,10 @@ class _Drive:
         saver: _Saver | None,
         in_turn: bool,
         resumable: bool,
-        minimize: bool,
     ) -> None:
-        self.policy, self.evaluator, self.T = policy, evaluator, horizon
+        self.policy, self.evaluator, self.n = policy, evaluator, n
         self.before, self.most, self.in_turn, self.resumable = before, most, in_turn, resumable
-        self.on_error, self.progress, self.saver, self.minimize = on_error, progress, saver, minimize
+        self.on_error, self.progress, self.saver = on_error, progress, saver
         self.running: dict[int, Query] = {}
         self.back: collections.deque[Outcome] = collections.deque()  # and not yet told
         self.told: list[Query] = []
@@ -190,7 +211,7 @@ class _Drive:
 
     def run(self) -> Evaluations:
         try:
-            while len(self.y) < self.T:
+            while len(self.y) < self.n:
                 more = self._fill()
                 self._hear(self.evaluator.collect(wait=not more))
             if isinstance(self.policy, Auto) and self.policy.stale:  # what is recommended rests on all results
@@ -201,9 +222,9 @@ class _Drive:
         self._end(None)
         listed = [q.index for q in self.told if q.index is not None]
         index = np.array(listed, dtype=np.intp) if len(listed) == len(self.told) else None
-        x = np.array([q.x for q in self.told])
-        best = self.policy.recommend()
-        return Evaluations(index, x, np.array(self.y), negated(best) if self.minimize else best)
+        x, y = np.array([q.x for q in self.told]), np.array(self.y)
+        best = _best(self.told, y, minimize=self.policy.minimize)
+        return Evaluations(index, x, y, self.policy.recommend(), best)
 
     def _end(self, error: BaseException | None) -> None:
         """Whatever becomes of one of the last steps, the others are taken, and the error that ended the run stays the
@@ -230,7 +251,7 @@ class _Drive:
         """Hand out what there is room for; whether there is room for more."""
         if self.in_turn and self.running:
             return False
-        left, busy = self.T - len(self.y) - len(self.running), len(self.running)
+        left, busy = self.n - len(self.y) - len(self.running), len(self.running)
         slots = self.most or max(1, self.evaluator.slots())
         whole_episode = self.most is None and self.policy.remaining is not None and not self.in_turn
         room = left if whole_episode else min(left, slots - busy)
@@ -282,7 +303,7 @@ class _Drive:
         if outcomes and self.saver is not None:
             self.saver.save_sometimes()
         if outcomes and self.progress is not None and not (self.in_turn and self.running):
-            self.progress(len(self.y), self.T)
+            self.progress(len(self.y), self.n)
 
     def _tell(self, query: Query, outcome: Any) -> BaseException | None:
         """Why there is no result, if there is none."""
@@ -292,7 +313,7 @@ class _Drive:
             value = as_number(outcome, _argument(query))
         except InvalidInput as error:
             return error
-        self.policy.tell(query, -value if self.minimize else value)
+        self.policy.tell(query, value)
         self.told.append(query)
         self.y.append(value)
         return None
@@ -339,15 +360,6 @@ def _argument(query: Query) -> Any:
     """What the function is called with."""
     named = query.row if query.params is None else query.params
     return query.x if named is None else dict(named)
-
-
-def check_turned(policy: Policy) -> None:
-    """InvalidInput for a policy with a direction of its own: it need not be told −y."""
-    if "minimize" in signature_of(type(policy)).parameters:
-        name = type(policy).__name__
-        raise InvalidInput(
-            f"{name} has a direction of its own: make it with {name}(…, minimize=True), and leave it out"
-        )
 
 
 def _kinds(policy: Any, function: Any) -> str:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from misspec.errors import LARGEST, InvalidInput, MisspecError, real, short, shown, too_large
 
-LOG = logging.getLogger("misspec")
+LOG = logging.getLogger("misspec.evaluation")
 Job = tuple[int, Any]  # the id of a query, and what the function is called with
 Outcome = tuple[int, Any]  # the id, and what the function returned, or the exception that kept it from doing so
 TRIES = 3  # evaluations of one point that may end their worker before that counts as a failure of the function

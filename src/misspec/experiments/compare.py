@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from misspec.errors import MOST_AT_ONCE, Array, InvalidInput, callback, flag, listed, seeded, shown, whole
+from misspec.errors import MOST_AT_ONCE, Array, InvalidInput, callback, listed, seeded, shown, whole
 from misspec.policies import Policy
-from misspec.problems import Problem, negated
+from misspec.problems import Problem
 from misspec.simulation import simulate
 
 
@@ -28,7 +28,6 @@ def compare(
     progress: Callable[[int, int], None] | None = None,
     *,
     cores: int | None = None,
-    minimize: bool = False,
 ) -> pl.DataFrame:
     """One row per problem, policy and seed; every policy meets the same noise.
 
@@ -37,7 +36,6 @@ def compare(
     seeds      of the worlds: a number of them, or the seeds themselves
     progress   called as progress(runs done, of) after every run
     cores      processes; all cores by default, 1 for this process alone. The same numbers either way
-    minimize   whether the problems' values are losses: policies are then made for, and play, `problems.negated` of them
 
     Columns: problem (numbered where several have the same name), epsilon, policy, seed, regret and in_class_regret (per
     round), late (regret per round over the last tenth), recommended_regret, and curve, the regret of every round.
@@ -57,8 +55,6 @@ def compare(
     if not chosen or not all(isinstance(problem, Problem) for problem in chosen) or not worlds:
         raise InvalidInput("problems must be Problems, at least one, and there must be at least one seed")
     T = whole("horizon", horizon, at_least=1)
-    if flag("minimize", minimize):
-        chosen = [negated(problem) for problem in chosen]
     for problem in chosen:
         for name, make in policies.items():
             _made(name, make, problem)  # so that errors come before the first run

@@ -22,7 +22,8 @@ from misspec.domains import Box, Finite, Open
 from misspec.encoding import kernel_from_table
 from misspec.errors import InvalidInput, nearest
 from misspec.model import Model
-from misspec.policies import Policy, signature_of
+from misspec.policies import Policy
+from misspec.policies.core.registry import signature_of
 from misspec.problems import Problem
 
 KNOWN = "known"  # an ε, or the corruption εT, that the policy is told
@@ -118,12 +119,6 @@ def make_model(table: Mapping[str, Any]) -> Model:
     return Model(**{**table, "kernel": kernel_from_table(table["kernel"])})
 
 
-def _met(settings: Mapping[str, Any]) -> Model:
-    """The model of a run as its policy is told: that of −y where y is a loss."""
-    model = make_model(settings["model"])
-    return dataclasses.replace(model, offset=0.0 - model.offset) if minimized(settings) else model
-
-
 def minimized(settings: Mapping[str, Any]) -> bool:
     """Whether smaller is better in this run."""
     return bool(settings.get("minimize", False))
@@ -148,15 +143,16 @@ def contextual(kind: str) -> bool:
 def make_problem(settings: dict[str, Any], domain: Finite | None = None) -> Problem:
     """The problem that a run's settings describe; on another domain, for a trial.
 
-    Where y is a loss, it is what policies play, in −y: a problem of your own is negated, and misspec's own are made in
-    −y, so that they are as hard as ever.
+    Where smaller is better, misspec's own problems, which are made to be maximised, are turned upside down.
     """
     table = dict(settings["problem"])
     kind, actions = table.pop("kind"), table.pop("actions", None)
+    upside_down = minimized(settings) and ":" not in kind
     if "kernel" in table:
         table["kernel"] = kernel_from_table(table["kernel"])
     if settings["model"] is not None:
-        table["model"] = make_model(settings["model"]) if ":" in kind else _met(settings)
+        model = make_model(settings["model"])
+        table["model"] = model.turned() if upside_down else model
     if settings["domain"] is not None:
         table["domain"] = make_domain(settings["domain"]) if domain is None else domain
     if settings["epsilon"] is not None:
@@ -169,15 +165,19 @@ def make_problem(settings: dict[str, Any], domain: Finite | None = None) -> Prob
     problem = problem_maker(kind)(**table)
     if not isinstance(problem, Problem):
         raise InvalidInput(f"{kind} must return a misspec.Problem, got {type(problem).__name__}")
-    if minimized(settings) and ":" in kind:
+    if upside_down:
         problem = problems.negated(problem)
+    elif minimized(settings):
+        problem = dataclasses.replace(problem, minimize=True)
+    elif problem.minimize:
+        raise InvalidInput(f"smaller values of {kind} are better: say minimize = true in the file")
     return problem if actions is None else problems.contextual(problem, actions)
 
 
 def make_world(settings: dict[str, Any]) -> tuple[Finite | Open, Model]:
     """The domain and the model of a run."""
     if settings["domain"] is not None and settings["model"] is not None:
-        return make_domain(settings["domain"]), _met(settings)
+        return make_domain(settings["domain"]), make_model(settings["model"])
     problem = _bringing(json.dumps(of_problem(settings)))
     return problem.arena, problem.model
 
@@ -212,13 +212,22 @@ def maker(kind: str, as_in_paper: bool) -> Callable[..., Policy]:
 
 
 def make_policy(
-    table: dict[str, Any], domain: Finite | Open, model: Model, epsilon: float, horizon: int, seed: int
+    table: dict[str, Any],
+    domain: Finite | Open,
+    model: Model,
+    epsilon: float,
+    horizon: int,
+    seed: int,
+    *,
+    minimize: bool = False,
 ) -> Policy:
     """A fresh policy; what it is told of ε and the horizon is filled in."""
     make = maker(table["kind"], table["as_in_paper"])
     given = {key: value for key, value in table.items() if key not in ("kind", "name", "as_in_paper")}
     wanted = arguments(make)
     filled: dict[str, Any] = {"seed": seed} if "seed" in wanted else {}
+    if minimize:
+        filled["minimize"] = True
     if "horizon" in wanted:
         filled["horizon"] = horizon
     for name, value in (("epsilon", epsilon), ("corruption", epsilon * horizon)):
@@ -228,8 +237,8 @@ def make_policy(
 
 
 def arguments(make: Callable[..., Policy]) -> Mapping[str, inspect.Parameter]:
-    """What a policy is made with: of a class, the arguments of its __init__."""
-    return signature_of(make).parameters if isinstance(make, type) else inspect.signature(make).parameters
+    """The arguments of a class of policies, or of its `as_in_paper`."""
+    return signature_of(make).parameters
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from misspec.errors import Array
 from misspec.experiments import construct
 from misspec.policies import Policy
-from misspec.problems import Problem, negated
+from misspec.problems import Problem
 from misspec.simulation import Trace, simulate
 from misspec.threads import one_thread
 
@@ -35,16 +35,10 @@ class Look:
     mean: Array | None
     active: NDArray[np.intp] | None  # of a policy that eliminates
 
-    def negated(self) -> Look:
-        """The same of −f*."""
-        if self.lower is None or self.upper is None or self.mean is None:
-            return self
-        return dataclasses.replace(self, lower=-self.upper, upper=-self.lower, mean=-self.mean)
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Played:
-    """A finished run, in the user's sign."""
+    """A finished run."""
 
     trace: Trace
     looks: list[Look]
@@ -58,8 +52,11 @@ def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None
     start = time.perf_counter()
     with one_thread():
         problem = _problem(json.dumps(_of_problem(settings)))
-        horizon, domain, model = settings["horizon"], problem.arena, problem.model
-        policy = construct.make_policy(settings["policy"], domain, model, problem.epsilon, horizon, settings["seed"])
+        horizon = settings["horizon"]
+        policy = construct.make_policy(
+            settings["policy"], problem.arena, problem.model, problem.epsilon, horizon, settings["seed"],
+            minimize=problem.minimize,
+        )  # fmt: skip
         keep = settings["pictured"] and len(problem.domain) <= MOST_PICTURED and not problem.fresh
         rounds, looks, last = set(look_rounds(horizon)), [], 0
 
@@ -72,8 +69,6 @@ def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None
                 last = done
 
         trace = simulate(policy, problem, horizon, settings["seed"], progress=after)
-    if construct.minimized(settings):  # the policy has maximised −y
-        trace, looks, problem = trace.negated(), [look.negated() for look in looks], negated(problem)
     return Played(trace, looks, problem, policy.claims, time.perf_counter() - start)
 
 

@@ -87,7 +87,7 @@ def encode(run: Run, played: Played) -> bytes:
         "epsilon": problem.epsilon,
         "candidates": len(problem.domain),
         "dimension": problem.domain.dimension,
-        "best": float(problem.values.min() if construct.minimized(run.settings) else problem.values.max()),
+        "best": float(problem.values[problem.best]),
         "contextual": problem.offers is not None,
         "recommended": None if recommended.index is None else int(recommended.index),  # None: it depends on the round
         "recommended_regret": trace.recommended_regret,

@@ -16,7 +16,7 @@ from misspec.evaluation.loop import Evaluations, Progress, drive
 from misspec.evaluation.workers import TRIES, Job, Outcome, ended_workers
 from misspec.policies import Policy
 
-LOG = logging.getLogger("misspec")
+LOG = logging.getLogger("misspec.dask")
 PATIENCE = "10s"  # to reach a scheduler
 PENDING = "what was told stays told, what was running is pending: optimize with another client goes on from there"
 FINISHED = "finished runs are kept, and the same command goes on from them"
@@ -29,22 +29,21 @@ def optimize(
     policy: Policy,
     function: Callable[[Any], float],
     client: Any,
-    horizon: int,
+    n: int,
     *,
     in_flight: int | None = None,
     on_error: str = "raise",
     progress: Progress | None = None,
     save: str | os.PathLike[str] | None = None,
-    minimize: bool = False,
 ) -> Evaluations:
-    """Maximise a user's function with `horizon` evaluations on a Dask cluster.
+    """Maximise a user's function with n evaluations on a Dask cluster, or minimise it if the policy does.
 
     client      a `distributed.Client`. The workers need what the function needs, and not misspec
     in_flight   queries at once. None: as many as the workers have threads, as these come and go; and of a phased policy
                 the whole episode. On a cluster that adapts to its load, say how many are wanted: with one worker it
                 would see one task
 
-    function, on_error, progress, save and minimize are as in `ms.optimize`, and so are stops: what was told stays told,
+    function, on_error, progress and save are as in `ms.optimize`, and so are stops: what was told stays told,
     futures in flight are cancelled, and queries that were cut short stay pending. Queries that are pending at the
     start, as after ms.load of a policy that was saved in the middle, are evaluated first, and count.
 
@@ -66,12 +65,11 @@ def optimize(
     return drive(
         policy,
         lambda: Cluster(function, client),
-        horizon,
+        n,
         in_flight=in_flight,
         on_error=on_error,
         progress=progress,
         save=save,
-        minimize=minimize,
     )
 
 

@@ -90,7 +90,9 @@ def certify(
     scaled to its range, unless raw, and choices one-hot. Rows that differ in a column left out are no repeats.
     show: is told what is done."""
     X, y = table.points, table.observations
-    trial = Model(kernel, 1.0 if norm_bound is None else norm_bound, 1.0 if noise is None else noise, delta=delta)
+    trial = Model(
+        kernel, norm_bound=1.0 if norm_bound is None else norm_bound, noise=1.0 if noise is None else noise, delta=delta
+    )
     sigma = _noise(table) if noise is None else trial.noise
     centre = float(y.mean()) if offset is None else offset
     if not raw:
@@ -102,7 +104,7 @@ def certify(
     space = (_Raw if raw else Space)(table.parameters)
     spread = float(f"{max(float(np.abs(y - centre).max()), 1e-12):.1g}")
     tried = [spread * 2**k for k in range(-1, 5)] if norm_bound is None else [norm_bound]
-    models = [Model(kernel, B, sigma, delta=delta, offset=centre) for B in tried]
+    models = [Model(kernel, norm_bound=B, noise=sigma, delta=delta, offset=centre) for B in tried]
     options: dict[str, Any] = {"domain": space, "groups": table.groups, "fixed_design": fixed_design}
     made = diagnoses(X, y, models, **options)
     found = {}

@@ -6,7 +6,6 @@ from misspec.policies.core.answers import Band, Conflict, Decision, Observations
 from misspec.policies.core.journal import load
 from misspec.policies.core.log import Asked
 from misspec.policies.core.policy import Policy
-from misspec.policies.core.registry import signature_of
 from misspec.policies.core.state import restore
 from misspec.policies.ec_gp_ucb import ECGPUCB
 from misspec.policies.episodes import Episode
@@ -49,5 +48,4 @@ __all__ = [
     "UniformSampling",
     "load",
     "restore",
-    "signature_of",
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Round, position_in
+from misspec.policies.core.registry import Delayed
 from misspec.policies.ec_gp_ucb import Maximiser, decide
 from misspec.policies.enlarged import Enlarged, keeps_weights
 from misspec.policies.ledger import Elimination, Ledger
@@ -77,11 +78,11 @@ class RegretBalancing(OverBases):
         inflate: bool = False,
         budget: int | None = None,
         resolution: float | None = RESOLUTION,
-        delays: str = "any",
-        seed: int = 0,
+        **settings: Unpack[Delayed],
     ) -> None:
         parts = 3 if flag("grounded", grounded) else 2  # of δ: model widths, own bands, elimination test
-        super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution, delays=delays)
+        super().__init__(domain, model, grounded=grounded, parts=parts, resolution=resolution, **settings)
+        model = self.model
         T = self.horizon = whole("horizon", horizon, at_least=1)
         self._bounds = one_of("bounds", bounds, ("realised", "paper"))
         self._shared = one_of("evidence", evidence, ("shared", "own")) == "shared"
@@ -92,7 +93,7 @@ class RegretBalancing(OverBases):
             )
         reward_range = None if reward_range is None else number("reward_range", reward_range, above=0)
         gain = None if gain is None else number("gain (γ_T)", gain, above=0)
-        pairs = _pairs(bases) if bases is not None else self._grid(T, gain, epsilon_max)
+        pairs = _pairs(bases, turned=self.minimize) if bases is not None else self._grid(T, gain, epsilon_max)
         self._promise(width, *(m for m, _ in pairs))
         told = (bounds, radius, enlargement, width, price, bases)
         as_in_paper = told == ("paper", "paper", "paper", "lemma1", 1.0, None)
@@ -119,15 +120,13 @@ class RegretBalancing(OverBases):
         self._offers: set[str] = set()  # digests of the action sets seen: more than one, and they vary
 
     @classmethod
-    def as_in_paper(
-        cls, domain: Domain, model: Model, *, horizon: int, seed: int = 0, **options: Any
-    ) -> RegretBalancing:
+    def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, **options: Any) -> RegretBalancing:
         """Algorithm 3 with the paper's bases, grid, bounds and radius; options: reward_range, gain, bases."""
         chosen: dict[str, Any] = {
             "bounds": "paper", "evidence": "own", "grounded": False, "price": 1.0, "caution": "price",
             "width": "lemma1", "enlargement": "paper", "radius": "paper", **options,
         }  # fmt: skip
-        return cls(domain, model, horizon=horizon, seed=seed, **chosen)
+        return cls(domain, model, horizon=horizon, **chosen)
 
     # -- Algorithm 3 -----------------------------------------------------------------------------------------
 
@@ -186,6 +185,7 @@ class RegretBalancing(OverBases):
                 self.active.remove(i)
                 counted = sum(N) + self.log.t - self.log.answered  # whatever the order of telling
                 self.eliminated.append(Elimination(i, counted, left, right))
+                self._say("after %d rounds base %d (ε̂ = %.4g) is dropped", counted, i, self.epsilons[i])
 
     # -- its parts -------------------------------------------------------------------------------------------
 
@@ -323,11 +323,12 @@ class RegretBalancing(OverBases):
         return {"epsilons": list(self.epsilons), "counts": list(self.counts), "eliminated": list(self.eliminated)}
 
 
-def _pairs(bases: Any) -> list[tuple[Model, float]]:
+def _pairs(bases: Any, *, turned: bool) -> list[tuple[Model, float]]:
+    """The bases that were handed in; turned: as models of −y."""
     try:
         pairs = [(m, number("epsilon of a base", e, at_least=0)) for m, e in bases]
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"bases must be a list of (Model, epsilon) pairs: {error}") from None
     if not pairs or not all(isinstance(m, Model) for m, _ in pairs):
         raise InvalidInput("bases must be a list of (Model, epsilon) pairs with at least one in it")
-    return pairs
+    return [(m.turned(), e) for m, e in pairs] if turned else pairs

@@ -28,7 +28,7 @@ class OverBases(Policy):
         return self._reported.model
 
     @property
-    def posterior(self) -> Posterior:
+    def posterior_in_use(self) -> Posterior:
         """Of the base whose bands `band` and `recommend` report."""
         return self._reported.posterior
 

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
 from misspec.domains import Domain
 from misspec.errors import flag, number
@@ -19,6 +19,7 @@ from misspec.policies.core.field import RESOLUTION, Field
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.points import Actions, Candidates, Context, Round, first_alike, position_in
 from misspec.policies.core.policy import Policy
+from misspec.policies.core.registry import UCB, Common, Delayed
 from misspec.policies.enlarged import Enlarged, keeps_weights
 from misspec.posterior import Posterior
 from misspec.theory.widths import Width
@@ -70,12 +71,12 @@ class UpperConfidence(Policy):
         corruption: float = 0.0,
         inflate: bool = False,
         budget: int | None = None,
-        resolution: float | None = None,
-        delays: str = "any",
-        seed: int = 0,
+        resolution: float | None = RESOLUTION,
+        **settings: Unpack[Delayed],
     ) -> None:
         parts = 2 if flag("grounded", grounded) else 1  # of δ: the model's width, and the own bands
-        super().__init__(domain, model, seed=seed, grounded=grounded, parts=parts, resolution=resolution, delays=delays)
+        super().__init__(domain, model, grounded=grounded, parts=parts, resolution=resolution, **settings)
+        model = self.model
         epsilon = number("epsilon", epsilon, at_least=0)
         weights = keeps_weights(enlargement, [epsilon], budget)
         # 2   μ_0 = 0, σ_0² = k(x,x), plus the model's offset
@@ -85,7 +86,7 @@ class UpperConfidence(Policy):
             flat=not self.field.fixed,
         )  # fmt: skip
         self._promise(self._ends.width, model)
-        if self.posterior.budget is not None:
+        if self.posterior_in_use.budget is not None:
             self.theorem = ""  # what a budget misses is in the bands, not in the theorem
 
     def choose(self, actions: Round) -> Decision:
@@ -106,7 +107,7 @@ class UpperConfidence(Policy):
     # -- what a user sees ------------------------------------------------------------------------------------
 
     @property
-    def posterior(self) -> Posterior:
+    def posterior_in_use(self) -> Posterior:
         return self._ends.posterior
 
     @property
@@ -115,7 +116,7 @@ class UpperConfidence(Policy):
         return self._ends.epsilon
 
     def band_at(self, actions: Actions) -> Band:
-        return self._ends.band(self.field.look(self.posterior, self._own, actions, pending=False))
+        return self._ends.band(self.field.look(self.posterior_in_use, self._own, actions, pending=False))
 
     def contenders(self, within: Context | None = None) -> Actions:
         return self._ends.contenders(self.field, self.log.next_id, within)
@@ -140,20 +141,12 @@ class ECGPUCB(UpperConfidence):
         *,
         epsilon: float,
         enlargement: str | None = None,
-        width: Width = "mixture",
         grounded: bool = True,
-        inflate: bool = False,
-        budget: int | None = None,
-        resolution: float | None = RESOLUTION,
-        delays: str = "any",
-        seed: int = 0,
+        **settings: Unpack[UCB],
     ) -> None:
-        super().__init__(
-            domain, model, epsilon=epsilon, enlargement=enlargement, width=width, grounded=grounded, inflate=inflate,
-            budget=budget, resolution=resolution, delays=delays, seed=seed,
-        )  # fmt: skip
+        super().__init__(domain, model, epsilon=epsilon, enlargement=enlargement, grounded=grounded, **settings)
 
     @classmethod
-    def as_in_paper(cls, domain: Domain, model: Model, *, epsilon: float, seed: int = 0) -> ECGPUCB:
+    def as_in_paper(cls, domain: Domain, model: Model, *, epsilon: float, **settings: Unpack[Common]) -> ECGPUCB:
         """Algorithm 1 to the letter: Lemma 1's multiplier, the enlargement ε√t/√λ·σ, ungrounded."""
-        return cls(domain, model, epsilon=epsilon, enlargement="paper", width="lemma1", grounded=False, seed=seed)
+        return cls(domain, model, epsilon=epsilon, enlargement="paper", width="lemma1", grounded=False, **settings)

@@ -105,6 +105,8 @@ class Episodic(Policy):
         if len(self._results) == self._length:  # used in the order asked: the order told does not matter
             results = np.array([self._results[slot] for slot in range(self._length)])
             self.history.append(self._conclude([asked.place for asked in self._slots], results))
+            before, after = (np.size(each) for each in (self.history[-1].active_before, self.history[-1].active_after))
+            self._say("%s %d of %d results eliminates %d", self.unit, self.episode, self._length, before - after)
             self._start()
 
     def on_drop(self, asked: Asked) -> None:

@@ -29,7 +29,7 @@ quick is not proved.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -37,14 +37,14 @@ from misspec.domains import Domain
 from misspec.errors import Array, flag, number
 from misspec.model import Model
 from misspec.policies.core.answers import Decision
-from misspec.policies.core.field import RESOLUTION, Search
+from misspec.policies.core.field import Search
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Round, first_alike, position_in
+from misspec.policies.core.registry import Choosing
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.posterior.layered import Known, Layered
 from misspec.theory.bounds import ALLOWANCE, tests_allowed
 from misspec.theory.own_bands import Key
-from misspec.theory.widths import Width
 
 EAGER = 2.0  # standard deviations
 SEEN = 0.5  # of the misfit that shows, times √t: what tests may lose beside a share of the range
@@ -74,18 +74,12 @@ class InsuredUCB(UpperConfidence):
         model: Model,
         *,
         premium: float = 1.0,
-        width: Width = "mixture",
-        budget: int | None = None,
-        resolution: float | None = RESOLUTION,
-        delays: str = "any",
-        seed: int = 0,
+        **settings: Unpack[Choosing],
     ) -> None:
-        super().__init__(
-            domain, model, width=width, grounded=True, budget=budget, resolution=resolution, delays=delays, seed=seed
-        )
+        super().__init__(domain, model, grounded=True, **settings)
         self.theorem = ""
         self.premium = number("premium", premium, at_least=0)
-        self.layered = Layered(self.posterior)
+        self.layered = Layered(self.posterior_in_use)
         self._evidence.layers.append(self.layered)
         self.tests = 0
         self.paid = 0.0
@@ -158,7 +152,9 @@ class InsuredUCB(UpperConfidence):
             here = self.layered.at(U, [x.tobytes() for x in points])
             return np.asarray(here.mean + EAGER * np.sqrt(here.variance))
 
-        return Search(self.posterior, self._own, score, lambda U: self.layered.slopes(U, EAGER), self.log.next_id)
+        return Search(
+            self.posterior_in_use, self._own, score, lambda U: self.layered.slopes(U, EAGER), self.log.next_id
+        )
 
     def check_details(self, details: Mapping[str, Any]) -> None:
         if "test" in details:

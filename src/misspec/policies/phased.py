@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from misspec.policies.core.answers import Band
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Place
+from misspec.policies.core.registry import Common
 from misspec.policies.episodes import Episode, Episodic
 from misspec.posterior import Posterior
 from misspec.theory.widths import Width
@@ -62,20 +63,15 @@ class PhasedUncertaintySampling(Episodic):
         grounded: bool = True,
         intersect: bool = False,
         resolution: float | None = RESOLUTION,
-        seed: int = 0,
+        **settings: Unpack[Common],
     ) -> None:
+        parts = 2 if flag("grounded", grounded) else 1  # of δ: the widths, the own bands
         super().__init__(
-            domain,
-            model,
-            horizon=horizon,
-            seed=seed,
-            grounded=grounded,
-            parts=2 if flag("grounded", grounded) else 1,
-            resolution=resolution,
+            domain, model, horizon=horizon, grounded=grounded, parts=parts, resolution=resolution, **settings
         )
         self.schedule = theory.check_schedule(schedule, self.horizon)
         self.lengths = [] if self.horizon is None else theory.episode_lengths(self.horizon, self.schedule)
-        self.active_set: Active = self.field.active(model, seed)  # D_e
+        self.active_set: Active = self.field.active(self.model, settings.get("seed", 0))  # D_e
         self.width = self.active_set.width if width is None else self.active_set.check_width(width)
         self.intersect = self.active_set.check_intersect(intersect)
         self.theorem = "" if self.grounded else "Theorem 2"
@@ -86,10 +82,10 @@ class PhasedUncertaintySampling(Episodic):
 
     @classmethod
     def as_in_paper(
-        cls, domain: Domain, model: Model, *, horizon: int | None = None, seed: int = 0
+        cls, domain: Domain, model: Model, *, horizon: int | None = None, **settings: Unpack[Common]
     ) -> PhasedUncertaintySampling:
         """Algorithm 2 to the letter: Lemma 1's multiplier (δ split over the episodes), ungrounded, no resolution."""
-        return cls(domain, model, horizon=horizon, width="lemma1", grounded=False, resolution=None, seed=seed)
+        return cls(domain, model, horizon=horizon, width="lemma1", grounded=False, resolution=None, **settings)
 
     # -- Algorithm 2 -----------------------------------------------------------------------------------------
 
@@ -147,7 +143,7 @@ class PhasedUncertaintySampling(Episodic):
         return self.active_set.volume
 
     @property
-    def posterior(self) -> Posterior:
+    def posterior_in_use(self) -> Posterior:
         """Of the last complete episode; the prior before the first."""
         return self._bands.posterior
 

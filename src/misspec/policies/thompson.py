@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
@@ -15,6 +16,7 @@ from misspec.policies.core.basis import Sample
 from misspec.policies.core.field import Search
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.points import Actions, Round, first_alike, position_in
+from misspec.policies.core.registry import Common
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.theory.widths import Width
 
@@ -42,9 +44,15 @@ class ThompsonSampling(UpperConfidence):
     abilities = Abilities()
 
     def __init__(
-        self, domain: Domain, model: Model, *, width: Width = 1.0, budget: int | None = None, seed: int = 0
+        self,
+        domain: Domain,
+        model: Model,
+        *,
+        width: Width = 1.0,
+        budget: int | None = None,
+        **settings: Unpack[Common],
     ) -> None:
-        super().__init__(domain, model, width=width, budget=budget, seed=seed)
+        super().__init__(domain, model, width=width, budget=budget, **settings)
         self.basis = self.field.basis(model)
         self.missed = 0.0 if self.basis is None else self.basis.missed
         self.abilities = Abilities(takes_points=not self.field.size)  # on a list, samples are known only there
@@ -58,7 +66,7 @@ class ThompsonSampling(UpperConfidence):
         return Actions(actions.points, actions.encoded, np.array(rows, dtype=np.intp))
 
     def choose(self, actions: Round) -> Decision:
-        p, multiplier = self.posterior, self._ends.multiplier
+        p, multiplier = self.posterior_in_use, self._ends.multiplier
         if self.basis is None:
             offer = self.field.offer(_nothing_to_search, actions)
             deviations = p.sample_at(offer.encoded, self._rng, pending=True)
@@ -80,7 +88,7 @@ class ThompsonSampling(UpperConfidence):
 
     def _best(self, offer: Actions, actions: Round, deviations: Array) -> Decision:
         multiplier = self._ends.multiplier
-        c = self.field.look(self.posterior, None, offer, pending=True)
+        c = self.field.look(self.posterior_in_use, None, offer, pending=True)
         values = c.mean + multiplier * deviations
         row = first_alike(offer, int(values.argmax()))
         numbers = (float(c.mean[row]), math.sqrt(c.variance[row]), multiplier, float(values[row]))
@@ -89,7 +97,7 @@ class ThompsonSampling(UpperConfidence):
 
     def draw(self, rng: np.random.Generator | None = None) -> Sample:
         """A sample of g − μ: ψ·(L⁻ᵀz), with LLᵀ = I + Σψψᵀ/λ over told and pending points; by default its next one."""
-        p = self.posterior
+        p = self.posterior_in_use
         if self.basis is None:
             raise InvalidInput("where rounds bring their own actions a sample is drawn at those: posterior.sample_at")
         asked = self.log.pending.values()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 from misspec.domains import Domain
 from misspec.model import Model
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.points import Round, position_in
+from misspec.policies.core.registry import Common
 from misspec.policies.ec_gp_ucb import UpperConfidence
 from misspec.theory.widths import Width
 
@@ -19,13 +21,19 @@ class UniformSampling(UpperConfidence):
     abilities = Abilities()
 
     def __init__(
-        self, domain: Domain, model: Model, *, width: Width = "mixture", budget: int | None = None, seed: int = 0
+        self,
+        domain: Domain,
+        model: Model,
+        *,
+        width: Width = "mixture",
+        budget: int | None = None,
+        **settings: Unpack[Common],
     ) -> None:
-        super().__init__(domain, model, width=width, budget=budget, seed=seed)
+        super().__init__(domain, model, width=width, budget=budget, **settings)
 
     def choose(self, actions: Round) -> Decision:
         offer = self.field.draw(self._rng, actions)
-        c = self.field.look(self.posterior, None, offer, pending=True)
+        c = self.field.look(self.posterior_in_use, None, offer, pending=True)
         row = int(self._rng.integers(len(c.mean)))
         mean, std, multiplier = float(c.mean[row]), math.sqrt(c.variance[row]), self._ends.multiplier
         reasons = {"mean": mean, "std": std, "multiplier": multiplier, "upper": mean + multiplier * std}

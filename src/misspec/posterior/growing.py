@@ -24,7 +24,7 @@ from misspec.posterior.view import NEGLIGIBLE, View
 
 MANY, BLOCK = 32, 1024  # new points in one call from which on they enter together, and how many at a time
 GROWN = 2000  # features from which on a budget is advised
-LOG = logging.getLogger("misspec")
+LOG = logging.getLogger("misspec.posterior")
 DRIFT = 5e-11  # of the largest result: how much of what shadows have in common may wait for a correction
 LEAST_RESIDUAL = 1e-15  # what rounding leaves of one
 

@@ -130,6 +130,7 @@ class Problem:
     sampler    draws the noise; Gaussian(model.noise) by default
     offers     draws the action sets of a contextual problem
     fresh      whether a round hands policies the vectors of its actions, most of them new, rather than indices
+    minimize   whether smaller is better
     """
 
     name: str
@@ -141,6 +142,7 @@ class Problem:
     sampler: Sampler = None  # type: ignore[assignment]  # None is replaced below
     offers: Offers | None = None
     fresh: bool = False
+    minimize: bool = False
 
     def __post_init__(self) -> None:
         check_known(self.domain, self.model)
@@ -150,6 +152,7 @@ class Problem:
         instance("name", self.name, str)
         if flag("fresh", self.fresh) and self.offers is None:
             raise InvalidInput("a problem whose rounds bring vectors needs offers=… that say which")
+        flag("minimize", self.minimize)
         self._check_draws()
         apart = float(np.abs(values - in_class).max())
         if apart > epsilon + ROUNDING * max(1.0, float(np.abs(values).max())):
@@ -185,8 +188,13 @@ class Problem:
 
     @property
     def best(self) -> int:
-        """The index of the maximum of f*."""
-        return int(self.values.argmax())
+        """The index of the best value of f*."""
+        return int(self.goal.argmax())
+
+    @property
+    def goal(self) -> Array:
+        """f*, or −f* where smaller is better."""
+        return -self.values if self.minimize else self.values
 
     def with_misfit(self, misfit: ArrayLike, name: str | None = None) -> Problem:
         """This problem with another misfit, within its ± ε."""
@@ -210,21 +218,23 @@ def from_values(
     *,
     sampler: Sampler | None = None,
     offers: Offers | None = None,
+    minimize: bool = False,
     name: str = "given values",
 ) -> Problem:
     """A problem with any truth; f̃ and ε come from `best_in_class`. offers: as in Groups([[0, 1, 2], [3, 4, 5]])."""
     best = best_in_class(domain, model, values)
     truth = vector("values", values, length=len(domain))
-    return Problem(name, domain, model, truth, best.values, best.epsilon, sampler, offers)  # type: ignore[arg-type]
+    made = Problem(name, domain, model, truth, best.values, best.epsilon, sampler, offers)  # type: ignore[arg-type]
+    return dataclasses.replace(made, minimize=minimize)
 
 
 def negated(problem: Problem) -> Problem:
-    """The problem upside down, for losses: −f*, −f̃, −offset and −noise."""
+    """The problem upside down: −f*, −f̃, −offset and −noise, where now the other direction is better."""
     sampler = problem.sampler.sampler if isinstance(problem.sampler, Negated) else Negated(problem.sampler)
-    model = dataclasses.replace(problem.model, offset=0.0 - problem.model.offset)
     return dataclasses.replace(
-        problem, model=model, values=0.0 - problem.values, in_class=0.0 - problem.in_class, sampler=sampler
-    )
+        problem, model=problem.model.turned(), values=0.0 - problem.values, in_class=0.0 - problem.in_class,
+        sampler=sampler, minimize=not problem.minimize,
+    )  # fmt: skip
 
 
 def contextual(problem: Problem, actions: int) -> Problem:

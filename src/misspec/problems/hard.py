@@ -42,7 +42,13 @@ def trap() -> Problem:
 
     data = _trap_data()
     points = np.array(data["points"])
-    model = Model(DotProduct(sigma_0=0), data["norm_bound"], data["noise"], data["regularization"], delta=0.1)
+    model = Model(
+        DotProduct(sigma_0=0),
+        norm_bound=data["norm_bound"],
+        noise=data["noise"],
+        regularization=data["regularization"],
+        delta=0.1,
+    )
     in_class = points @ np.array(data["theta"])
     return Problem("trap", Finite(points), model, in_class + data["misfit"], in_class, data["epsilon"])
 

@@ -124,4 +124,4 @@ def _fitted_model(domain: Table, values: Array, sigma: float) -> Model:
     K = kernels.cross(kernel, domain.encoded, domain.encoded)
     weights = np.linalg.solve(K + max((sigma / scale) ** 2, 1e-6) * np.eye(len(K)), values - offset)
     norm = math.sqrt(max(0.0, float(weights @ K @ weights)))
-    return Model(kernel, max(scale, norm), sigma, offset=offset)
+    return Model(kernel, norm_bound=max(scale, norm), noise=sigma, offset=offset)

@@ -136,7 +136,7 @@ def wrong_kernel(
 ) -> Problem:
     """A random member of another kernel's class, at most `size` away from the model's offset."""
     check_known(domain, model)
-    other = Model(kernel, 1.0, model.noise)
+    other = Model(kernel, norm_bound=1.0, noise=model.noise)
     shape = random_member(domain, other, [seeded(seed), 3])
     size = number("size", size, above=0)
     return from_values(domain, model, model.offset + shape * (size / np.abs(shape).max()), name=name)

@@ -1,4 +1,4 @@
-"""Reports: figures for print, one interactive page, tables; and a figure of one simulation, `trace_figure`."""
+"""Reports: `of_policy` (one optimisation), `of_experiment` (a folder of runs), `trace_figure` (one simulation)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ from misspec.experiments.store import Results
 from misspec.files import storage
 
 if TYPE_CHECKING:
+    from misspec.reports.optimisation import of_policy
     from misspec.reports.trace import trace_figure
 
-__all__ = ["Report", "trace_figure", "write"]
+__all__ = ["Report", "of_experiment", "of_policy", "trace_figure"]
+HOMES = {"of_policy": "misspec.reports.optimisation", "trace_figure": "misspec.reports.trace"}
 
 
 def __getattr__(name: str) -> Any:
-    """`trace_figure` draws, and loads when it is first used."""
-    if name == "trace_figure":
-        return importlib.import_module("misspec.reports.trace").trace_figure
+    """Parts that draw load when they are first used."""
+    if name in HOMES:
+        return getattr(importlib.import_module(HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -42,7 +44,7 @@ class Report:
     summary: pl.DataFrame
 
 
-def write(folder: str | os.PathLike[str], show: Callable[[str], None] | None = None) -> Report:
+def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], None] | None = None) -> Report:
     """Draw everything about a folder of results into its folder `report`. show: called with the name of each part."""
     from misspec.reports import contest, figures, matplotlib_backend, tables, theorems
     from misspec.reports.page import page

@@ -51,7 +51,7 @@ def of_problem(problem: str, groups: Groups, results: Results, allowed: Allowed)
     rows = [beside(lambda _, group: regret(group, style), **axes) for axes in scales]
     yield "regret", matplotlib_backend.figure(rows, f"{problem}: {_over(groups)}", sharey="row")
     yield "share", row(lambda _, group: share(group, style), _over(groups), 3.4)
-    note = "thin: measured, thick (diamond): allowed by a theorem, where one covers the policy; never above 2(B + ε)t"
+    note = "measured (thin), allowed by theorems (thick), and by the class (grey)"
     yield "bound", row(lambda e, group: bound(group, style, here(allowed, problem, e, group)), note, 3.4)
     if len(groups) > 1:
         panel, note = against_epsilon(results, problem, style), "mean over seeds, shaded: central 80 %"
@@ -118,25 +118,30 @@ def regret(group: Group, style: Style, allowed: dict[str, list[Bound]] | None = 
 
 
 def bound(group: Group, style: Style, allowed: dict[str, list[Bound]]) -> Panel | None:
-    """What theorems allow beside what was measured."""
+    """Regret that theorems allow beside what was measured, and GP-UCB's in any case."""
+    if not any(allowed.values()):
+        return None
     marks: list[Mark] = []
     for policy, found in allowed.items():
-        if found:
+        if found or group[policy][0].run.settings["policy"]["kind"] == "GPUCB":
             marks.append(_mean(tables.regret_curve(group[policy]), policy, style[policy]))
             marks += _allowed(found, policy, style[policy])
-    return Panel(marks, Axis("round", log=True), Axis("cumulative regret", log=True)) if marks else None
+    widest = max((each for found in allowed.values() for each in found), key=lambda each: len(each.x))
+    marks.append(Line(widest.x, widest.most, "dot", 1.2, colour="#888888", label="2(B + ε)t"))
+    return Panel(marks, Axis("round", log=True), Axis("cumulative regret", log=True))
 
 
 def _allowed(found: list[Bound], policy: str, stroke: Stroke, *, hidden: bool = False) -> list[Mark]:
-    """Bounds, thick; where they are hidden they have entries of their own in the legend."""
+    """Bounds, thick; where they are hidden they have entries of their own in the legend, and are capped."""
     marks: list[Mark] = []
     for each, alpha in zip(found, (0.4, 0.2), strict=False):
         label = f"{each.name} for {policy}" if hidden else ""
+        y = np.minimum(each.y, each.most) if hidden else each.y
         look: Any = {"colour": stroke.colour, "alpha": alpha, "label": label, "group": policy, "hidden": hidden}
         if len(each.x) == 1:
-            marks.append(Points(each.x, each.y, "diamond", 7, hover="%{y:.4g}", **look))
+            marks.append(Points(each.x, y, "diamond", 7, hover="%{y:.4g}", **look))
         else:
-            marks.append(Line(each.x, each.y, stroke.dash, 2.8, hover="%{y:.4g}", **look))
+            marks.append(Line(each.x, y, stroke.dash, 2.8, hover="%{y:.4g}", **look))
     return marks
 
 

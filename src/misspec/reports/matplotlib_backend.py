@@ -92,6 +92,9 @@ def figure(
             if below is not None and below.x.title == panel.x.title:
                 ax.set_xlabel("")
             ax.tick_params(labelbottom=below is None or not shared.get("sharex"))
+        for (i, j), ax in np.ndenumerate(axes):  # now: limits that are set early hide what a later panel shares
+            if (panel := filled[i][j]) is not None:
+                _limit(ax, panel)
         lines = textwrap.wrap(title, int(LETTERS * made.get_figwidth() * 9.0 / letters))  # names can be long
         left: Any = {"x": 0.01, "ha": "left"} if alone else {}
         made.suptitle(unformatted("\n".join(lines)), fontsize=letters + 1, **left)
@@ -127,6 +130,12 @@ def _fill(ax: Any, panel: picture.Panel, letters: float) -> None:
         _set_axis(ax, name, axis)
 
 
+def _limit(ax: Any, panel: picture.Panel) -> None:
+    for name, axis in (("x", panel.x), ("y", panel.y)):
+        if axis.range or (axis.zero and not axis.log):
+            getattr(ax, f"set_{name}lim")(*(axis.range or (0.0, None)))
+
+
 def _set_axis(ax: Any, name: str, axis: picture.Axis) -> None:
     own = getattr(ax, f"{name}axis")
     own.set_label_text(unformatted(axis.title))
@@ -138,8 +147,6 @@ def _set_axis(ax: Any, name: str, axis: picture.Axis) -> None:
         own.set_ticks(axis.ticks, labels, **turned)
     elif axis.whole:
         own.get_major_locator().set_params(integer=True)
-    limits = axis.range or ((0.0, None) if axis.zero and not axis.log else (None, None))
-    getattr(ax, f"set_{name}lim")(*limits)
     if not axis.grid:
         ax.grid(visible=False, axis=name)
     if axis.bare:

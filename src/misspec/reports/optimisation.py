@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from misspec.domains import Choice, Finite, Float, Int
 from misspec.domains.parameters import Parameter
-from misspec.errors import Array, InvalidInput, StorageError, flag, instance, listed, short, shown
-from misspec.evaluation.loop import check_turned, negated
+from misspec.errors import Array, InvalidInput, StorageError, instance, listed, short, shown
 from misspec.files import storage
 from misspec.policies import Auto, Conflict, Policy, Recommendation
 from misspec.policies.auto import learnt
@@ -63,10 +62,6 @@ class Slice:
     observed: Array
     nearness: Array
 
-    def negated(self) -> Slice:
-        """The same of −y."""
-        return dataclasses.replace(self, mean=-self.mean, lower=-self.upper, upper=-self.lower)
-
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Points:
@@ -80,10 +75,6 @@ class Points:
     counts: NDArray[np.intp]
     expected: Array
     contradicted: NDArray[np.bool_]
-
-    def negated(self) -> Points:
-        """The same of −y."""
-        return dataclasses.replace(self, averages=-self.averages, expected=-self.expected)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -157,26 +148,24 @@ class Axis:
         return np.asarray(self.low + unit * (self.high - self.low))
 
 
-def report(
+def of_policy(
     policy: Policy,
     folder: str | os.PathLike[str],
     *,
     title: str | None = None,
     target: str | None = None,
     names: Sequence[str] | None = None,
-    minimize: bool = False,
 ) -> Path:
     """Pictures of one optimisation in a folder, and one page of them, whose path comes back: `index.html`.
 
     title: of the page. target: what the results are called, by default the table's target, or "result". names: of the
-    parameters, where coordinates have none. minimize: smaller is better, and the policy, which maximises, was told −y,
-    as by `ms.optimize(…, minimize=True)`; the report is about y. Beside the page, every picture as PNG and PDF, and
-    `evaluations.csv`. Nothing is written if anything fails, and the policy stays as it is.
+    parameters, where coordinates have none. Beside the page, every picture as PNG and PDF, and `evaluations.csv`.
+    Nothing is written if anything fails, and the policy stays as it is.
     """
     from misspec.reports import matplotlib_backend, optimisation_figures, optimisation_page
 
     instance("folder", folder, (str, os.PathLike))
-    found = facts(policy, title=title, target=target, names=names, minimize=minimize)
+    found = facts(policy, title=title, target=target, names=names)
     content: dict[str, bytes] = {"index.html": optimisation_page.page(found).encode()}
     text = io.StringIO()
     csv.writer(text).writerows(found.table)
@@ -204,11 +193,12 @@ def facts(
     title: str | None = None,
     target: str | None = None,
     names: Sequence[str] | None = None,
-    minimize: bool = False,
 ) -> Optimisation:
-    """What is drawn."""
+    """The facts of a report."""
     if not isinstance(policy, Policy):
-        raise InvalidInput(f"a report is of a policy, got {type(policy).__name__}; ms.reports.write draws experiments")
+        raise InvalidInput(
+            f"a report is of a policy, got {type(policy).__name__}; ms.reports.of_experiment(folder) draws experiments"
+        )
     for name, given in (("title", title), ("target", target)):
         if given is not None:
             instance(name, given, str)
@@ -217,8 +207,6 @@ def facts(
             f"a report is about a whole domain, and on {shown(policy.domain)} what is best depends on the round; "
             "ms.reports.trace_figure(trace) draws a simulated run"
         )
-    if flag("minimize", minimize):
-        check_turned(policy)
     told = policy.observations
     if not len(told):
         left = "left: all results were compacted" if told.forgotten else "yet: tell the policy a result first"
@@ -231,16 +219,13 @@ def facts(
         policy.refresh()
     modelled = learnt.modelled(policy)
     use = policy.recommend() if modelled else None
-    use = negated(use) if use is not None and minimize else use
     importance = _importance(policy, axes) if modelled else {}
     order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -importance.get(axes[j].name, 0.0))
     slices = [] if use is None else [_slice(policy, use.x, axes[j], j) for j in order[:MOST_SLICES]]
-    slices = [each.negated() for each in slices] if minimize else slices
     conflicts = policy.conflicts() if modelled else []
     points = _points(policy, axes, conflicts, modelled=modelled)
-    points = points.negated() if minimize else points
     what = target or getattr(domain, "target", None) or "result"
-    y, down = (-told.y if minimize else told.y), minimize or policy.minimize
+    y, down = told.y, policy.minimize
     best = (np.minimum if down else np.maximum).accumulate(y)
     heading = title or ("Optimisation" if what == "result" else f"Optimisation of {what}")
     count = f"{len(told):,} evaluation{'s' * (len(told) != 1)}"
@@ -249,7 +234,7 @@ def facts(
     about = f"{type(policy).__name__}, {count}, {len(axes)} parameter{'s' * (len(axes) > 1)}; "
     return Optimisation(
         heading, about + ("smaller is better" if down else "larger is better"), str(what), down,
-        y, best, told.ids < 0, _sentences(policy, called, use, points, conflicts, y, minimize=down), use, importance,
+        y, best, told.ids < 0, _sentences(policy, called, use, points, conflicts, y), use, importance,
         slices, points, [axes[j] for j in order], conflicts,
         [learnt.spelled(domain, each, called) for each in conflicts], _table(policy, axes, str(what), y),
     )  # fmt: skip
@@ -417,8 +402,6 @@ def _sentences(
     points: Points,
     conflicts: Sequence[Conflict],
     y: Array,
-    *,
-    minimize: bool,
 ) -> list[str]:
     if use is None:
         return str(policy.summary()).splitlines()
@@ -428,7 +411,7 @@ def _sentences(
     step = learnt.spread_of(y) or 1.0
     return [
         learnt.use(policy.domain, use, sure, names),
-        learnt.evaluations(y, len(points.x), minimize=minimize, step=0.1 * step),
+        learnt.evaluations(y, len(points.x), minimize=policy.minimize, step=0.1 * step),
         learnt.contradictions(policy.domain, conflicts, names),
     ]
 

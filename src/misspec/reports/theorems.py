@@ -20,6 +20,8 @@ MOST_WORK = 1e10  # of the information gain of vectors that rounds bring: some s
 
 
 class _Case(NamedTuple):
+    """Runs of one policy on one problem."""
+
     policy: Policy  # a fresh one, to ask what it is set to
     t: NDArray[np.intp]  # rounds, the horizon last
     gain: InformationGain
@@ -28,11 +30,13 @@ class _Case(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A bound on the cumulative true regret at some rounds, and what it is called."""
+    """A bound on the cumulative true regret at some rounds, and its name. most: what the class allows at these rounds,
+    2(B + ε) each, which the bound may exceed."""
 
     name: str
     x: Array
     y: Array
+    most: Array
 
 
 Allowed = dict[tuple[str, float, str], list[Bound]]  # by problem, ε and policy
@@ -82,13 +86,18 @@ def _brought(settings: dict[str, Any], domain: Open, model: Model, T: int) -> Fi
     return vectors if len(vectors) * T * len(affine.m) <= MOST_WORK else None
 
 
+def _bound(name: str, case: _Case, found: Any) -> Bound:
+    t = case.t.astype(np.float64)
+    return Bound(name, t, np.asarray(found), 2.0 * (case.policy.model.norm_bound + case.epsilon) * t)
+
+
 def _theorem1(case: _Case) -> list[Bound]:
     policy = case.policy
     if policy.epsilon < case.epsilon or (policy.grounded and case.varying):
         return []  # ε too small; the model-free part is about one action set
     points = policy.field.size if policy.grounded else None
-    found = theory.ec_gp_ucb_bound(policy.model, case.t, case.gain, policy.epsilon, grounded_points=points)
-    return [Bound("Theorem 1", case.t.astype(np.float64), found)]
+    found = theory.ec_gp_ucb_bound(policy.model, case.t, case.gain, policy.epsilon, grounded_points=points, cap=False)
+    return [_bound("Theorem 1", case, found)]
 
 
 def _theorem2(case: _Case) -> list[Bound]:
@@ -98,12 +107,12 @@ def _theorem2(case: _Case) -> list[Bound]:
     if schedule != "doubling":
         named = [("Theorem 2 for these episodes", "tight")]
     return [
-        Bound(name, case.t.astype(np.float64), found)
+        _bound(name, case, found)
         for name, constants in named
         for found in [
             theory.phased_bound(
                 policy.model, case.t, case.gain, case.epsilon,
-                constants=constants, width=width, points=policy.field.size, schedule=schedule,
+                constants=constants, width=width, points=policy.field.size, schedule=schedule, cap=False,
             )
         ]
     ]  # fmt: skip
@@ -115,15 +124,15 @@ def _proposition1(case: _Case) -> list[Bound]:
     if gain < case.gain.upper:
         return []  # the policy was told a γ_T below its known upper bound
     options = {"reward_range": policy.settings["reward_range"], "varying": case.varying}
-    found = theory.balancing_bound(policy.model, T, gain, case.epsilon, **options)
-    return [Bound("Proposition 1", np.array([float(T)]), np.array([found]))]
+    found = theory.balancing_bound(policy.model, T, gain, case.epsilon, cap=False, **options)
+    return [_bound("Proposition 1", case._replace(t=case.t[-1:]), np.array([found]))]
 
 
 def _improved(case: _Case) -> list[Bound]:
     if case.epsilon > 0:
         return []
-    found = theory.igp_ucb_bound(case.policy.model, case.t, case.gain)
-    return [Bound("Chowdhury & Gopalan", case.t.astype(np.float64), found)]
+    found = theory.igp_ucb_bound(case.policy.model, case.t, case.gain, cap=False)
+    return [_bound("Chowdhury & Gopalan", case, found)]
 
 
 _THEOREMS = {

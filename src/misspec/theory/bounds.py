@@ -5,8 +5,8 @@
     M   number of bases of regret bound balancing, ε̂_i their candidates, N_i how often each played
 
 Every bound is for regret against max f* ("true") or against max f̃ ("in_class"); they differ by 2εT. Where `horizon` is
-an array, so is the bound, and with an InformationGain each entry t uses γ_t. All hold with probability 1 − δ, and never
-exceed the 2(B + ε) per round that the class itself allows.
+an array, so is the bound, and with an InformationGain each entry t uses γ_t. All hold with probability 1 − δ. With
+`cap`, the default, none exceeds the 2(B + ε) per round that the class itself allows.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def ec_gp_ucb_bound(
     *,
     regret: str = "true",
     grounded_points: int | None = None,
+    cap: bool = True,
 ) -> Rounds:
     """Theorem 1: R ≤ 2(σ/√λ·√(2 ln(1/δ) + 2γ) + B)√(CγT) + 2εT√(Cγ/λ); true regret adds 2εT. ε = 0: GP-UCB.
 
@@ -58,7 +59,7 @@ def ec_gp_ucb_bound(
         union = np.log(2.0 * np.pi**2 * T**2 * N * (N + 1) / (3.0 * model.delta))
         alone = 2.0 * (model.norm_bound + eps) * N + 4.0 * model.noise * np.sqrt(2.0 * N * T * union)
         bound = np.minimum(bound, alone)
-    return capped(bound, horizon, model, eps, regret)
+    return capped(bound, horizon, model, eps, regret, cap=cap)
 
 
 def phased_bound(
@@ -72,6 +73,7 @@ def phased_bound(
     constants: str = "tight",
     regret: str = "true",
     schedule: Schedule = "doubling",
+    cap: bool = True,
 ) -> Rounds:
     """Theorem 2, for the ungrounded policy: R ≤ 2B + 2εT(1 + log₂T)√(Cγ/λ) + 14·multiplier·√(CTγ); true: + 2εT.
 
@@ -94,7 +96,7 @@ def phased_bound(
         if constants != "tight":
             raise InvalidInput('constants="paper" are for schedule="doubling", the paper\'s; leave them out')
         bound = _planned_bound(model, T, gain, eps, width, points, schedule)
-        return capped(bound + (2.0 * eps * T if regret == "true" else 0.0), horizon, model, eps, regret)
+        return capped(bound + (2.0 * eps * T if regret == "true" else 0.0), horizon, model, eps, regret, cap=cap)
     E = max(1.0, math.floor(math.log2(float(T.max()) + 1.0)))  # in the whole run: the policy splits δ over all of them
     multiplier = _phased_multiplier(model, gamma, E, width, points)
     ridge = model.regularization
@@ -105,7 +107,7 @@ def phased_bound(
         bound = 6.0 * eps * T * (1.0 + np.log(T)) * np.sqrt((2.0 + 1.0 / ridge) * gamma)
         bound = bound + 32.0 * multiplier * np.sqrt((1.0 + 2.0 * ridge) * T * gamma)
     bound = 2.0 * model.norm_bound + bound + (2.0 * eps * T if regret == "true" else 0.0)
-    return capped(bound, horizon, model, eps, regret)
+    return capped(bound, horizon, model, eps, regret, cap=cap)
 
 
 def _phased_multiplier(model: Model, gamma: Any, episodes: float, width: str, points: int | None) -> Any:
@@ -147,6 +149,7 @@ def balancing_bound(
     *,
     reward_range: float | None = None,
     varying: bool = False,
+    cap: bool = True,
 ) -> float:
     """Proposition 1 with its constants: the most true regret that `RegretBalancing.as_in_paper` can have.
 
@@ -187,7 +190,7 @@ def balancing_bound(
         count = np.minimum(np.searchsorted(R[i], R[j][1:], side="right") - 1, T - played).astype(np.intp)
         worst = R[i][count] + 2.0 * count * h[count] + count * (R[j][1:] / played + 2.0 * h[1:])
         total += float(worst.max()) + most
-    return min(total, most * T)
+    return min(total, most * T) if flag("cap", cap) else total
 
 
 def tests_allowed(t: float) -> float:
@@ -281,8 +284,8 @@ def read_rounds(model: Any, horizon: Any, gain: Any, epsilon: float, regret: str
     return T, np.asarray(gamma), number("epsilon", epsilon, at_least=0)
 
 
-def capped(bound: Any, horizon: Rounds, model: Model, epsilon: float, regret: str) -> Rounds:
-    """The bound, but no more than the class itself allows."""
+def capped(bound: Any, horizon: Rounds, model: Model, epsilon: float, regret: str, *, cap: bool = True) -> Rounds:
+    """The bound; with cap, no more than the class itself allows."""
     most = 2.0 * (model.norm_bound + (epsilon if regret == "true" else 0.0)) * np.asarray(horizon)
-    result: Rounds = np.minimum(bound, most)
+    result: Rounds = np.minimum(bound, most if flag("cap", cap) else np.inf)
     return result

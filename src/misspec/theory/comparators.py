@@ -126,14 +126,14 @@ def _phases(T: int, lengths: list[int], gaps: list[float], bias: float, most: fl
     return total + (2.0 * eps * T if regret == "true" else 0.0)
 
 
-def igp_ucb_bound(model: Model, horizon: Rounds, gain: Gain) -> Rounds:
+def igp_ucb_bound(model: Model, horizon: Rounds, gain: Gain, *, cap: bool = True) -> Rounds:
     """Chowdhury & Gopalan (2017), Theorem 3, for ε = 0: R ≤ 2(B + (σ/√min(λ,1))√(2(γ + 1 + ln(1/δ))))√(CγT).
 
     Printed for λ = 1 + 2/T, with 4(T + 2) instead of CT.
     """
     T, gamma, _ = read_rounds(model, horizon, gain, 0.0, "true")
     bound = 2.0 * improved_multiplier(model, gamma, model.delta) * np.sqrt(variance_constant(model) * gamma * T)
-    return capped(bound, horizon, model, 0.0, "true")
+    return capped(bound, horizon, model, 0.0, "true", cap=cap)
 
 
 def gp_ts_bound(model: Model, horizon: Rounds, gain: Gain, points: int) -> Rounds:

@@ -103,12 +103,20 @@ class OwnBands:
         """Their coordinates in user units, where they were handed in."""
         return np.array([own.x for own in self._known.values() if own.n and own.x is not None])
 
-    def table(self) -> tuple[Array, Array, NDArray[np.intp], Array]:
-        """Points, averages, counts and radii."""
+    def table(self, delta: float | None = None) -> tuple[Array, Array, NDArray[np.intp], Array]:
+        """Points, averages, counts and radii; delta: instead of its own."""
         seen = [own for own in self._known.values() if own.n]
         averages = np.array([own.total / own.n for own in seen])
-        radii = np.array([0.5 * (own.upper - own.lower) for own in seen])
+        if delta is None:
+            radii = np.array([0.5 * (own.upper - own.lower) for own in seen])
+        else:
+            radii = np.array([own_radius(self.noise, own.n, own.rank, delta) for own in seen])
         return self.points(), averages, np.array([own.n for own in seen], dtype=np.intp), radii
+
+    def count(self, key: Key) -> int:
+        """Results at a point."""
+        own = self._known.get(key)
+        return 0 if own is None else own.n + sum(y is not None for y in own.uncounted.values())
 
     def at(self, keys: Sequence[Key]) -> tuple[Array, Array]:
         """Lower and upper ends for these keys."""

@@ -2,6 +2,7 @@
 
 from misspec.truth.certificates import (
     Averages,
+    Certificate,
     Diagnosis,
     OwnIntervals,
     certificate_of_bands,
@@ -15,6 +16,7 @@ from misspec.truth.members import BestInClass, Profile, best_in_class, check_kno
 __all__ = [
     "Averages",
     "BestInClass",
+    "Certificate",
     "Diagnosis",
     "OwnIntervals",
     "Profile",

@@ -17,6 +17,7 @@ from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, ve
 from misspec.model import Model
 from misspec.theory import own_bands, widths
 from misspec.truth.convex import GAP, Program
+from misspec.truth.energy import Energy, energy
 from misspec.truth.members import check_known, encoded_by
 
 MODERATE = 10.0  # `diagnose` advises a larger norm bound up to this factor, beyond it another kernel
@@ -24,14 +25,33 @@ ROUNDING = 1e-9  # allowance for rounding of a band, in units of the largest val
 MOST_WORK = 2e9  # most operations that are spent on the bands of all candidates
 MOST_DISTINCT = 2000  # `diagnose` uses all distinct points up to this number
 SHARPEST = 400  # of more points it uses this many, so that several norm bounds take less than a minute
+PARTS = 3  # certificates that share δ
 LEAST_REPEATS = 5  # fewest degrees of freedom for an estimate of the noise
+
+
+class Certificate(NamedTuple):
+    """One proof that ε is at least `epsilon` (0: it proves nothing), at the share `delta` of δ.
+
+    kind       "class": no member passes through all averages within their radii; "bands": the posterior's band misses
+               an own band, or the interval that the class allows; "energy": no member explains enough of all results
+    share      of the results that carry it: 1 where all are equally far off, 1/n where one is
+    sentence   what it says, for people
+    """
+
+    kind: str
+    epsilon: float
+    delta: float
+    share: float
+    sentence: str
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Diagnosis:
     """Facts about a model that data prove, with probability 1 − δ over their noise.
 
-    epsilon_lower   a lower bound on the model's misspecification; 0 if the data do not contradict it
+    epsilon_lower   a lower bound on the model's misspecification, the largest of `certificates`; 0 if the data do not
+                    contradict it
+    certificates    each with a third of δ
     worst_point     the observed point that is hardest to explain
     norm_needed     the smallest norm bound that explains the data without misfit; inf if none was found
     points          the distinct points used (all, or 400 of more than 2,000), in the order of first visits
@@ -50,6 +70,7 @@ class Diagnosis:
     radii: Array
     fitted: Array
     adaptive: bool
+    certificates: tuple[Certificate, ...]
     sentence: str
 
     @property
@@ -75,15 +96,16 @@ def diagnose(
 ) -> Diagnosis:
     """A lower bound on the model's misspecification, from observations gathered in any way.
 
-    It is the larger of two certificates, each with half of δ. Own bands against the class: no member passes through
-    all averages within their radii. Bands against each other: the posterior's band for f̃ does not meet an own band, or
-    the interval that the class allows.
+    It is the largest of three certificates, each with a third of δ. Own bands against the class: no member passes
+    through all averages within their radii. Bands against each other: the posterior's band for f̃ does not meet an own
+    band, or the interval that the class allows. Energy (`energy.py`): members leave more of the results unexplained
+    than noise can; it needs no repeats.
 
     By default valid for points chosen by looking at earlier results, and for any order of the rows: radii are those of
     own bands, and every point pays for the last rank, on a list (domain=) for that of its last candidate, as in a
     policy that observes the rows. time_order: rows come in the order in which they were observed, not in one made from
     the results; points seen early then have smaller radii. fixed_design: the points were fixed before any result was
-    seen; the radii are then the smaller σ√(2 ln(4u/δ)/n_j) for u distinct points. Observations at equal points (to the
+    seen; the radii are then the smaller σ√(2 ln(6u/δ)/n_j) for u distinct points. Observations at equal points (to the
     bit) are averaged. Pass all rows: a selection made by results proves nothing. The noise level σ is taken as known;
     if it is too small, noise looks like misfit.
 
@@ -123,7 +145,8 @@ def diagnoses(
     distinct = X[first]
     encoded = distinct if domain is None else encoded_by(domain, distinct)
     check_known(Finite(encoded[:MOST_DISTINCT]), model)
-    u, delta, ordered = len(counts), model.delta / 2, flag("time_order", time_order)
+    u, delta, ordered = len(counts), model.delta / PARTS, flag("time_order", time_order)
+    everything = Averages(encoded, averages, counts, _sums(number, (y - averages[number]) ** 2))
     radii = model.noise * np.sqrt(2.0 * math.log(2.0 * u / delta) / counts)
     if adaptive:
         sizes, which = (counts, slice(None)) if ordered else np.unique(counts, return_inverse=True)
@@ -137,7 +160,7 @@ def diagnoses(
         used = _sharpest(radii, SHARPEST)
         fed = used if not adaptive else np.arange(len(used) if ordered else 0)
         seen += f"; of these points the {len(used)} with the smallest radii were used"
-    told = Averages(encoded[fed], averages[fed], counts[fed])
+    told = everything.part(fed)
     del X, y, number, first  # there may be millions of rows
     distinct, counts = distinct[used], counts[used]
     own = OwnIntervals(encoded[used], averages[used], radii[used])
@@ -151,11 +174,18 @@ def diagnoses(
         norms += [needed.norm] if needed is not None else []
         by_class = nearest.proved if nearest.proved > GAP * program.scale else 0.0
         by_bands, _ = certificate_of_bands(model, own, told, delta=delta, also=also)
-        worst = int((np.abs(nearest.values - program.target) - own.radii).argmax())
+        by_energy = everything.energy(model, delta=delta, fixed=not adaptive)
+        far = np.abs(nearest.values - program.target) - own.radii
+        worst = int(far.argmax())
         if by_bands[: len(used)].max() > by_class:
             worst = int(by_bands[: len(used)].argmax())
+        proofs = (
+            _certificate("class", by_class, delta, np.repeat(np.maximum(far, 0.0), counts)),
+            _certificate("bands", float(by_bands.max()), delta, np.repeat(by_bands[: len(used)], counts)),
+            _certificate("energy", by_energy.epsilon, delta, everything.averages[by_energy.used] - by_energy.fitted),
+        )
         diagnosis = Diagnosis(
-            epsilon_lower=float(max(by_class, by_bands.max())),
+            epsilon_lower=max(proof.epsilon for proof in proofs),
             worst_point=distinct[worst],
             norm_needed=min(norms, default=math.inf),
             points=distinct,
@@ -164,6 +194,7 @@ def diagnoses(
             radii=own.radii,
             fitted=nearest.values + model.offset,
             adaptive=adaptive,
+            certificates=proofs,
             sentence="",
         )
         residual, where = float(diagnosis.residuals[worst]), _spelled(diagnosis.worst_point, domain)
@@ -179,18 +210,53 @@ class OwnIntervals(NamedTuple):
 
 
 class Averages(NamedTuple):
-    """Observations at distinct points as the kernel sees them: their averages and counts."""
+    """Observations at distinct points as the kernel sees them: averages, counts, and squares around the averages."""
 
     encoded: Array
     averages: Array
     counts: NDArray[np.intp]
+    within: Array
 
     @classmethod
     def of(cls, encoded: Array, y: Array) -> Averages:
         """From single observations."""
         number, first = numbered_points(encoded)
         counts = np.bincount(number)
-        return cls(encoded[first], np.bincount(number, y) / np.maximum(counts, 1), counts)
+        averages = np.bincount(number, y) / np.maximum(counts, 1)
+        return cls(encoded[first], averages, counts, _sums(number, (y - averages[number]) ** 2))
+
+    def part(self, rows: NDArray[np.intp]) -> Averages:
+        """Some of the points."""
+        return Averages(self.encoded[rows], self.averages[rows], self.counts[rows], self.within[rows])
+
+    def energy(self, model: Model, *, delta: float, fixed: bool = False) -> Energy:
+        """The energy certificate of all of them."""
+        if not len(self.counts):
+            return Energy(0.0, 0.0, 0.0, np.zeros(0, dtype=np.intp), np.zeros(0))
+        counts = self.counts.astype(np.float64)
+        return energy(model, self.encoded, self.averages, counts, self.within, counts, delta=delta, fixed=fixed)
+
+
+def _sums(number: NDArray[np.intp], values: Array) -> Array:
+    """Sums of values, per point."""
+    return np.asarray(np.bincount(number, values), dtype=np.float64)
+
+
+SAID = {
+    "class": "no function of the class passes through all averages within their radii",
+    "bands": "the band of the model misses results, or what the class allows",
+    "energy": "the functions of the class leave more of the results unexplained than the noise can",
+}
+
+
+def _certificate(kind: str, epsilon: float, delta: float, distances: Array) -> Certificate:
+    """distances: how far each result is off; their squares say how many carry the proof."""
+    squares = distances**2
+    total = float(squares.sum())
+    share = total**2 / (len(squares) * float((squares**2).sum())) if epsilon > 0 and total > 0 else 0.0
+    proved = f"ε ≥ {epsilon:.3g}: {SAID[kind]}" if epsilon > 0 else "proves nothing"
+    carried = f" (carried by {100 * share:.0f} % of them)" if share else ""
+    return Certificate(kind, float(epsilon), delta, share, proved + carried)
 
 
 def certificate_of_bands(
@@ -242,23 +308,30 @@ def certificate_of_bands(
 
 def certified_conflicts(
     model: Model, own: OwnIntervals, told: Averages, *, delta: float, epsilon: float, also: Array | None = None
-) -> list[tuple[int, float, float]]:
-    """Points at which observations prove more misspecification than ε: (position, gap, proved ε) for each.
+) -> list[tuple[int, float, float, str]]:
+    """Points at which observations prove more misspecification than ε: (position, gap, proved ε, kind) for each.
 
-    The larger of two certificates, as in `diagnose`: own bands against the class, and bands against each other.
+    The certificates of `diagnose`, each at δ; own radii hold at δ too. The position of energy is len(own) + len(also)
+    + j, where j is the told point that is farthest off.
     """
     proved, reach = certificate_of_bands(model, own, told, delta=delta, also=also)
     apart = np.flatnonzero(proved > epsilon)
-    conflicts = {int(i): (float((proved[i] - epsilon) * reach[i]), float(proved[i])) for i in apart}
+    conflicts = {int(i): (float((proved[i] - epsilon) * reach[i]), float(proved[i]), "bands") for i in apart}
     program = Program(model.kernel, own.encoded, own.averages - model.offset, own.radii)
     if not program.explained(model.norm_bound, epsilon):
         with contextlib.suppress(NumericalError):  # a solver that finds nothing proves nothing
             nearest = program.nearest(model.norm_bound)
             if nearest.proved > epsilon + GAP * program.scale:
                 worst = int((np.abs(nearest.values - program.target) - own.radii).argmax())
-                gap, implied = conflicts.get(worst, (0.0, 0.0))
-                conflicts[worst] = (max(gap, nearest.proved - epsilon), max(implied, nearest.proved))
-    return [(i, float(gap), float(implied)) for i, (gap, implied) in sorted(conflicts.items())]
+                gap, implied, kind = conflicts.get(worst, (0.0, 0.0, "class"))
+                kind = kind if implied > nearest.proved else "class"
+                conflicts[worst] = (max(gap, nearest.proved - epsilon), max(implied, nearest.proved), kind)
+    found = told.energy(model, delta=delta)
+    if found.epsilon > epsilon:
+        off = np.abs(told.averages[found.used] - found.fitted)
+        position = len(own.averages) + (0 if also is None else len(also)) + int(found.used[off.argmax()])
+        conflicts[position] = (found.epsilon - epsilon, found.epsilon, "energy")
+    return [(i, float(gap), float(implied), kind) for i, (gap, implied, kind) in sorted(conflicts.items())]
 
 
 def noise_from_repeats(points: ArrayLike, observations: ArrayLike) -> float:
@@ -324,17 +397,20 @@ def _sentence(diagnosis: Diagnosis, model: Model, residual: float, where: str, s
     )
     doubt = f"if the noise is at most {model.noise:g}" + (" and although the model was fitted" if model.fitted else "")
     side = "above" if residual > 0 else "below"
+    best = max(diagnosis.certificates, key=lambda proof: proof.epsilon)
     return (
         f"The model is wrong by at least {diagnosis.epsilon_lower:.3g} with probability at least {1 - model.delta:g} "
-        f"({how}, {doubt}; {seen}). Hardest to explain is {where}, observed {abs(residual):.3g} {side} the nearest "
-        f"function of the class. {_suspicion(diagnosis, model)}Either allow for it, ECGPUCB with an epsilon above "
-        f"{diagnosis.epsilon_lower:.3g} (or RegretBalancing, which needs none), or change the model: "
+        f"({how}, {doubt}; {seen}): {SAID[best.kind]}. Hardest to explain is {where}, observed {abs(residual):.3g} "
+        f"{side} the nearest function of the class. {_suspicion(diagnosis, model)}Either allow for it, ECGPUCB with an "
+        f"epsilon above {diagnosis.epsilon_lower:.3g} (or RegretBalancing, which needs none), or change the model: "
         f"{_remedy(diagnosis, model)}."
     )
 
 
 def _remedy(diagnosis: Diagnosis, model: Model) -> str:
     needed = diagnosis.norm_needed
+    if needed <= model.norm_bound:  # each result alone can be explained, all of them together cannot
+        return "a rougher kernel or a shorter length scale"
     if not math.isfinite(needed):
         return "no norm bound that can be computed explains the data with this kernel, take another"
     if needed <= MODERATE * model.norm_bound:

@@ -89,7 +89,7 @@ class MisspecSampler(BaseSampler):
         with contextlib.suppress(ImportError):
             from sklearn.gaussian_process.kernels import RBF
 
-            self._made(space, Model(RBF(1.0), 1.0, 1.0), None, minimize=False)
+            self._made(space, Model(RBF(1.0), norm_bound=1.0, noise=1.0), None, minimize=False)
 
     # -- Optuna's protocol -----------------------------------------------------------------------------------
 

@@ -103,7 +103,7 @@ def _log_improvement(u: Array) -> tuple[Array, Array, Array]:
 
 
 class Mixture:
-    """The average of posteriors, in the user's units and sign. `at`, `mean` and `std` are those of one posterior.
+    """The average of posteriors, in units of the y that it is fed. `at`, `mean` and `std` are those of one posterior.
 
     It is fed as one posterior is, so that a point is encoded once for all of them.
     """

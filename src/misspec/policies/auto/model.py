@@ -4,7 +4,7 @@ A *renewal* is a dict of JSON, which is an event of the policy and which another
 
     states        θ of each sample, as in `hyperparameters.py`
     fitted        offset, scale and norm of each
-    scaling       sign, centre and width of the results
+    scaling       sign (−1 where smaller is better), and centre and width of sign·y
     unexplained   share of the results' variance that the samples miss beyond noise, on average
     results       how many it was learnt from
 """
@@ -50,9 +50,10 @@ class Learner:
     def renewal(self, told: Observations, sign: float, states: Array | None) -> dict[str, Any]:
         """The samples given these results. sign: −1 where smaller is better; states: θ at the renewal before."""
         t = len(told.y)
-        scaling = Scaling.of(told.y, sign, self.noise)
+        y = sign * told.y
+        scaling = Scaling.of(y, 1.0, self.noise)
         rng = np.random.default_rng([self.seed, t, 1])
-        data = Data.of(self.domain.encode(told.x), scaling.to(told.y)).part(rng)
+        data = Data.of(self.domain.encode(told.x), scaling.to(y)).part(rng)
         noise = None if self.noise is None else max(self.noise / scaling.width, hyperparameters.LEAST_WIDTH)
         target = Hyperposterior(data, self.columns, self.reach, noise)
         count = min(SAMPLES, max(LEAST_SAMPLES, round(SAMPLES * EXACT / t)))
@@ -61,7 +62,7 @@ class Learner:
         return {
             "states": states.tolist(),
             "fitted": [list(target.fitted(theta)) for theta in states],
-            "scaling": list(scaling),
+            "scaling": [sign, scaling.centre, scaling.width],
             "unexplained": float(np.mean([target.unexplained(theta) for theta in states])),
             "results": t,
         }

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec.domains import Domain
-from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, shown, whole
+from misspec.errors import Array, HorizonReached, InvalidInput, number, shown, whole
 from misspec.hyperparameters import LARGEST_FLOAT, Scaling
 from misspec.model import Model
 from misspec.policies.auto import learnt
@@ -45,8 +45,7 @@ class Auto(Policy):
     """ask, tell and recommend without a constant.
 
     horizon: queries after which `ask` ends, if that is known; data from elsewhere do not count. noise: σ in units of y,
-    if that is known; repeated points teach it otherwise. minimize: smaller is better; means, bands and reports are in
-    your sign.
+    if that is known; repeated points teach it otherwise. minimize: smaller is better.
     A table with a target (`Finite.from_table(…, target=…)`) starts it with the results that it holds.
 
     `ask` renews the model when the results have grown by a seventh; to read without asking, call `refresh()` first.
@@ -60,19 +59,16 @@ class Auto(Policy):
     def __init__(
         self,
         domain: Domain,
-        horizon: int | None = None,
-        noise: float | None = None,
         *,
         minimize: bool = False,
+        noise: float | None = None,
+        horizon: int | None = None,
         seed: int = 0,
     ) -> None:
         self._learner = Learner(domain, None if noise is None else number("noise", noise, above=0), seed)
-        super().__init__(domain, self._learner.before_data(), seed=seed, grounded=True)
-        if isinstance(horizon, Model):
-            raise InvalidInput("ms.Auto learns its model and takes none; ms.Auto(domain) is all")
+        super().__init__(domain, self._learner.before_data(), grounded=True, minimize=minimize, seed=seed)
         self.horizon = self.limit = None if horizon is None else whole("horizon", horizon, at_least=1)
         self.noise = self._learner.noise
-        self.minimize = flag("minimize", minimize)
         self.seed = seed
         self.columns = self._learner.columns  # of the encoding, which belong to which parameter
         self._without.append("its model is learnt from the data: nothing is guaranteed")
@@ -81,7 +77,7 @@ class Auto(Policy):
         self._unexplained = 1.0  # share of the results' variance that the model does not predict
         self._outcomes = Outcomes(domain, self._learner.columns, self._learner.reach)
         # one posterior stands for a model before there is one, however many results come at once
-        self._believe([self.model], Scaling(-1.0 if minimize else 1.0), FEATURES)
+        self._believe([self.model], Scaling(), FEATURES)
         given = getattr(domain, "observations", None)
         if self._fresh and given is not None and len(given.y):
             self.observe(given.indices, given.y)
@@ -120,7 +116,7 @@ class Auto(Policy):
     def _check_samples(self, samples: Any) -> dict[str, Any]:
         """A copy of samples that can be adopted now; InvalidInput for others."""
         checked = checked_samples(samples, self.domain)
-        if checked["scaling"][0] != self._mixture.scaling.sign or checked["results"] > self.t:
+        if checked["scaling"][0] != self.log.sign or checked["results"] > self.t:
             raise InvalidInput(
                 f"these samples were learnt from {checked['results']} results, of which {self.t} are told here, or "
                 "for the other direction (minimize=…); observe the results first"
@@ -130,7 +126,8 @@ class Auto(Policy):
     def prepare(self) -> None:
         """Renew the model if it is due: an event that holds the samples."""
         if due(self.t, self._renewed):
-            self._adopt(self._learner.renewal(self.observations, self._mixture.scaling.sign, self._states))
+            self._adopt(self._learner.renewal(self.observations, self.log.sign, self._states))
+            self._say("the model is renewed from %d results", self.t)
 
     def on_event(self, kind: str, *rest: Any) -> None:
         if kind != "renew":
@@ -149,7 +146,7 @@ class Auto(Policy):
         self._evidence = Evidence(self.field, self.model, DELTA)
         self._own = self._evidence.own
         budget = budget_of(self.t, self.field.size)
-        self._believe(models, Scaling(*renewal["scaling"]), budget)
+        self._believe(models, Scaling(1.0, *renewal["scaling"][1:]), budget)
         self._feed(exact=budget is None)
         for asked in self.log.pending.values():
             self._evidence.ask(asked.query.id, asked.place)
@@ -165,7 +162,7 @@ class Auto(Policy):
     def _feed(self, *, exact: bool) -> None:
         """All results so far to new posteriors; where these have room for some, the best ones come first."""
         told = self.observations
-        z, order = self._mixture.scaling.to(told.y), np.arange(len(told.y))
+        z, order = self._mixture.scaling.to(self.log.sign * told.y), np.arange(len(told.y))
         if not exact:
             best = np.sort(np.argsort(-z, kind="stable")[: len(z) // FIRST_FED])
             order = np.concatenate([best, np.setdiff1d(order, best)])
@@ -222,8 +219,8 @@ class Auto(Policy):
     # -- what a user sees ------------------------------------------------------------------------------------
 
     @property
-    def posterior(self) -> Any:
-        """What is believed, in your units; `posteriors` and `model` are in the model's own."""
+    def posterior_in_use(self) -> Any:
+        """What is believed, in units of y; `posteriors` and `model` are in the model's own."""
         with self._lock:
             return self._mixture
 

@@ -130,15 +130,16 @@ def frozen(x: Array) -> Array:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Recommendation:
-    """The maximiser of the lower band for f*.
+    """The maximiser of the lower band for f*; where smaller is better, the minimiser of the upper one.
 
     lower, upper   its band for f*
     mean           the model's; where the band excludes it, `note` says so
-    gap            the largest upper band minus `lower`: a bound on its regret, to stop by
+    gap            the largest upper band minus `lower` (or the like, minimising): a bound on its regret, to stop by
     guaranteed     whether lower, upper and gap hold with probability 1 − δ *provided that* the truth lies within the
                    policy's ε of the model's class (ε = 0 for GP-UCB and phased, the largest active ε̂ for balancing)
     caveats        if not, why not, one sentence each
     note           what else is worth knowing, such as that a grounded band excludes the model's mean; else empty
+    tried          how many results there are at this very point; 0 for a point that was never evaluated
     params, row    the point by name on a Space, or as a row of a table; else None
     context        the context that it is for, where there is one
     position       row of the actions that were handed in, else None
@@ -154,6 +155,7 @@ class Recommendation:
     guaranteed: bool
     caveats: tuple[str, ...] = ()
     note: str = ""
+    tried: int = 0
     params: Mapping[str, Any] | None = None
     row: Mapping[str, Any] | None = None
     context: Array | None = None
@@ -170,12 +172,14 @@ class Conflict:
     x, index   the point that is hardest to explain
     gap        by how much bands that should meet there lie apart
     epsilon    the misspecification is at least this
+    kind       the proof: "class", "bands" or "energy", as in `truth.Certificate`; "learnt" for Auto, which proves none
     """
 
     x: Array
     index: int | None
     gap: float
     epsilon: float
+    kind: str = "learnt"
 
 
 class Decision(NamedTuple):

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 def conflicts_of(policy: Hooks, events: Sequence[log.Event]) -> list[Conflict]:
-    """The `certified_conflicts` in the observations of some events, with the policy's shares of δ."""
+    """The `certified_conflicts` in the observations of some events, each certificate with its share of δ."""
     field, model, own = policy.field, policy.model, policy._evidence.own
+    delta = model.delta / certificates.PARTS
     if len(events) < len(policy.log.events):
-        own = log.own_bands(events, field, model, own)
-    points, averages, _, radii = own.table()
+        own = log.own_bands(events, field, model, own, policy.log.sign)
+    points, averages, _, radii = own.table(delta)
     if not len(points):
         return []
     keys = own.keys()
@@ -29,20 +30,24 @@ def conflicts_of(policy: Hooks, events: Sequence[log.Event]) -> list[Conflict]:
         best = np.sort(np.argsort(radii, kind="stable")[: log.CERTIFIED])
         points, averages, radii, keys = points[best], averages[best], radii[best], [keys[i] for i in best]
     doubtful = _doubtful(policy, len(points))
+    prefix, y = log.told_prefix(events, field, model, policy.log.sign, one_call=policy.log.in_parts)
+    encoded = field.domain.encode(prefix)
+    told = certificates.Averages.of(encoded, y)
     found = certificates.certified_conflicts(
         policy.reported_model,
         certificates.OwnIntervals(policy.domain.encode(points), averages, radii),
-        certificates.Averages.of(*log.told_prefix(events, field, model, one_call=policy.log.in_parts)),
-        delta=policy._delta if policy.grounded else policy._delta / 2,
+        told,
+        delta=delta,
         epsilon=policy.epsilon,
         also=doubtful.encoded,
     )
+    first = certificates.numbered_points(encoded)[1]  # rows of `prefix`, one per point of `told`
+    where = np.concatenate([points, doubtful.points, prefix[first]])
     rows = np.arange(len(doubtful.points)).tolist() if field.size else [b""] * len(doubtful.points)
-    keys = [*keys, *rows]
-    where = np.concatenate([points, doubtful.points])
+    keys = [*keys, *rows, *(field.keys(field.parse(prefix[first], model)) if len(first) else [])]
     return [
-        Conflict(where[i], key if isinstance(key := keys[i], int) and field.indexed else None, gap, implied)
-        for i, gap, implied in found
+        Conflict(where[i], key if isinstance(key := keys[i], int) and field.indexed else None, gap, implied, kind)
+        for i, gap, implied, kind in found
     ]
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from misspec.domains import Domain
 from misspec.errors import StorageError
@@ -21,6 +22,8 @@ from misspec.policies.core.log import Asked, Event, Log
 from misspec.policies.core.points import Actions, Context, Place
 from misspec.posterior import Posterior
 from misspec.theory.widths import Width
+
+LOG = logging.getLogger("misspec.policies")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +50,9 @@ class Abilities:
 class Hooks(abc.ABC):
     """Override points of `Policy`. Defaults feed `_evidence`: own bands, and the posteriors made with it.
 
+    Inside, everything is maximised: where smaller is better, hooks are told −y, `model` is that of −y, and bands and
+    means are of −y too. `Policy` turns signs where results enter and answers leave.
+
     abilities   facts that callers have to know
     counters    attributes of its own that a snapshot keeps, besides those of `_evidence` and `log`
     theorem     what bounds its regret as it is set, as `reports` know it; "" for nothing
@@ -67,6 +73,7 @@ class Hooks(abc.ABC):
     _delta: float
     _evidence: Evidence
     _without: list[str]
+    _replaying: bool = False  # while restoring: what happens happened before
 
     def _promise(self, width: Width, *models: Model) -> None:
         """Note why bands of this width and these models hold at no stated level, if they do not."""
@@ -78,6 +85,11 @@ class Hooks(abc.ABC):
             self._without.append("the width is a number, which guarantees nothing")
         if any(model.fitted for model in models):
             self._without.append("the model was fitted to data: its constants are not known before them")
+
+    def _say(self, message: str, *values: Any) -> None:
+        """Log something that has just happened to the policy."""
+        if not self._replaying:
+            LOG.info(f"%s: {message}", type(self).__name__, *values)
 
     # -- choosing --------------------------------------------------------------------------------------------
 
@@ -127,9 +139,6 @@ class Hooks(abc.ABC):
         """Why its events cannot be summed up in a snapshot (`snapshot.py`); "" where they can."""
         return "it needs all its events"
 
-    def _parse(self, given: ArrayLike) -> Actions:
-        return self.field.parse(given, self.model)
-
     # -- answers ---------------------------------------------------------------------------------------------
 
     @abc.abstractmethod
@@ -138,8 +147,8 @@ class Hooks(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def posterior(self) -> Posterior:
-        """The posterior in use: .mean and .std over a Finite domain, .at(X) anywhere."""
+    def posterior_in_use(self) -> Posterior:
+        """The posterior that `posterior` shows: of −y, where smaller is better."""
 
     @property
     def epsilon(self) -> float:
@@ -162,7 +171,7 @@ class Hooks(abc.ABC):
 
     def mean_at(self, place: Place) -> float:
         """The model's mean at a place."""
-        return float(self.field.look(self.posterior, None, self.field.only(place), pending=False).mean[0])
+        return float(self.field.look(self.posterior_in_use, None, self.field.only(place), pending=False).mean[0])
 
     def find_conflicts(self, events: Sequence[Event]) -> list[Conflict]:
         """Conflicts in the observations of some events."""

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from misspec.domains import width_of
 from misspec.errors import Array, whole
 from misspec.model import Model
 from misspec.policies.core.answers import Observations, Query, copied
@@ -58,15 +57,17 @@ class Log:
     answered    of these, results of the policy's own queries
     pending     queries that are neither told nor dropped, in the order asked
     next_id     of the next query
-    calls       of `observe` and `expect`
+    calls       of `observe` and `mark_pending`
     forgotten   events, and results among them, before the first that is there: a snapshot has replaced them
     start       where the events after the last snapshot begin
     independent whether when results are told, and in which calls, does not depend on what they are
+    sign        −1 where smaller is better: events hold y as it was told, `own_bands` and `told_prefix` sign·y
     """
 
-    def __init__(self, field: Field, *, independent: bool = False) -> None:
+    def __init__(self, field: Field, *, independent: bool = False, sign: float = 1.0) -> None:
         self.field = field
         self.independent = independent
+        self.sign = sign
         self.events: list[Event] = []
         self.pending: OrderedDict[int, Asked] = OrderedDict()
         self.t = self.answered = self.next_id = self.calls = 0
@@ -156,7 +157,7 @@ class Log:
     def cut(self, count: int) -> None:
         """Forget all but the first events. Repeatable: whatever interrupts it, the same call completes it."""
         del self.events[count:]
-        short = Log(self.field, independent=self.independent)
+        short = Log(self.field, independent=self.independent, sign=self.sign)
         for kind, *rest in self.events:
             if kind == "ask":
                 each = rest[0]
@@ -250,8 +251,8 @@ def milestone(events: Sequence[Event], t: int) -> int:
     return len(events)
 
 
-def own_bands(events: Sequence[Event], field: Field, model: Model, now: OwnBands) -> OwnBands:
-    """The own bands after some of the events; now: those after all of them."""
+def own_bands(events: Sequence[Event], field: Field, model: Model, now: OwnBands, sign: float) -> OwnBands:
+    """The own bands of sign·y after some of the events; now: those after all of them."""
     own, asked = OwnBands(now.noise, now.delta, field.size), {}
     for kind, *rest in events:
         if kind == "ask":
@@ -260,7 +261,7 @@ def own_bands(events: Sequence[Event], field: Field, model: Model, now: OwnBands
             last = each.details.get(OTHERS)
             own.ask(place.key, each.id, place.x, others=None if last is None else last - each.id)
         elif kind == "tell":
-            own.tell(asked[rest[0]].key, rest[1], rest[0])
+            own.tell(asked[rest[0]].key, sign * rest[1], rest[0])
         elif kind == "drop":
             own.drop(asked[rest[0]].key, rest[0])
         elif kind == "snapshot":
@@ -269,18 +270,21 @@ def own_bands(events: Sequence[Event], field: Field, model: Model, now: OwnBands
         elif kind == "observe":
             parsed = observed(field, model, *rest)
             places = [field.place(parsed, row) for row in range(len(rest[1]))]
-            own.observe([place.key for place in places], rest[1], [place.x for place in places])
+            values = [sign * y for y in rest[1]]
+            own.observe([place.key for place in places], values, [place.x for place in places])
     return own
 
 
-def told_prefix(events: Sequence[Event], field: Field, model: Model, *, one_call: bool) -> tuple[Array, Array]:
-    """Points, as the kernel sees them, and results up to the first pending query, in the order asked.
+def told_prefix(
+    events: Sequence[Event], field: Field, model: Model, sign: float, *, one_call: bool
+) -> tuple[Array, Array]:
+    """Points and sign·y up to the first pending query, in the order asked.
 
     one_call: and up to the second call that brings points from elsewhere, since these may be chosen by their values.
-    None where earlier events are forgotten: a band from a part of the data, begun again and again, would not hold.
+    Nothing where earlier events are forgotten: a band from a part of the data, begun again and again, would not hold.
     """
     if events and events[0][0] == "snapshot":
-        return np.zeros((0, width_of(field.domain))), np.zeros(0)
+        return np.zeros((0, field.domain.dimension)), np.zeros(0)
     results = {event[1]: event[2] for event in events if event[0] == "tell"}
     dropped = {event[1] for event in events if event[0] == "drop"}
     points: list[Array] = []
@@ -299,10 +303,10 @@ def told_prefix(events: Sequence[Event], field: Field, model: Model, *, one_call
         elif kind == "observe":
             points.extend(observed(field, model, *rest).points)
             y.extend(rest[1])
-    encoded = field.domain.encode(np.reshape(points, (len(y), field.domain.dimension)))
+    seen = np.reshape(points, (len(y), field.domain.dimension))
     if len(y) > CERTIFIED:  # the model's bands hold at all times, so at one that does not depend on the results
-        first_seen = distinct(encoded).first
+        first_seen = distinct(seen).first
         if len(first_seen) > CERTIFIED:
             end = int(np.sort(first_seen)[CERTIFIED])
-            return encoded[:end], np.array(y[:end])
-    return encoded, np.array(y)
+            return seen[:end], sign * np.array(y[:end])
+    return seen, sign * np.array(y)

@@ -8,6 +8,7 @@ is undone, whatever failed: the policy is rebuilt from the events before it.
 from __future__ import annotations
 
 import copy
+import logging
 import math
 import os
 import threading
@@ -33,17 +34,17 @@ from misspec.errors import (
 )
 from misspec.model import Model, a_model
 from misspec.policies.core import state, undo
-from misspec.policies.core.answers import Band, Conflict, Observations, Query, Recommendation
+from misspec.policies.core.answers import Query
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.fields import field_of
 from misspec.policies.core.given import is_empty, points_of, round_of
-from misspec.policies.core.hooks import Hooks
+from misspec.policies.core.hooks import LOG
 from misspec.policies.core.journal import Journal, attach, compact, compact_due, save
-from misspec.policies.core.log import OTHERS, Log, milestone, observations
-from misspec.policies.core.points import Actions, Place
+from misspec.policies.core.log import OTHERS, Log
+from misspec.policies.core.points import Place
 from misspec.policies.core.queries import list_of, meant
-from misspec.policies.core.reading import caveats_of, recommendation
-from misspec.policies.core.registry import REGISTRY, kept, settings_of
+from misspec.policies.core.readings import Readings
+from misspec.policies.core.registry import REGISTRY, settings_of, signature_of
 from misspec.theory.own_bands import OwnBands
 from misspec.threads import one_thread, tell_of_forks
 
@@ -51,7 +52,7 @@ FAILED = "repair it, or leave it out (policy.drop(query) for an evaluation that 
 Changed = TypeVar("Changed")
 
 
-class Policy(Hooks):
+class Policy(Readings):
     """Base of all policies. A new one implements the abstract methods; the smallest to copy is `uniform.py`.
 
     Every argument of its __init__ but domain and model is a setting, which state() keeps and restore() hands in again.
@@ -68,13 +69,13 @@ class Policy(Hooks):
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         Policy.registry[state.name_of(cls)] = cls
+        cls.__signature__ = signature_of(cls)  # type: ignore[attr-defined]  # for help(): all settings
 
     def __new__(cls, *arguments: Any, **keywords: Any) -> Self:
         policy = super().__new__(cls)
         tell_of_forks(policy)
-        settings = settings_of(cls, arguments, keywords)
-        if settings is not None:  # otherwise __init__ says what is wrong with the arguments
-            policy._settings = settings
+        if arguments or keywords:  # a copy is made without
+            policy._settings = settings_of(cls, arguments, keywords)
         return policy
 
     def __init__(
@@ -82,23 +83,25 @@ class Policy(Hooks):
         domain: Domain,
         model: Model,
         *,
-        seed: int = 0,
         grounded: bool = False,
         parts: int = 1,
         resolution: float | None = None,
         delays: str = "any",
+        minimize: bool = False,
+        seed: int = 0,
     ) -> None:
-        """parts: of δ, those that are spent equally (model widths, own bands, tests).
+        """parts: of δ, those that are spent equally (model widths, own bands, tests). Others: `registry.py`.
 
-        delays: "independent" says that when results are told, and in which calls they are observed, does not depend on
-        what they are. Otherwise bands are guaranteed only while what is told is a prefix of what was asked, and at most
-        one call has brought points that others chose: a set that was chosen by its values is biased.
+        Unless delays are independent, bands are guaranteed only while what is told is a prefix of what was asked, and
+        at most one call has brought points that others chose: a set that was chosen by its values is biased.
         """
         self._settings: dict[str, Any]
         self.field = field_of(domain, seed, 0.0 if resolution is None else number("resolution", resolution, at_least=0))
-        self.domain, self.model = domain, a_model(model)
+        self.minimize = flag("minimize", minimize)
+        self.domain, self.model = domain, a_model(model).turned() if minimize else a_model(model)
         independent = one_of("delays", delays, ("any", "independent")) == "independent"
-        self.log = Log(self.field, independent=independent or self.abilities.waits)
+        sign = -1.0 if minimize else 1.0
+        self.log = Log(self.field, independent=independent or self.abilities.waits, sign=sign)
         self._rng = np.random.default_rng(seeded(seed))
         self._batch = 0  # id of the first query of the last call of `ask`
         self._lock = threading.RLock()
@@ -110,7 +113,6 @@ class Policy(Hooks):
         self.grounded = bool(grounded)
         self._own: OwnBands | None = self._evidence.own if grounded else None
         self._without: list[str] = []  # why nothing is guaranteed, whatever the data
-        self._certified: tuple[tuple[int, float], list[Conflict]] | None = None  # conflicts after so many events, for ε
 
     # -- ask and tell ----------------------------------------------------------------------------------------
 
@@ -153,6 +155,8 @@ class Policy(Hooks):
                 return self._hand_out(*self.choose(offered))
 
             batch = self._changed(lambda: [hand_out() for _ in range(count)], drawing=self.abilities.draws)
+            if LOG.isEnabledFor(logging.DEBUG):
+                LOG.debug("%s: asked %s", type(self).__name__, [query.id for query in batch])
             return batch[0] if n is None else batch
 
     def mark_pending(self, points_or_indices: ArrayLike, *, context: Any = None) -> list[Query]:
@@ -180,6 +184,8 @@ class Policy(Hooks):
     def _hand_out(self, place: Place, position: int | None, reasons: dict[str, Any]) -> Query:
         known = self.field.describe(place)
         x = known.pop("x", place.x)  # of a point with a context, the part that is chosen
+        if self.minimize:
+            reasons = {**reasons, **{name: -reasons[name] for name in ("mean", "upper") if name in reasons}}
         query = Query(self.log.next_id, x, place.index, position, place.name, **reasons, **known)
         self._register(query, place)
         return query
@@ -209,9 +215,11 @@ class Policy(Hooks):
             def learn() -> None:
                 for asked, value in zip(known, values, strict=True):
                     self.log.tell(asked, value)
-                    self.on_tell(asked, value)
+                    self.on_tell(asked, self.log.sign * value)
 
             self._changed(learn)
+            if LOG.isEnabledFor(logging.DEBUG) and not self._replaying:
+                LOG.debug("%s: told %s", type(self).__name__, [asked.query.id for asked in known])
 
     def drop(self, query: Any) -> None:
         """A failed evaluation, or several: forget that it was asked. Known as for `tell`.
@@ -266,7 +274,7 @@ class Policy(Hooks):
 
             def learn() -> None:
                 self.log.observe(self.field.stored(given), values)
-                self.on_observe(given, places, values)
+                self.on_observe(given, places, [self.log.sign * value for value in values])
 
             self._changed(learn)
 
@@ -277,114 +285,9 @@ class Policy(Hooks):
             compact_due(self)
         return result
 
-    def _repair(self) -> None:
-        """Finish undoing a failed call, if one is left."""
-        undo.repair(self)
-
     def forked(self) -> None:
         """In a process that was forked off: undo the call, if any, that a thread of the other one had begun."""
         undo.forked(self)
-
-    # -- reading ---------------------------------------------------------------------------------------------
-
-    def band(self, X: ArrayLike | None = None, *, context: Any = None) -> Band:
-        """Bands for f* over a Finite domain, or at the rows of X; every term included, told data only. context: on a
-        `Joint` domain, where X has x alone (one for all rows, or one per row)."""
-        with self._lock, one_thread():
-            self._repair()
-            if context is None:
-                return self.band_at(self.field.whole("band() without points") if X is None else self._parse(X))
-            if X is not None:
-                return self.band_at(self.field.pair(X, context, self.model))
-            everything = self.field.within(context, None, self.model)
-            if not isinstance(everything, Actions):
-                raise InvalidInput("band(context=…) needs a list of actions; hand in points: band(X, context=…)")
-            return self.band_at(everything)
-
-    def recommend(self, *, actions: ArrayLike | None = None, context: Any = None) -> Recommendation:
-        """The maximiser of the lower band for f*, and a gap that bounds its regret; without a list, as far as found.
-
-        actions, context: of these, or for this context, as in `ask`; the gap is then to the best of them.
-        """
-        with self._lock, one_thread():
-            self._repair()
-            offered = round_of(self, actions, context)
-            if isinstance(offered, Actions):
-                contenders = offered
-            else:
-                contenders = self.contenders() if offered is None else self.contenders(offered)
-            return recommendation(self, contenders, given=actions is not None)
-
-    @property
-    def caveats(self) -> list[str]:
-        """Why bands, gap and recommendation are not guaranteed, one sentence each; empty where they are."""
-        with self._lock:
-            self._repair()
-            return caveats_of(self)
-
-    @property
-    def guaranteed(self) -> bool:
-        """Whether bands hold with probability 1 − δ provided that the truth lies within ε of the model's class."""
-        return not self.caveats
-
-    @property
-    def claims(self) -> bool:
-        """Whether bands are meant to hold at all: a width with a theory behind it, and a model that is not fitted."""
-        return not self._without
-
-    def conflicts(self) -> list[Conflict]:
-        """Data that a misspecification of ε cannot explain: empty unless the certified ε exceeds the policy's.
-
-        After 2,000 results they are looked for whenever those have grown by a tenth, in what was told up to then, and
-        among the thousand points that are known best: what is found is proved, what is not may still be there.
-        """
-        with self._lock, one_thread():
-            self._repair()
-            key = milestone(self.log.events, self.t), self.epsilon
-            if self._certified is None or self._certified[0] != key:
-                self._certified = key, self.find_conflicts(self.log.events[: key[0]])
-            return list(self._certified[1])
-
-    @property
-    def t(self) -> int:
-        """Told observations."""
-        return self.log.t
-
-    @property
-    def pending(self) -> list[Query]:
-        """Asked, neither told nor dropped."""
-        with self._lock:
-            return [asked.query for asked in self.log.pending.values()]
-
-    @property
-    def asked(self) -> int:
-        """Queries that were asked here and not dropped."""
-        with self._lock:
-            self._repair()
-            return self.log.asked
-
-    @property
-    def observations(self) -> Observations:
-        """All results, in the order told; after `compact` those that are left."""
-        with self._lock:
-            return observations(self.log.events, self.field, self.model, self.log.forgotten[1])
-
-    @property
-    def information(self) -> float:
-        """Realised information of the posterior in use."""
-        with self._lock:
-            self._repair()
-            return self.posterior.information
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The arguments that it was made with, except domain and model."""
-        return {name: kept(value) for name, value in self._settings.items()}
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v!r}" for k, v in self._settings.items() if k not in ("seed", "bases"))
-        mark = "" if self.claims else ", without guarantee"
-        return f"{type(self).__name__}({self.domain!r}, {shown}; t={self.t}, pending={len(self.log.pending)}{mark})"
 
     # -- state -----------------------------------------------------------------------------------------------
 

@@ -34,12 +34,20 @@ def _meant(query: Any, log: Log, field: Field, taken: Sequence[Asked]) -> Asked:
     if not isinstance(key, int | np.integer) or isinstance(key, bool | np.timedelta64):
         raise InvalidInput(f"expected a Query that this policy asked, or its id, got {type(query).__name__}")
     if int(key) not in log.pending:
-        reason = "it was told or dropped before" if 0 <= int(key) < log.next_id else "this policy never asked it"
-        raise InvalidInput(f"query {shown(key)} is not pending: {reason}; see policy.pending")
+        raise InvalidInput(f"query {shown(key)} is not pending: {_why_not(int(key), log)}")
     asked = log.pending[int(key)]
     if isinstance(query, Query) and query is not asked.query and not _alike(query, asked.query):
         raise InvalidInput(f"query {key} comes from another policy: its point differs from the one asked here")
     return asked
+
+
+def _why_not(key: int, log: Log) -> str:
+    """Why a query is not pending, and what to do."""
+    if not 0 <= key < log.next_id:
+        return "this policy never asked it; see policy.pending"
+    if any(event[0] == "drop" and event[1] == key for event in log.events):
+        return "it was dropped; a result that came late counts by policy.observe(points, y)"
+    return "it was told before; one more result of the same point counts by policy.observe(points, y)"
 
 
 def _named(named: Any, pending: Mapping[int, Asked], field: Field, taken: Sequence[Asked]) -> Asked:

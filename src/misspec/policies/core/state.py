@@ -46,7 +46,7 @@ def encode_made(policy: Policy) -> dict[str, Any]:
         "format": VERSION,
         "policy": name_of(type(policy)),
         "domain": policy.field.state(),
-        "model": encode_model(policy.model) if "model" in signature_of(type(policy)).parameters else None,
+        "model": encode_model(policy.model_as_given) if "model" in signature_of(type(policy)).parameters else None,
         "settings": settings,
         "random": policy._rng.bit_generator.state,
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from misspec.threads import lock_after_fork, one_thread
 if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
 
-LOG = logging.getLogger("misspec")
+LOG = logging.getLogger("misspec.policies")
 Changed = TypeVar("Changed")
 
 
@@ -84,7 +84,7 @@ def repair(policy: Policy) -> None:
         return
     _take_back(policy)
     try:
-        twin: Policy = made(type(policy), policy.domain, policy.model, policy.settings)
+        twin: Policy = made(type(policy), policy.domain, policy.model_as_given, policy.settings)
         replay(twin, policy.log.events)
     except Exception as error:
         kind = type(error) if isinstance(error, MisspecError) else NumericalError
@@ -106,6 +106,15 @@ def forked(policy: Policy) -> None:
     _take_back(policy)
 
 
+@contextlib.contextmanager
+def _replaying(policy: Policy) -> Iterator[None]:
+    policy._replaying = True
+    try:
+        yield
+    finally:
+        policy._replaying = False
+
+
 def replay(policy: Policy, events: Iterable[Event]) -> None:
     """Let a policy live through events; of a list, through those after its last snapshot."""
     if isinstance(events, list):
@@ -113,7 +122,7 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
         policy.log.recall(events[:first])
         events = events[first:]
     history = None
-    with one_thread():
+    with one_thread(), _replaying(policy):
         for kind, *rest in events:
             if kind == "ask":
                 query = rest[0]

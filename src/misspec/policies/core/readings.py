@@ -1,0 +1,210 @@
+"""Everything that can be read of a policy: bands, a recommendation, caveats, conflicts, observations."""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from misspec import kernels
+from misspec.errors import InvalidInput
+from misspec.model import Model
+from misspec.policies.core import undo
+from misspec.policies.core.answers import Band, Conflict, Observations, Query, Recommendation
+from misspec.policies.core.given import round_of
+from misspec.policies.core.hooks import Hooks
+from misspec.policies.core.log import milestone, observations
+from misspec.policies.core.points import Actions, Place
+from misspec.policies.core.registry import kept
+from misspec.posterior.turned import Turned
+from misspec.threads import one_thread
+
+if TYPE_CHECKING:
+    from misspec.policies.core.policy import Policy
+
+
+class Readings(Hooks):
+    """Answers of a policy, in your sign, from told results only. Reading changes nothing."""
+
+    _lock: threading.RLock
+    _settings: dict[str, Any]
+    _certified: tuple[tuple[int, float], list[Conflict]] | None = None  # conflicts after so many events, for ε
+
+    def band(self, X: ArrayLike | None = None, *, context: Any = None) -> Band:
+        """Bands for f* over a Finite domain, or at the rows of X; every term included, told data only. context: on a
+        `Joint` domain, where X has x alone (one for all rows, or one per row)."""
+        with self._lock, one_thread():
+            self._repair()
+            if context is None:
+                points = self.field.whole("band() without points") if X is None else self._parse(X)
+            elif X is not None:
+                points = self.field.pair(X, context, self.model)
+            else:
+                everything = self.field.within(context, None, self.model)
+                if not isinstance(everything, Actions):
+                    raise InvalidInput("band(context=…) needs a list of actions; hand in points: band(X, context=…)")
+                points = everything
+            band = self.band_at(points)
+            return Band(-band.upper, -band.lower) if self.minimize else band
+
+    def recommend(self, *, actions: ArrayLike | None = None, context: Any = None) -> Recommendation:
+        """The maximiser of the lower band for f*, and a gap that bounds its regret; without a list, as far as found.
+
+        actions, context: of these, or for this context, as in `ask`; the gap is then to the best of them.
+        """
+        with self._lock, one_thread():
+            self._repair()
+            offered = round_of(self._policy, actions, context)
+            if isinstance(offered, Actions):
+                contenders = offered
+            else:
+                contenders = self.contenders() if offered is None else self.contenders(offered)
+            return _recommendation(self, contenders, given=actions is not None)
+
+    @property
+    def posterior(self) -> Any:
+        """The posterior in use: .mean and .std over a Finite domain, .at(X) anywhere, in your sign."""
+        return Turned(self.posterior_in_use) if self.minimize else self.posterior_in_use
+
+    @property
+    def model_as_given(self) -> Model:
+        """The model in your sign; `model` is that of what is maximised."""
+        return self.model.turned() if self.minimize else self.model
+
+    @property
+    def caveats(self) -> list[str]:
+        """Why bands, gap and recommendation are not guaranteed, one sentence each; empty where they are."""
+        with self._lock:
+            self._repair()
+            return _caveats(self)
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether bands hold with probability 1 − δ provided that the truth lies within ε of the model's class."""
+        return not self.caveats
+
+    @property
+    def claims(self) -> bool:
+        """Whether bands are meant to hold at all: a width with a theory behind it, and a model that is not fitted."""
+        return not self._without
+
+    def conflicts(self) -> list[Conflict]:
+        """Data that a misspecification of ε cannot explain: empty unless the certified ε exceeds the policy's.
+
+        After 2,000 results they are looked for whenever those have grown by a tenth, in what was told up to then, and
+        among the thousand points that are known best: what is found is proved, what is not may still be there.
+        """
+        with self._lock, one_thread():
+            self._repair()
+            key = milestone(self.log.events, self.t), self.epsilon
+            if self._certified is None or self._certified[0] != key:
+                self._certified = key, self.find_conflicts(self.log.events[: key[0]])
+                if conflicts := self._certified[1]:
+                    most = max(conflict.epsilon for conflict in conflicts)
+                    self._say("the results contradict the model at %d points, by ε ≥ %.4g", len(conflicts), most)
+            return list(self._certified[1])
+
+    @property
+    def t(self) -> int:
+        """Told observations."""
+        return self.log.t
+
+    @property
+    def pending(self) -> list[Query]:
+        """Asked, neither told nor dropped."""
+        with self._lock:
+            return [asked.query for asked in self.log.pending.values()]
+
+    @property
+    def asked(self) -> int:
+        """Queries that were asked here and not dropped."""
+        with self._lock:
+            self._repair()
+            return self.log.asked
+
+    @property
+    def observations(self) -> Observations:
+        """All results, in the order told; after `compact` those that are left."""
+        with self._lock:
+            return observations(self.log.events, self.field, self.model, self.log.forgotten[1])
+
+    @property
+    def information(self) -> float:
+        """Realised information of the posterior in use."""
+        with self._lock:
+            self._repair()
+            return self.posterior_in_use.information
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The arguments that it was made with, except domain and model."""
+        return {name: kept(value) for name, value in self._settings.items()}
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{k}={v!r}" for k, v in self._settings.items() if k not in ("seed", "bases"))
+        mark = "" if self.claims else ", without guarantee"
+        return f"{type(self).__name__}({self.domain!r}, {shown}; t={self.t}, pending={len(self.log.pending)}{mark})"
+
+    def _parse(self, given: ArrayLike) -> Actions:
+        return self.field.parse(given, self.model)
+
+    def _repair(self) -> None:
+        """Finish undoing a failed call, if one is left."""
+        undo.repair(self._policy)
+
+    @property
+    def _policy(self) -> Policy:
+        return cast("Policy", self)
+
+
+def _recommendation(policy: Readings, contenders: Actions, *, given: bool) -> Recommendation:
+    """The maximiser of the lower band among contenders; given: they were handed in, so that positions count."""
+    band = policy.band_at(contenders)
+    usable = policy.usable(contenders)
+    best = int(np.where(usable, band.lower, -np.inf).argmax())
+    place = policy.field.place(contenders, best)
+    mean = policy.mean_at(place)
+    lower, upper = float(band.lower[best]), float(band.upper[best])
+    gap, note = float(band.upper[usable].max()) - lower, ""
+    says_nothing = not policy.field.fixed and _says_nothing(policy, place, lower, upper)
+    if policy.minimize:
+        mean, lower, upper = -mean, -upper, -lower
+    if not lower <= mean <= upper:
+        side = "below" if mean < lower else "above"
+        note = f"the model's mean {mean:.4g} lies {side} the band: data here, or the class, exclude it"
+    elif says_nothing:
+        note = "the band is all that the model's class allows: nothing is known yet of what is best here"
+    caveats, known = tuple(policy.caveats), policy.field.describe(place)
+    return Recommendation(
+        known.pop("x", place.x), place.index, place.name, mean, lower, upper, gap, not caveats, caveats, note,
+        tried=policy._evidence.own.count(place.key), position=best if given else None, **known,
+    )  # fmt: skip
+
+
+def _says_nothing(policy: Readings, place: Place, lower: float, upper: float) -> bool:
+    """Whether a band is the interval of the class itself."""
+    model = policy.reported_model
+    prior = kernels.diagonal(model.kernel, policy.field.only(place).encoded)[0]
+    reach = (model.norm_bound * math.sqrt(prior) + policy.epsilon) * (1.0 - 1e-9)
+    return lower <= model.offset - reach and upper >= model.offset + reach
+
+
+def _caveats(policy: Readings) -> list[str]:
+    """Why bands, gap and recommendation are not guaranteed, one sentence each."""
+    caveats, log = list(policy._without), policy.log
+    if log.out_of_order:
+        caveats.append(
+            "some results were told before others that were asked earlier: until those are told or dropped, "
+            'bands hold only if the order does not depend on the results (delays="independent" says so)'
+        )
+    if log.in_parts and policy.claims:
+        caveats.append(
+            f"points from elsewhere came in {log.calls} calls: bands hold only if what came in which call "
+            'does not depend on the results (delays="independent" says so; or observe all of them in one call)'
+        )
+    if policy.conflicts():
+        caveats.append(f"the data contradict the model by more than ε = {policy.epsilon:.4g} (see `conflicts`)")
+    return caveats
