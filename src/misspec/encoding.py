@@ -7,12 +7,13 @@ import dataclasses
 import inspect
 import json
 import math
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from misspec.errors import InvalidInput, StorageError, nearest, number, shown
+from misspec.errors import Array, InvalidInput, StorageError, nearest, number, shown
 from misspec.kernels import Kernel
 from misspec.model import Model
 from misspec.product import ProductMatern
@@ -31,6 +32,7 @@ KERNELS = (
 OURS = {"ProductMatern": ProductMatern}
 NO_JSON = ("inf", "-inf", "nan")  # numbers that standard JSON cannot hold, stored as text
 INSIDE = ("k1", "k2", "kernel")  # parameters that are kernels themselves
+DEEP = 40  # lists and dicts inside each other, at most
 
 
 def make_kernel(name: Any, parameters: Mapping[str, Any], *, bounds: bool = False) -> Any:
@@ -166,7 +168,7 @@ def encode_value(what: str, value: Any) -> Any:
     if isinstance(value, np.ndarray):
         if value.dtype.kind not in "biuf":
             raise InvalidInput(f"{what} cannot be stored: an array of {value.dtype}; use numbers")
-        return {"array": encode_value(what, value.tolist()), "dtype": str(value.dtype)}
+        return encode_array(value)
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):
@@ -192,8 +194,8 @@ def decode_value(name: str, value: Any, given: Given) -> Any:
         return [decode_value(name, entry, given) for entry in value]
     if not isinstance(value, dict):
         return value
-    if _holds(value, {"array": list, "dtype": str}):
-        return _decode_array(name, decode_value(name, value["array"], given), value["dtype"])
+    if "array" in value:
+        return decode_array(f"setting {name}", value)
     if _holds(value, {"number": str}) and value["number"] in NO_JSON:
         return float(value["number"])
     if _holds(value, {"mapping": dict}):
@@ -213,14 +215,40 @@ def decode_value(name: str, value: Any, given: Given) -> Any:
     raise StorageError(f"setting {name} is stored in a way that is not known here: {shown(value)}")
 
 
-def _decode_array(name: str, values: Any, dtype: str) -> Any:
+def encode_array(values: Array) -> dict[str, Any]:
+    """An array of numbers as JSON, exact: base64 of its bytes, little-endian."""
+    plain = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
+    content = b2a_base64(plain.tobytes(), newline=False).decode()
+    return {"array": content, "dtype": plain.dtype.str, "shape": list(values.shape)}
+
+
+def decode_array(what: str, stored: Any) -> Any:
+    """The array that was encoded; StorageError where it is none."""
     try:
-        kind = np.dtype(dtype)
-        if kind.kind in "biuf":
-            return np.array(values, dtype=kind)
+        if _holds(stored, {"array": str, "dtype": str, "shape": list}):
+            kind = np.dtype(stored["dtype"])
+            if kind.kind in "biuf":
+                content = a2b_base64(stored["array"], strict_mode=True)
+                return np.frombuffer(content, kind).astype(kind.newbyteorder("=")).reshape(stored["shape"])
     except (TypeError, ValueError, OverflowError, SyntaxError):
         pass
-    raise StorageError(f"setting {name} is stored as an array of {shown(dtype)}, which it is not")
+    raise StorageError(f"{what} must be an array as it is stored, got {shown(stored)}")
+
+
+def check_plain(what: str, value: Any, depth: int = DEEP) -> None:
+    """StorageError unless this is JSON, and not nested deeply."""
+    if isinstance(value, list | tuple):
+        if not set(map(type, value)) <= {float, int} and depth > 0:
+            for each in value:
+                check_plain(what, each, depth - 1)
+    elif isinstance(value, dict):
+        if not set(map(type, value)) <= {str}:
+            raise StorageError(f"{what} has names that are no text: {shown(list(value))}")
+        check_plain(what, list(value.values()), depth)
+    elif value is not None and not isinstance(value, bool | int | float | str):
+        raise StorageError(f"{what} must be JSON, got something of type {type(value).__name__}")
+    if depth <= 0:
+        raise StorageError(f"{what} is nested more than {DEEP} deep")
 
 
 def _encode_parameter(value: Any) -> Any:

@@ -249,7 +249,8 @@ def test_kernels_by_name_and_parameters(kernel):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.update(format=99), "newer"),
+        (lambda s: s.update(format=99), "another version"),
+        (lambda s: s.update(format=2), "another version"),
         (lambda s: s.update(policy="Oracle"), "not imported"),
         (lambda s: s.pop("events"), "missing"),
         (lambda s: s["events"].append(["explode"]), "unknown event"),

@@ -1,6 +1,6 @@
 """Files that grow: records that are appended one by one and survive the death of the process that writes them.
 
-The first line names the format and its version. Every record is a line
+The first line names the format and its version. Every record is a line, and the first of them is a header
 
     checksum length payload
 
@@ -20,14 +20,14 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from misspec.errors import StorageError
 from misspec.files import storage
 from misspec.threads import tell_of_forks
 
-NAME = b"misspec journal "
-VERSION = 1
-FIRST = NAME + b"%d\n" % VERSION
+NAME = b"misspec "
+FIRST = NAME + b"records 3\n"
 HEAD = rb"[0-9a-f]{8} "
 BEGUN = re.compile(
     rb"[0-9a-f]{0,8}|" + HEAD + rb"\d{0,16}|" + HEAD + rb"(?P<length>\d{1,16}) (?P<payload>[^\n]*)"
@@ -44,17 +44,15 @@ def frame(payload: bytes, before: int) -> tuple[bytes, int]:
     return b"%08x %d %s\n" % (checksum, len(payload), payload), checksum
 
 
-def recognised(path: str | os.PathLike[str]) -> bool:
-    """Whether this is a file of records, of whatever version."""
-    try:
-        with storage.regular(path).open("rb") as stream:
-            return stream.read(len(NAME)) == NAME
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from None
+def create(path: str | os.PathLike[str], payloads: Iterable[bytes], *, new: bool) -> Mark:
+    """Write a file with these records, whole or not at all; new: StorageError where there is one already."""
+    return _written(path, payloads, new=new)[0]
 
 
-def create(path: str | os.PathLike[str], payloads: Iterable[bytes]) -> Mark:
-    """Write a new file with these records, whole or not at all; StorageError where there is one already."""
+def _written(
+    path: str | os.PathLike[str], payloads: Iterable[bytes], *, new: bool = False, hold: bool = False
+) -> tuple[Mark, BinaryIO | None]:
+    """The end of the file, and what `storage.replace` returns."""
     end, checksum = BEGIN
 
     def lines() -> Iterator[bytes]:
@@ -65,8 +63,8 @@ def create(path: str | os.PathLike[str], payloads: Iterable[bytes]) -> Mark:
             end += len(line)
             yield line
 
-    storage.replace(path, lines(), new=True)
-    return end, checksum
+    held = storage.replace(path, lines(), new=new, hold=hold)
+    return (end, checksum), held
 
 
 class Reader:
@@ -104,10 +102,9 @@ class Reader:
     def _check_first(self, line: bytes) -> None:
         if line == FIRST:
             return
-        version = line.removeprefix(NAME).strip().decode(errors="replace")
-        if line.startswith(NAME) and version.isdecimal() and version != str(VERSION):
-            raise StorageError(f"{self.path} is a journal of version {version}, newer than {VERSION}; update misspec")
-        raise StorageError(f"{self.path} is not a misspec journal or is damaged; restore it from a copy")
+        if line.startswith((NAME, b"PK")):
+            raise StorageError(f"{self.path} is damaged, or of another version of misspec, which alone reads it")
+        raise StorageError(f"{self.path} is not a misspec file or is damaged; restore it from a copy")
 
     def _check_torn(self, line: bytes, before: int, *, more: bool) -> None:
         """StorageError unless what does not match is the beginning of a record, with nothing after it but zeros, of
@@ -135,25 +132,26 @@ class Appender:
     handle   of the open file; None once it is closed
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, sync: bool, held: Appender | None = None) -> None:
-        """held: one that may have this file open already, and then shares its lock."""
+    def __init__(self, path: str | os.PathLike[str], *, sync: bool, held: int | None = None) -> None:
+        """held: a handle that may be of this file, and then shares its lock."""
         self.path = Path(path)
         self.sync = sync
         self.mark = BEGIN
         self._loose = False  # whether bytes after the mark are ours to cut off
         self._foreign = False  # whether others have written to it
+        self._stream: BinaryIO | None = None  # that the handle is of, where it is of one
         self.handle: int | None = self._opened(held)
         found = os.fstat(self.handle)
         self._identity = found.st_dev, found.st_ino
         tell_of_forks(self)
 
-    def _opened(self, held: Appender | None) -> int:
+    def _opened(self, held: int | None) -> int:
         try:
             self._name = str(self.path.absolute())  # to look under, whatever folder the process changes to
-            if held is not None and held.handle is not None:
+            if held is not None:
                 with contextlib.suppress(FileNotFoundError):
-                    if os.path.samestat(os.fstat(held.handle), self.path.stat()):
-                        return os.dup(held.handle)
+                    if os.path.samestat(os.fstat(held), self.path.stat()):
+                        return os.dup(held)
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND | getattr(os, "O_BINARY", 0))
             try:
                 self._lock(handle)
@@ -181,6 +179,35 @@ class Appender:
                 f"another policy, here or in another process, writes to {self.path}: end it or detach it there "
                 "(policy.journal(None)), or choose another name"
             )
+
+    def replaced(self, payloads: Iterable[bytes]) -> tuple[Appender, Mark]:
+        """Another file with these records in the place of this one, which is left to be closed. Nothing is changed if
+        that fails, or others have changed this one."""
+        self.rewind(self.mark)
+        mark, held = _written(self._name, payloads, hold=True)
+        if held is None:
+            twin = Appender(self._name, sync=self.sync)
+            twin.mark = mark
+        else:
+            found, twin = os.fstat(held.fileno()), object.__new__(Appender)
+            new = {"handle": held.fileno(), "mark": mark, "_identity": (found.st_dev, found.st_ino), "_stream": held}
+            twin.__dict__.update(self.__dict__ | new)  # at once: whatever interrupts this, each file is closed once
+            tell_of_forks(twin)
+        return twin, mark
+
+    def is_at(self, path: Path) -> bool:
+        """Whether this is the file under a name."""
+        with contextlib.suppress(OSError):
+            return self.handle is not None and os.path.samestat(os.fstat(self.handle), path.stat())
+        return False
+
+    def flush(self) -> None:
+        """Bring to the disk what was written; StorageError where that fails."""
+        assert self.handle is not None
+        try:
+            os.fsync(self.handle)
+        except OSError as error:
+            raise StorageError(f"cannot write {self.path}: {error.strerror}") from error
 
     def size(self) -> int:
         """Bytes in the file."""
@@ -242,7 +269,9 @@ class Appender:
 
     def close(self) -> None:
         handle, self.handle = self.handle, None
-        if handle is not None:
+        if self._stream is not None:
+            self._stream.close()
+        elif handle is not None:
             os.close(handle)
 
     def forked(self) -> None:

@@ -1,8 +1,7 @@
-"""Files that survive: a zip of one JSON document and .npy arrays, versioned, with checksums, written atomically.
+"""Files that are written whole or not at all, and locks.
 
-Nothing read from disk is ever unpickled or evaluated, and nothing is inflated beyond what an honest file holds. A file
-is complete or absent: it is written under a temporary name in the same folder, flushed to the disk and renamed. What a
-process that was killed meanwhile has left there, the next write of the same file removes.
+A file is written under a temporary name in the same folder, flushed to the disk and renamed. What a process that was
+killed meanwhile has left there, the next write of the same file removes. Nothing read is ever unpickled or evaluated.
 """
 
 from __future__ import annotations
@@ -10,29 +9,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import io
 import json
-import math
 import os
 import re
 import secrets
 import stat
 import time
-import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-import numpy as np
-from numpy.typing import NDArray
+from misspec.errors import FileChanged, InvalidInput, StorageError, shown
 
-from misspec.errors import SHOWN, FileChanged, InvalidInput, StorageError, shown
-
-FORMAT = 1  # of the container; what is inside carries a version of its own
-MANIFEST = "manifest.json"
-DOCUMENT = "document.json"
-EPOCH = (1980, 1, 1, 0, 0, 0)  # equal contents give equal files
-INFLATED, RATIO = 2**25, 50  # against zip bombs: what a file may inflate to, 32 MiB or 50 times its size
 LONGEST = 200  # bytes of a file's name that its temporary name repeats
 PATIENCE = 10.0  # seconds to wait for a lock: a replacement takes milliseconds, so longer means another program
 
@@ -89,11 +77,13 @@ def replace(
     *,
     new: bool = False,
     tidy: bool = True,
+    hold: bool = False,
     instead_of: bytes | None = None,
-) -> None:
+) -> BinaryIO | None:
     """Write a whole file or nothing. A link is written through, and a file that is there gives its mode to the new one;
     new: StorageError where there is one of that name. tidy: look for what writes that were killed have left, which
-    takes the longer the more files there are in the folder. instead_of: the content that is replaced; FileChanged if
+    takes the longer the more files there are in the folder. hold: return a handle of the new file, with a lock that was
+    never open to others, None where there are no locks. instead_of: the content that is replaced; FileChanged if
     the file holds something else. Calls with it take turns, and it is compared last of all, just before the rename."""
     named = place(path)
     if named.is_relative_to("/dev"):
@@ -114,11 +104,13 @@ def replace(
                 stream.close()
             if instead_of is not None and (_there(target) is None or target.read_bytes() != instead_of):
                 raise FileChanged(CHANGED.format(named))
+            held = _held(stream.fileno()) if hold else None
             if new:
                 _put(temporary, target)
             else:
                 temporary.replace(target)
         _flush_folder(target.parent)
+        return held
     except OSError as error:
         raise StorageError(f"cannot write {named}: {_said(error, target)}") from error
 
@@ -232,6 +224,16 @@ def _locked(handle: int, patience: float = 0.0) -> bool:
         return True
 
 
+def _held(handle: int) -> BinaryIO | None:
+    """Another handle of a file, to append to; it shares the lock, until it is closed or forgotten."""
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    fcntl.fcntl(handle, fcntl.F_SETFL, os.O_APPEND)
+    return os.fdopen(os.dup(handle), "ab", buffering=0)
+
+
 def _put(temporary: Path, target: Path) -> None:
     """Give a file its name, unless another has it."""
     try:
@@ -254,111 +256,3 @@ def _flush_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-def write(
-    path: str | os.PathLike[str],
-    kind: str,
-    version: int,
-    document: Any,
-    arrays: Mapping[str, NDArray[Any]] | None = None,
-) -> None:
-    """Save a JSON-able document and named arrays."""
-    members = {DOCUMENT: json.dumps(document, allow_nan=False, sort_keys=True).encode()}
-    for name, values in (arrays or {}).items():
-        buffer = io.BytesIO()
-        np.lib.format.write_array(buffer, np.asarray(values), allow_pickle=False)
-        members[f"{name}.npy"] = buffer.getvalue()
-    manifest = {
-        "format": FORMAT,
-        "kind": kind,
-        "version": version,
-        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
-    }
-    members = {MANIFEST: json.dumps(manifest).encode(), **members}
-    whole = _zipped(members, zipfile.ZIP_DEFLATED)
-    if sum(map(len, members.values())) > _most(len(whole)):  # which `read` would take for a file that is made to burst
-        whole = _zipped(members, zipfile.ZIP_STORED)
-    replace(path, whole)
-
-
-def _zipped(members: Mapping[str, bytes], how: int) -> bytes:
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(zipfile.ZipInfo(name, EPOCH), content, compress_type=how)
-    return whole.getvalue()
-
-
-def _most(size: int) -> int:
-    """Bytes that a file of this size holds at most."""
-    return max(INFLATED, RATIO * size)
-
-
-# -- reading -----------------------------------------------------------------------------------------------------------
-
-
-def read(path: str | os.PathLike[str], kind: str, newest: int) -> tuple[Any, int, dict[str, NDArray[Any]]]:
-    """The document, its version and the arrays of a file written by `write` for the same kind."""
-    source = regular(path)
-    try:
-        with source.open("rb") as stream, zipfile.ZipFile(stream) as archive:
-            infos = _members(archive, os.fstat(stream.fileno()).st_size)
-            manifest = parsed(archive.read(infos.pop(MANIFEST)))
-            form, found, version, digests = _declared(manifest)
-            if form > FORMAT:
-                raise StorageError(f"{path} uses container format {form}, newer than {FORMAT}; update misspec")
-            if found != kind:
-                raise StorageError(f"{path} holds a {found:.{SHOWN}}, expected a {kind}")
-            if version > newest:
-                raise StorageError(
-                    f"{path} was written by a newer misspec ({kind} version {version} > {newest}); update misspec"
-                )
-            if set(digests) != set(infos) or DOCUMENT not in infos:
-                raise ValueError("what it holds is not what it lists")
-            members = {name: archive.read(info) for name, info in infos.items()}
-        for name, digest in digests.items():
-            if hashlib.sha256(members[name]).hexdigest() != digest:
-                raise StorageError(f"{path} is damaged: {name} does not match its checksum; restore it from a copy")
-        document = parsed(members.pop(DOCUMENT))
-        arrays = {name.removesuffix(".npy"): _array(content) for name, content in members.items()}
-    except (StorageError, MemoryError):
-        raise
-    except Exception as error:  # what zipfile and its decompressors raise on damaged files is of many kinds
-        raise StorageError(
-            f"{path} is not a misspec file or is damaged ({shown(str(error))}); restore it from a copy"
-        ) from error
-    return document, version, arrays
-
-
-def _members(archive: zipfile.ZipFile, size: int) -> dict[str, zipfile.ZipInfo]:
-    """What an archive of this size holds, by name; ValueError for what `write` never makes."""
-    infos = {info.filename: info for info in archive.infolist()}
-    if len(infos) < len(archive.infolist()):
-        raise ValueError("it holds two members of one name")
-    for info in infos.values():
-        if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"{info.filename} is encrypted, or compressed in another way")
-    total = sum(info.file_size for info in infos.values())  # a member is read up to its size, whatever it inflates to
-    if total > _most(size):
-        raise ValueError(f"its {size:,} bytes would become {total:,}")
-    return infos
-
-
-def _declared(manifest: Any) -> list[Any]:
-    """Format, kind, version and checksums; ValueError where they are not what `write` writes."""
-    found = [manifest.get(name) for name in ("format", "kind", "version", "sha256")] if type(manifest) is dict else []
-    if [type(value) for value in found] != [int, str, int, dict]:
-        raise ValueError("its manifest is not whole")
-    return found
-
-
-def _array(content: bytes) -> NDArray[Any]:
-    """An array of numbers, from as many bytes as its shape needs; ValueError for any other."""
-    stream = io.BytesIO(content)
-    if np.lib.format.read_magic(stream) != (1, 0):
-        raise ValueError("an array in it has another format")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
-    if dtype.kind not in "biuf" or math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
-        raise ValueError("an array in it is not of numbers, or not as long as it says")
-    return np.frombuffer(content[stream.tell() :], dtype).reshape(shape, order="F" if fortran else "C")

@@ -66,6 +66,8 @@ class InsuredUCB(UpperConfidence):
     (what these were expected to lose, in units of the range).
     """
 
+    counters = ("tests", "paid", "_again", "_failed")
+
     def __init__(
         self,
         domain: Domain,

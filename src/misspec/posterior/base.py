@@ -41,6 +41,10 @@ class FeatureBase(Formulas):
     def _told_at(self, row: int, value: float, surprise: float) -> None:
         """One observation was told."""
 
+    def forget(self) -> bool:
+        """Forget the points whose results are summed up; False where all are needed."""
+        return self.view.listed  # where there are no more of them than candidates
+
     def settle(self, row: int) -> None:
         """The point was told or given up: its features will hardly be asked for again."""
 

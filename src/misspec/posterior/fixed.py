@@ -49,6 +49,21 @@ class Fixed(FeatureBase):
         if self.with_pending is not None:
             self.with_pending.renew()
 
+    def forget(self) -> bool:
+        """All but those that are pending, or features: nothing else is read again, except by ‖ζ‖₁."""
+        if not self.view.listed:
+            self._keep_rows(sorted({*self.table.pending, *self._members()}))
+        return True
+
+    def _members(self) -> list[int]:
+        """Rows of points that are features."""
+        return []
+
+    def _keep_rows(self, rows: list[int]) -> None:
+        self.table.keep(rows)
+        if len(self._F.all):  # else features are computed where they are needed
+            self._F.replace(self._F.all[rows])
+
     def add_all(self, rows: list[int], values: Array) -> None:
         Phi = self.rows(rows)
         super().add_all(rows, values)
@@ -139,6 +154,18 @@ class Budgeted(FromDictionary, Fixed):
             self._awaited[row] = phi
         self._arrived.append(len(phi))
         self.missed_of.append(missed)
+
+    def _members(self) -> list[int]:
+        return self.dictionary.members
+
+    def _keep_rows(self, rows: list[int]) -> None:
+        super()._keep_rows(rows)
+        number = {row: new for new, row in enumerate(rows)}
+        self.missed_of = [self.missed_of[row] for row in rows]
+        self._arrived = [self._arrived[row] for row in rows]
+        self._awaited = {number[row]: phi for row, phi in self._awaited.items() if row in number}
+        self.dictionary.members = [number[row] for row in self.dictionary.members]
+        self.view.candidate_of = [-1] * len(rows)
 
     def settle(self, row: int) -> None:
         self._awaited.pop(row, None)

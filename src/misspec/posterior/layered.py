@@ -19,9 +19,10 @@ are the class's own bound, B·σ(x). Nothing here is a guarantee.
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ from misspec.posterior.posterior import Posterior
 from misspec.posterior.regression import bordered, inverse_of, symmetric_times
 from misspec.posterior.table import FeatureTable, Key, Table
 from misspec.posterior.tracked import Tracked
+from misspec.snapshots import kept, resume
 
 HALVINGS = 7  # of B, the sizes of misfit that are considered beside none
 GROWTH = 1.15  # growth of the observations after which τ and σ are learnt again
@@ -58,7 +60,7 @@ class Layered:
     """The posterior of f*, on the features of an ordinary posterior that sees the same observations before this one."""
 
     def __init__(self, posterior: Posterior) -> None:
-        self._p = posterior
+        self._posterior = posterior
         self._tracked = posterior if isinstance(posterior, Tracked) else None
         model = posterior.model
         self.scale = 0.5 * model.norm_bound  # s
@@ -75,6 +77,7 @@ class Layered:
         self._told: Covariance
         self._with_pending: Covariance | None = None  # told and pending; None while nothing is pending
         self._b: Array
+        self._summed: dict[float, Summed] = {}  # points told once and forgotten, by what the dictionary misses of them
         self._renew()
 
     @property
@@ -89,7 +92,7 @@ class Layered:
         it is pending, and is counted already in the variance for choosing."""
         self._follow()
         row, table = self._enter(key, encoded), self._table
-        n, before, value = float(table.counts[row]), self._average[row], y - self._p.model.offset
+        n, before, value = float(table.counts[row]), self._average[row], y - self._posterior.model.offset
         after = before + (value - before) / (n + 1)
         if n:
             self._squares += (value - before) * (value - after)
@@ -138,13 +141,13 @@ class Layered:
         row = self._table.row_of(key)
         if row is not None:
             return row
-        phi = self._p.features(encoded)[0]
+        phi = self._posterior.features(encoded)[0]
         row = self._table.enter(key, encoded[0])
         if self._tracked is not None and isinstance(key, int):
             self._where[key] = row
         self._F.append(phi)
         self._average.append(0.0)
-        self._residual.append(max(0.0, float(kernels.diagonal(self._p.model.kernel, encoded)[0] - phi @ phi)))
+        self._residual.append(max(0.0, float(kernels.diagonal(self._posterior.model.kernel, encoded)[0] - phi @ phi)))
         return row
 
     def _weight(self, row: int, n: float) -> float:
@@ -154,29 +157,66 @@ class Layered:
 
     def _follow(self) -> None:
         """The dictionary may have grown, by features along which what was observed before has nothing to speak of."""
-        if self._generation != self._p.generation:
-            self._generation = self._p.generation
-            self._F.replace(self._p.features(self._table.points))
+        if self._generation != self._posterior.generation:
+            self._generation = self._posterior.generation
+            self._F.replace(self._posterior.features(self._table.points))
             self._renew()
-        more = self._p.rank - self._F.rank
+        more = self._posterior.rank - self._F.rank
         if more:
             for covariance in (self._told, self._with_pending):
                 if covariance is not None:
                     covariance.C = bordered(covariance.C, self.scale**2, more)
+            for each in self._summed.values():
+                each.gram, each.moment = bordered(each.gram, 0.0, more), np.append(each.moment, np.zeros(more))
             self._b = np.append(self._b, np.zeros(more))
             self._F.widen(more)
+
+    # -- snapshots -----------------------------------------------------------------------------------------------
+
+    def snapshot(self, keep: Iterable[Key] | None = None) -> Any:
+        """All that was learnt, as JSON. keep: points told once, and not pending, are summed up, except for these."""
+        layer = self
+        if keep is not None:
+            layer = copy.copy(self)
+            layer._forget(keep)
+        return kept(layer)
+
+    def resume(self, snapshot: Any) -> None:
+        """Go on from a snapshot."""
+        resume(self, snapshot, Covariance, Summed)
+
+    def _forget(self, keep: Iterable[Key]) -> None:
+        """Sum up points, on a copy: weights depend on counts and on what the dictionary misses, which is rounded up."""
+        table = self._table
+        once = (table.counts == 1.0) & (table.counts_with_pending == 1.0)
+        once[[row for key in keep if (row := table.row_of(key)) is not None]] = False
+        levels = np.array([_level(each) for each in self._residual])
+        average, F = np.array(self._average), self._F.all
+        self._summed = copy.deepcopy(self._summed)
+        for level in np.unique(levels[once]).tolist():
+            rows = np.flatnonzero(once & (levels == level))
+            each = self._summed.setdefault(level, Summed(self._F.rank))
+            each.count += len(rows)
+            each.gram = each.gram + F[rows].T @ F[rows]
+            each.moment = each.moment + average[rows] @ F[rows]
+            each.squares += float(average[rows] @ average[rows])
+        rest = np.flatnonzero((table.counts_with_pending > 0.0) & ~once).tolist()
+        self._table, self._F = copy.copy(table), FeatureTable()
+        self._table.keep(rest)
+        self._F.replace(F[rest])
+        self._residual, self._average = ([each[row] for row in rest] for each in (self._residual, self._average))
 
     # -- the sizes of misfit and noise ---------------------------------------------------------------------------
 
     def _learn_sizes(self) -> None:
         """σ from repeated results; τ by the marginal likelihood of the averages, N(0, s²FFᵀ + diag(1/w))."""
-        model, told = self._p.model, self._table.counts > 0
+        model, told = self._posterior.model, self._table.counts > 0
         pooled = (BELIEVED * model.noise**2 + self._squares) / (BELIEVED + self._repeats)
         self.noise = math.sqrt(max(pooled, LEAST * self.scale**2))
         F, y = self.scale * self._F.all[told], np.array(self._average)[told]
         known = self.noise**2 / self._table.counts[told] + self.scale**2 * np.array(self._residual)[told]
         sizes = [0.0, *(model.norm_bound * 0.5**k for k in range(HALVINGS, -1, -1))]
-        evidence = np.array([_evidence(F, known + size**2, y) for size in sizes])
+        evidence = np.array([_evidence(F, known + size**2, y, self._sums(size), self.scale) for size in sizes])
         best = int(evidence.argmax())  # the smallest of equals
         self.misfit_size = sizes[int(np.flatnonzero(evidence >= evidence[best] - OPTIMISM).max()) if best else 0]
 
@@ -187,6 +227,13 @@ class Layered:
         self._told = self._covariance(weights)
         self._with_pending = self._covariance(self._weights(table.counts_with_pending)) if table.pending else None
         self._b = self._F.all.T @ (weights * np.array(self._average))
+        for noise, each in self._sums(self.misfit_size):
+            self._b += each.moment / noise
+
+    def _sums(self, misfit_size: float) -> list[tuple[float, Summed]]:
+        """Sums over forgotten points, each with 1/w."""
+        noise = misfit_size**2 + self.noise**2
+        return [(noise + self.scale**2 * level, each) for level, each in self._summed.items()]
 
     def _weights(self, n: Array) -> Array:
         known = self.noise**2 / np.maximum(n, 1.0) + self.scale**2 * np.array(self._residual)
@@ -195,6 +242,8 @@ class Layered:
     def _covariance(self, weights: Array) -> Covariance:
         F, r = self._F.all, self._F.rank
         A = np.eye(r) / self.scale**2 + (F.T * weights) @ F
+        for noise, each in self._sums(self.misfit_size):
+            A += each.gram / noise
         C = inverse_of(cholesky(A, lower=False, check_finite=False)) if r else A
         if self._tracked is None:
             return Covariance(C, None)
@@ -219,8 +268,8 @@ class Layered:
 
     def at(self, encoded: Array, keys: Sequence[Key]) -> Known:
         """f* at points as the kernel sees them, whose results are known under these keys."""
-        phi = self._p.features(encoded)
-        missed = kernels.diagonal(self._p.model.kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
+        phi = self._posterior.features(encoded)
+        missed = kernels.diagonal(self._posterior.model.kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
         seen = np.einsum("nr,nr->n", symmetric_times(self._choosing.C, phi), phi)
         v = seen + self.scale**2 * np.maximum(missed, 0.0)
         rows = (self._table.row_of(key) for key in keys)
@@ -229,14 +278,14 @@ class Layered:
 
     def slopes(self, U: Array, factor: float) -> tuple[Array, Array]:
         """Mean + factor standard deviations of f* where nothing was observed, and the gradient."""
-        phi, dphi = self._p.features_with_slopes(U)
-        kernel, h = self._p.model.kernel, symmetric_times(self._choosing.C, phi)
+        phi, dphi = self._posterior.features_with_slopes(U)
+        kernel, h = self._posterior.model.kernel, symmetric_times(self._choosing.C, phi)
         missed = kernels.diagonal(kernel, U) - np.einsum("nr,nr->n", phi, phi)
         dmissed = kernels.diagonal_gradient(kernel, U) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         std = np.sqrt(np.einsum("nr,nr->n", h, phi) + self.scale**2 * np.maximum(missed, TINY) + self.misfit_size**2)
         dvariance = 2.0 * np.einsum("nr,rnd->nd", h, dphi) + self.scale**2 * dmissed
         w = self._coefficients
-        values = self._p.model.offset + phi @ w + factor * std
+        values = self._posterior.model.offset + phi @ w + factor * std
         return values, np.einsum("r,rnd->nd", w, dphi) + 0.5 * factor * dvariance / std[:, None]
 
     @property
@@ -245,7 +294,7 @@ class Layered:
 
     def _combined(self, mean: Array, v: Array, rows: NDArray[np.intp]) -> Known:
         """From f̃ to f*: a point's own average takes over as it is known by itself."""
-        table, offset, t2 = self._table, self._p.model.offset, self.misfit_size**2
+        table, offset, t2 = self._table, self._posterior.model.offset, self.misfit_size**2
         seen = np.flatnonzero(rows >= 0)
         there = rows[seen]
         n, average = np.zeros(len(mean)), mean.copy()
@@ -288,15 +337,34 @@ class Covariance:
             self.variance -= factor * c * c
 
 
-def _evidence(F: Array, noise: Array, y: Array) -> float:
-    """ln N(y; 0, FFᵀ + diag(noise)), up to a constant."""
+class Summed:
+    """Sums over points that were told once: their number, Σφφᵀ, Σyφ and Σy², y less the offset."""
+
+    def __init__(self, rank: int) -> None:
+        self.count, self.squares = 0, 0.0
+        self.gram: Array = np.zeros((rank, rank))
+        self.moment: Array = np.zeros(rank)
+
+
+def _level(residual: float) -> float:
+    """Round up to a power of two: few levels are sums to keep."""
+    return 0.0 if residual <= TINY else 2.0 ** math.ceil(math.log2(residual))
+
+
+def _evidence(F: Array, noise: Array, y: Array, sums: Sequence[tuple[float, Summed]], scale: float) -> float:
+    """ln N(y; 0, FFᵀ + diag(noise)), up to a constant; sums: over further points, whose features are times scale."""
     u, r = F.shape
     scaled, z = F / np.sqrt(noise)[:, None], y / np.sqrt(noise)
-    if u <= r:
+    if u <= r and not sums:
         L = cholesky(np.eye(u) + scaled @ scaled.T, lower=True, overwrite_a=True, check_finite=False)
         fit = float(z @ cho_solve((L, True), z, check_finite=False))
     else:
-        L = cholesky(np.eye(r) + scaled.T @ scaled, lower=True, overwrite_a=True, check_finite=False)
-        q = scaled.T @ z
-        fit = float(z @ z - q @ cho_solve((L, True), q, check_finite=False))
-    return -0.5 * fit - float(np.log(np.diag(L)).sum()) - 0.5 * float(np.log(noise).sum())
+        A, q, total = np.eye(r) + scaled.T @ scaled, scaled.T @ z, float(z @ z)
+        for each_noise, each in sums:
+            A += scale**2 / each_noise * each.gram
+            q += scale / each_noise * each.moment
+            total += each.squares / each_noise
+        L = cholesky(A, lower=True, overwrite_a=True, check_finite=False)
+        fit = total - float(q @ cho_solve((L, True), q, check_finite=False))
+    logs = float(np.log(noise).sum()) + sum(each.count * math.log(of) for of, each in sums)
+    return -0.5 * fit - float(np.log(np.diag(L)).sum()) - 0.5 * logs

@@ -7,6 +7,7 @@ it. Which features there are depends on the kernel and the budget, and is asked 
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,8 +20,10 @@ from misspec.posterior.base import FeatureBase
 from misspec.posterior.fixed import Budgeted, Linear
 from misspec.posterior.growing import BLOCK, MANY, Growing
 from misspec.posterior.look import Glance, Local
+from misspec.posterior.regression import Regression
 from misspec.posterior.table import Table
 from misspec.posterior.view import View
+from misspec.snapshots import kept, resume
 
 BULK = 256  # observations in one call from which on they are counted together, rather than step by step
 MOST_LINEAR = 1024  # features up to which a linear kernel has all of them from the start
@@ -186,6 +189,20 @@ class Posterior:
     def retell(self, averages: ArrayLike) -> None:
         """Replace what was observed, keeping where and how often: averages per distinct point, in units of y."""
         self._base.retell(vector("averages", averages, length=len(self.counts)) - self.model.offset)
+
+    # -- snapshots ----------------------------------------------------------------------------------------------
+
+    def snapshot(self, *, forget: bool) -> Any:
+        """All that was learnt, as JSON; None where that is every point. forget: without points that are summed up."""
+        base = self._base
+        if forget:
+            shared = (self.model, self.model.kernel, base.view.X)
+            base = copy.deepcopy(base, {id(each): each for each in shared})
+        return kept(base) if not forget or base.forget() else None
+
+    def resume(self, snapshot: Any) -> None:
+        """Go on from a snapshot of a posterior that was made in the same way."""
+        resume(self._base, snapshot, Regression)
 
     def _observe(self, encoded: Array, y: Array) -> None:
         values = y - self.model.offset

@@ -18,7 +18,7 @@ class Table:
                   cannot see: `shadows.py`
     pending       rows that are expected to be observed, and how often each
 
-    Law: rows stand in the order of first visits and never move, so that a row names a point for good.
+    Law: rows stand in the order of first visits and never move, except in `keep`, so that a row names a point for good.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -101,6 +101,14 @@ class Table:
     def replace(self, averages: Array) -> None:
         """Other averages (minus the offset) at the same points, with the same counts."""
         self._sums[: len(averages)] = self.counts * averages
+
+    def keep(self, rows: list[int]) -> None:
+        """Forget all points but these, which get new rows in this order; t stays."""
+        keys, number = list(self._row), {row: new for new, row in enumerate(rows)}
+        self._row = {keys[row]: new for row, new in number.items()}
+        columns = (self._n, self._sums, self._corrections)
+        self._U, (self._n, self._sums, self._corrections) = self._U[rows], (column[rows] for column in columns)
+        self.pending = {number[row]: count for row, count in self.pending.items()}
 
     def expect(self, row: int) -> None:
         """One more observation is pending at a point."""

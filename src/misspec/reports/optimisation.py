@@ -209,7 +209,8 @@ def facts(
         )
     told = policy.observations
     if not len(told):
-        raise InvalidInput("there is nothing to report yet: tell the policy a result first")
+        left = "left: all results were compacted" if told.forgotten else "yet: tell the policy a result first"
+        raise InvalidInput(f"there is nothing to report {left}")
     domain = policy.domain
     called = _names(domain, names)
     axes = _axes(domain, called)
@@ -227,10 +228,10 @@ def facts(
     y, down = told.y, policy.minimize
     best = (np.minimum if down else np.maximum).accumulate(y)
     heading = title or ("Optimisation" if what == "result" else f"Optimisation of {what}")
-    several = "s" * (len(told) != 1)
-    about = (
-        f"{type(policy).__name__}, {len(told):,} evaluation{several}, {len(axes)} parameter{'s' * (len(axes) > 1)}; "
-    )
+    count = f"{len(told):,} evaluation{'s' * (len(told) != 1)}"
+    if told.forgotten:
+        count += f" after {told.forgotten:,} that were compacted and are not shown"
+    about = f"{type(policy).__name__}, {count}, {len(axes)} parameter{'s' * (len(axes) > 1)}; "
     return Optimisation(
         heading, about + ("smaller is better" if down else "larger is better"), str(what), down,
         y, best, told.ids < 0, _sentences(policy, called, use, points, conflicts, y), use, importance,

@@ -9,12 +9,14 @@ import copy
 import dataclasses
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from misspec.errors import Array, number, whole
 from misspec.model import Model
+from misspec.snapshots import kept, resume
 
 
 def own_radius(noise: float, n: int, rank: int, delta: float) -> float:
@@ -59,6 +61,7 @@ class OwnBands:
         self.lower: Array = np.full(whole("size", size), -np.inf)
         self.upper: Array = np.full(size, np.inf)
         self._known: dict[Key, _Own] = {}
+        self._ranks = 0  # that were given
         self._elsewhere = 0
 
     def __len__(self) -> int:
@@ -74,6 +77,21 @@ class OwnBands:
         for key, own in self._known.items():
             twin._known[key] = dataclasses.replace(own, uncounted=dict(own.uncounted))
         return twin
+
+    def forget(self) -> None:
+        """Drop the bands of points without a row in a list that were told once and are not pending: one that comes back
+        has another rank, and begins again. A band that is dropped is never wrong."""
+        self._known = {
+            key: own for key, own in self._known.items() if isinstance(key, int) or own.uncounted or own.n > 1
+        }
+
+    def snapshot(self) -> Any:
+        """All of it, as JSON."""
+        return kept(self)
+
+    def resume(self, snapshot: Any) -> None:
+        """Go on from a snapshot."""
+        resume(self, snapshot, _Own)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -112,8 +130,9 @@ class OwnBands:
         """Enter a query at this point (x: its coordinates). others: None for a query of this policy; else the query
         is someone else's, and this many more come with it in one call."""
         if key not in self._known:
-            rank = len(self._known) + 1 if others is None else self._last(key, 1 + others)
+            rank = self._ranks + 1 if others is None else self._last(key, 1 + others)
             self._known[key] = _Own(rank, x)
+            self._ranks += 1
         self._known[key].uncounted[query] = None
 
     def tell(self, key: Key, y: float, query: int) -> None:
@@ -143,10 +162,11 @@ class OwnBands:
         ranks = [self._last(key, len(new)) for key in new]
         for (key, x), rank in zip(new.items(), ranks, strict=True):
             self._known[key] = _Own(rank, x)
+        self._ranks += len(new)
 
     def _last(self, key: Key, new: int) -> int:
         """The rank of a point that others chose: N on a list, else that of the last of the call's `new` points."""
-        return len(self.lower) if isinstance(key, int) and len(self.lower) else len(self._known) + new
+        return len(self.lower) if isinstance(key, int) and len(self.lower) else self._ranks + new
 
     def _advance(self, key: Key, own: _Own) -> None:
         """Count the results told up to the first query that is pending."""

@@ -27,15 +27,17 @@ class Band(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Observations:
-    """All results, in the order told.
+    """Results, in the order told: all of them, unless some are forgotten.
 
-    x, y    points in user units, shape (n, d), and results
-    ids     of the queries; -1 for data from elsewhere
+    x, y        points in user units, shape (n, d), and results
+    ids         of the queries; -1 for data from elsewhere
+    forgotten   results before these, of which only sums are left (`policy.compact`)
     """
 
     x: Array
     y: Array
     ids: NDArray[np.intp]
+    forgotten: int = 0
 
     def __len__(self) -> int:
         return len(self.y)

@@ -6,10 +6,12 @@ in turn never needs that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from misspec.model import Model
 from misspec.policies.core.field import Field
+from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Place
 from misspec.posterior import Posterior
 from misspec.posterior.layered import Layered
@@ -89,6 +91,29 @@ class Evidence:
         self._asked.pop(id, None)
         self._expected.discard(id)
         return self._restricted.pop(id, self.posteriors)
+
+    def snapshot(self, *, forget: bool) -> dict[str, Any]:
+        """All that was learnt, as JSON; forget: without points that are summed up. A part is None where none are."""
+        own, waiting = self.own.copy(), [place.key for place in self._asked.values()]
+        if forget:
+            own.forget()
+        return {
+            "own": own.snapshot(),
+            "posteriors": [posterior.snapshot(forget=forget) for posterior in self.posteriors],
+            "layers": [layer.snapshot(waiting if forget else None) for layer in self.layers],
+            "expected": sorted(self._expected),
+        }
+
+    def resume(self, content: Any, pending: Mapping[int, Asked]) -> None:
+        """Go on from a snapshot, with these queries pending."""
+        self.own.resume(content["own"])
+        for each, stored in zip(self.posteriors, content["posteriors"], strict=True):
+            each.resume(stored)
+        for layer, stored in zip(self.layers, content["layers"], strict=True):
+            layer.resume(stored)
+        self._expected = {each for each in content["expected"] if each in pending}
+        self._asked = {id_: asked.place for id_, asked in pending.items() if id_ not in self._expected}
+        self._restricted = {}
 
     def observe(self, points: object, places: Sequence[Place], y: Sequence[float]) -> None:
         """Data from elsewhere, points in user units."""

@@ -151,9 +151,6 @@ class Field(Protocol):
     def state(self) -> dict[str, Any]:
         """The domain as JSON, except large arrays."""
 
-    def arrays(self) -> dict[str, Array]:
-        """The arrays of the domain that are stored, unless they are too large."""
-
 
 class Shared:
     """Base of all fields: points that may never have been seen before."""

@@ -54,12 +54,14 @@ class Hooks(abc.ABC):
     means are of −y too. `Policy` turns signs where results enter and answers leave.
 
     abilities   facts that callers have to know
+    counters    attributes of its own that a snapshot keeps, besides those of `_evidence` and `log`
     theorem     what bounds its regret as it is set, as `reports` know it; "" for nothing
     limit       evaluations after which it ends, None for no end
     minimize    whether smaller is better
     """
 
     abilities: Abilities = Abilities()
+    counters: tuple[str, ...] = ()
     theorem: str = ""
     limit: int | None = None
     minimize: bool = False
@@ -132,6 +134,10 @@ class Hooks(abc.ABC):
     def on_event(self, kind: str, *rest: Any) -> None:  # noqa: ARG002  # by default there are none
         """Replay an event of the policy's own."""
         raise StorageError(f"unknown event {kind!r} in a policy's state; was it written by a newer misspec?")
+
+    def unsummed(self) -> str:
+        """Why its events cannot be summed up in a snapshot (`snapshot.py`); "" where they can."""
+        return "it needs all its events"
 
     # -- answers ---------------------------------------------------------------------------------------------
 

@@ -278,14 +278,7 @@ class JointField(Shared):
     # -- state -------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        fields = {"domain": self.inner, "contexts": self.contexts}
-        stored = {name: field.state() for name, field in fields.items()}
-        for name, field in fields.items():
-            stored[name].update({key: values.tolist() for key, values in field.arrays().items()})
-        return {"kind": "Joint", **stored}
-
-    def arrays(self) -> dict[str, Array]:
-        return {}
+        return {"kind": "Joint", "domain": self.inner.state(), "contexts": self.contexts.state()}
 
 
 def _key(key: int | bytes, c: Array) -> bytes:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from misspec.domains import Box, Finite, Space, Table
-from misspec.errors import Array, InvalidInput, StorageError, matrix, shown
+from misspec.encoding import decode_array, encode_array
+from misspec.errors import Array, InvalidInput, StorageError, shown
 from misspec.model import Model
 from misspec.policies.core.active import Active, Arms
 from misspec.policies.core.basis import ArmBasis, Basis, BoxBasis
@@ -160,10 +161,9 @@ class FiniteField(_Listed):
 
     def state(self) -> dict[str, Any]:
         stored = {"kind": "Finite", "names": self.list.names, "box": None, "sha256": _digest(self.list)}
-        return {**stored, **(self.list.settings() if self.arrays() else {})}
-
-    def arrays(self) -> dict[str, Array]:
-        return {"points": self.list.points} if self.list.points.nbytes <= LARGE else {}
+        if self.list.points.nbytes > LARGE:
+            return stored
+        return {**stored, **self.list.settings(), "points": encode_array(self.list.points)}
 
     @staticmethod
     def restored(stored: dict[str, Any], given: Finite | None) -> Finite:
@@ -171,7 +171,7 @@ class FiniteField(_Listed):
         if given is None and points is None:
             raise StorageError("the domain was too large to be stored; hand it in again: load(path, domain=…)")
         found = _listed(stored) if given is None else given
-        right = points is None or np.array_equal(found.points, matrix("stored points", points))
+        right = points is None or np.array_equal(found.points, decode_array("stored points", points))
         if given is not None and (not right or _digest(given) != digest or given.names != names):
             known = (
                 "the domain handed in is not the one that this policy was made with: its points differ, or its names "
@@ -221,7 +221,7 @@ def _listed(stored: dict[str, Any]) -> Finite:
         except (InvalidInput, TypeError, ValueError, KeyError) as error:
             raise StorageError(f"a stored table cannot be made: {error}") from None
     box = Box(bounds) if bounds is not None else None if space is None else stored_space(space)
-    return Finite(stored["points"], names, box=box)
+    return Finite(decode_array("stored points", stored.get("points")), names, box=box)
 
 
 def _digest(domain: Finite) -> str:

@@ -4,6 +4,7 @@
 ("tell", id, y)                      its result
 ("drop", id)                         its evaluation failed
 ("observe", points, values[, c])     data from elsewhere, with their contexts if there are any
+("snapshot", content)                all that was learnt before (`snapshot.py`): events before it are history
 (kind, …)                            what a policy records for itself (`Policy.on_event`)
 """
 
@@ -16,9 +17,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from misspec.errors import Array
+from misspec.errors import Array, whole
 from misspec.model import Model
 from misspec.policies.core.answers import Observations, Query, copied
+from misspec.policies.core.events import encoded, query
 from misspec.policies.core.field import Field
 from misspec.policies.core.points import Actions, Place
 from misspec.search import distinct
@@ -28,6 +30,8 @@ OTHERS = "others"  # in the details of a query that others asked: the id of the 
 CERTIFIED = 1000  # points among which conflicts are looked for, at most: the convex program takes seconds then
 OFTEN = 2000  # results up to which conflicts are looked for at every reading, which takes longer than the rounds beyond
 GROWTH = 1.1  # beyond OFTEN they are looked for again whenever the results have grown by this factor
+
+COUNTS = ("t", "answered", "next_id", "calls", "_latest", "_last_of_others")  # that a snapshot keeps
 
 Event = tuple[Any, ...]
 
@@ -54,6 +58,8 @@ class Log:
     pending     queries that are neither told nor dropped, in the order asked
     next_id     of the next query
     calls       of `observe` and `mark_pending`
+    forgotten   events, and results among them, before the first that is there: a snapshot has replaced them
+    start       where the events after the last snapshot begin
     independent whether when results are told, and in which calls, does not depend on what they are
     sign        −1 where smaller is better: events hold y as it was told, `own_bands` and `told_prefix` sign·y
     """
@@ -68,10 +74,12 @@ class Log:
         self._latest = -1  # the latest turn asked among what is told
         self._of_others = 0  # pending queries that others asked
         self._last_of_others = -1  # OTHERS of the latest such query, which tells their calls apart
+        self.forgotten = (0, 0)
+        self.start = 0
 
     def ask(self, query: Query, place: Place) -> Asked:
         """A query is handed out."""
-        asked = Asked(query, place, copied(query.details), len(self.events))
+        asked = Asked(query, place, copied(query.details), self.turn)
         self.pending[query.id] = asked
         self.next_id = query.id + 1
         if asked.of_others:
@@ -103,7 +111,7 @@ class Log:
         """Data from elsewhere; stored: their points, and contexts if there are any (`Field.stored`)."""
         points, *contexts = stored
         self.calls += 1
-        self._latest = len(self.events)
+        self._latest = self.turn
         self.t += len(values)
         self.events.append(("observe", points, values, *contexts))
 
@@ -111,14 +119,49 @@ class Log:
         """An event of the policy's own."""
         self.events.append((kind, *rest))
 
+    @property
+    def turn(self) -> int:
+        """Events so far, forgotten ones included."""
+        return self.forgotten[0] + len(self.events)
+
+    def snapshot(self) -> dict[str, Any]:
+        """All but the events, as JSON."""
+        counts = {name: getattr(self, name) for name in COUNTS}
+        pending = [[asked.turn, encoded(("ask", asked.query))[1]] for asked in self.pending.values()]
+        return {**counts, "turn": self.turn, "pending": pending}
+
+    def due(self, history: int) -> int:
+        """The turn in which so many events have come after the last snapshot."""
+        return self.forgotten[0] + self.start + history
+
+    def recall(self, events: list[Event]) -> None:
+        """Take events for history, of which the snapshot that comes next says what follows."""
+        self.events = events
+        if events and events[0][0] == "snapshot":
+            self.forgotten = (events[0][1]["log"]["turn"], events[0][1]["log"]["t"])
+
+    def resume(self, content: Any) -> None:
+        """Go on from a snapshot, which is an event too."""
+        stored = content["log"]
+        for name in ("turn", *COUNTS):
+            whole(f"{name} of a snapshot", stored[name], at_least=-1)
+        for name in COUNTS:
+            setattr(self, name, stored[name])
+        if not self.events:
+            self.forgotten = (stored["turn"], stored["t"])
+        self.pending = OrderedDict((each.query.id, each) for each in pending_of(content, self.field))
+        self._of_others = sum(asked.of_others for asked in self.pending.values())
+        self.events.append(("snapshot", content))
+        self.start = len(self.events)
+
     def cut(self, count: int) -> None:
         """Forget all but the first events. Repeatable: whatever interrupts it, the same call completes it."""
         del self.events[count:]
         short = Log(self.field, independent=self.independent, sign=self.sign)
         for kind, *rest in self.events:
             if kind == "ask":
-                query = rest[0]
-                short.ask(query, self.field.stored_place(query.index, query.x, query.context))
+                each = rest[0]
+                short.ask(each, self.field.stored_place(each.index, each.x, each.context))
             elif kind == "tell":
                 short.tell(short.pending[rest[0]], rest[1])
             elif kind == "drop":
@@ -126,6 +169,8 @@ class Log:
             elif kind == "observe":
                 points, values, *contexts = rest
                 short.observe([points, *contexts], values)
+            elif kind == "snapshot":
+                short.resume(*rest)
             else:
                 short.add(kind, *rest)
         self.__dict__.update(short.__dict__)
@@ -153,13 +198,23 @@ class Log:
         return self.out_of_order or self.in_parts
 
 
+def pending_of(content: Any, field: Field) -> list[Asked]:
+    """The pending queries of a snapshot."""
+    found = []
+    for turn, stored in content["log"]["pending"]:
+        asked = query(stored, field)
+        place = field.stored_place(asked.index, asked.x, asked.context)
+        found.append(Asked(asked, place, copied(asked.details), whole("turn of a snapshot", turn)))
+    return found
+
+
 def observed(field: Field, model: Model, points: Any, _: Any, *contexts: Any) -> Actions:
     """The points of an event "observe"."""
     return field.pair(points, contexts[0], model) if contexts else field.parse(points, model)
 
 
-def observations(events: Sequence[Event], field: Field, model: Model) -> Observations:
-    """All results in the order told."""
+def observations(events: Sequence[Event], field: Field, model: Model, forgotten: int = 0) -> Observations:
+    """All results in the order told; forgotten: how many came before the first of these events."""
     x: list[Array] = []
     y: list[float] = []
     ids: list[int] = []
@@ -167,6 +222,8 @@ def observations(events: Sequence[Event], field: Field, model: Model) -> Observa
     for kind, *rest in events:
         if kind == "ask":
             asked[rest[0].id] = rest[0]
+        elif kind == "snapshot":
+            asked |= {each.query.id: each.query for each in pending_of(rest[0], field)}
         elif kind == "tell":
             x.append(field.point(asked[rest[0]]))
             y.append(rest[1])
@@ -176,7 +233,7 @@ def observations(events: Sequence[Event], field: Field, model: Model) -> Observa
             y.extend(rest[1])
             ids.extend([-1] * len(rest[1]))
     points = np.array(x).reshape(len(y), field.domain.dimension)
-    return Observations(points, np.array(y), np.array(ids, dtype=np.intp))
+    return Observations(points, np.array(y), np.array(ids, dtype=np.intp), forgotten)
 
 
 def milestone(events: Sequence[Event], t: int) -> int:
@@ -187,6 +244,8 @@ def milestone(events: Sequence[Event], t: int) -> int:
     told = 0
     for turn, (kind, *rest) in enumerate(events, start=1):
         told += 1 if kind == "tell" else len(rest[1]) if kind == "observe" else 0
+        if kind == "snapshot":
+            told = rest[0]["log"]["t"]
         if told >= results:
             return turn
     return len(events)
@@ -197,14 +256,17 @@ def own_bands(events: Sequence[Event], field: Field, model: Model, now: OwnBands
     own, asked = OwnBands(now.noise, now.delta, field.size), {}
     for kind, *rest in events:
         if kind == "ask":
-            query = rest[0]
-            place = asked[query.id] = field.stored_place(query.index, query.x, query.context)
-            last = query.details.get(OTHERS)
-            own.ask(place.key, query.id, place.x, others=None if last is None else last - query.id)
+            each = rest[0]
+            place = asked[each.id] = field.stored_place(each.index, each.x, each.context)
+            last = each.details.get(OTHERS)
+            own.ask(place.key, each.id, place.x, others=None if last is None else last - each.id)
         elif kind == "tell":
             own.tell(asked[rest[0]].key, sign * rest[1], rest[0])
         elif kind == "drop":
             own.drop(asked[rest[0]].key, rest[0])
+        elif kind == "snapshot":
+            own.resume(rest[0]["own"])
+            asked |= {each.query.id: each.place for each in pending_of(rest[0], field)}
         elif kind == "observe":
             parsed = observed(field, model, *rest)
             places = [field.place(parsed, row) for row in range(len(rest[1]))]
@@ -219,7 +281,10 @@ def told_prefix(
     """Points and sign·y up to the first pending query, in the order asked.
 
     one_call: and up to the second call that brings points from elsewhere, since these may be chosen by their values.
+    Nothing where earlier events are forgotten: a band from a part of the data, begun again and again, would not hold.
     """
+    if events and events[0][0] == "snapshot":
+        return np.zeros((0, field.domain.dimension)), np.zeros(0)
     results = {event[1]: event[2] for event in events if event[0] == "tell"}
     dropped = {event[1] for event in events if event[0] == "drop"}
     points: list[Array] = []

@@ -70,6 +70,3 @@ class OpenField(Shared):
 
     def state(self) -> dict[str, Any]:
         return {"kind": "Open", "open": self.domain.settings()}
-
-    def arrays(self) -> dict[str, Array]:
-        return {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import os
 import threading
 import warnings
@@ -38,14 +39,14 @@ from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.fields import field_of
 from misspec.policies.core.given import is_empty, points_of, round_of
 from misspec.policies.core.hooks import LOG
-from misspec.policies.core.journal import Journal, attach
+from misspec.policies.core.journal import Journal, attach, compact, compact_due, save
 from misspec.policies.core.log import OTHERS, Log
 from misspec.policies.core.points import Place
 from misspec.policies.core.queries import list_of, meant
 from misspec.policies.core.readings import Readings
 from misspec.policies.core.registry import REGISTRY, settings_of, signature_of
 from misspec.theory.own_bands import OwnBands
-from misspec.threads import tell_of_forks
+from misspec.threads import one_thread, tell_of_forks
 
 FAILED = "repair it, or leave it out (policy.drop(query) for an evaluation that failed)"
 Changed = TypeVar("Changed")
@@ -62,6 +63,8 @@ class Policy(Readings):
     _journal: Journal | None = None  # that of no copy: only the policy that it was attached to writes
     _changing: undo.Mark | None = None  # where the call that is under way began
     _fresh: bool = True  # False while restoring: __init__ must not record events
+    _history: int | None = None  # events that are kept at least, where it is compacted from time to time
+    _due: float = math.inf  # the turn in which it is compacted next
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -277,7 +280,10 @@ class Policy(Readings):
 
     def _changed(self, change: Callable[[], Changed], *, drawing: bool = False) -> Changed:
         """All of a change or nothing of it."""
-        return undo.changed(self, change, drawing=drawing)
+        result = undo.changed(self, change, drawing=drawing)
+        if self.log.turn >= self._due:
+            compact_due(self)
+        return result
 
     def forked(self) -> None:
         """In a process that was forked off: undo the call, if any, that a thread of the other one had begun."""
@@ -288,12 +294,13 @@ class Policy(Readings):
     def state(self) -> dict[str, Any]:
         """Everything needed to continue, JSON-able: settings, events, random state."""
         with self._lock:
-            return state.encode(self, {name: values.tolist() for name, values in self.field.arrays().items()})
+            return state.encode(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the state to a file, atomically."""
+        """Write the policy to a file, atomically. `ms.load` reads it, and `journal(path)` can go on in it."""
         with self._lock:
-            state.write(path, state.encode(self, {}), self.field.arrays())
+            self._repair()
+            save(self, path)
 
     def journal(self, path: str | os.PathLike[str] | None, *, sync: bool = False) -> None:
         """From now on, append what every call adds to a file before the call returns; None: no longer. `ms.load`
@@ -310,6 +317,24 @@ class Policy(Readings):
             self._journal = None if path is None else attach(self, path, sync=flag("sync", sync))
             if before is not None:
                 before.close()
+
+    def compact(self, path: str | os.PathLike[str] | None = None, *, max_history: int | None = None) -> None:
+        """Replace all events so far by a snapshot of what was learnt from them, in the journal too, so that memory and
+        the time of a restart stop growing. InvalidInput for a policy whose events have no summary of bounded size.
+
+        max_history: keep at least so many of the latest events for reports, and do this again from time to time, by
+        itself, also after the policy is loaded. path: save it there too.
+
+        It goes on as it would have: to the bit for GP-UCB, LinUCB and EC-GP-UCB, and up to rounding for InsuredUCB.
+        Where rounds bring their own points, one that was told once is new when it comes back: its own band is dropped.
+        `observations` and reports have what is left, and say how many results came before; `conflicts` go by own bands.
+        """
+        with self._lock, one_thread():
+            self._repair()
+            history = self._history if max_history is None else whole("max_history", max_history, at_least=1)
+            compact(self, history, everything=max_history is None)
+            if path is not None:
+                save(self, path)
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:

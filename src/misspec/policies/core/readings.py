@@ -127,9 +127,9 @@ class Readings(Hooks):
 
     @property
     def observations(self) -> Observations:
-        """All results, in the order told."""
+        """All results, in the order told; after `compact` those that are left."""
         with self._lock:
-            return observations(self.log.events, self.field, self.model)
+            return observations(self.log.events, self.field, self.model, self.log.forgotten[1])
 
     @property
     def information(self) -> float:

@@ -43,9 +43,6 @@ class OfSpace:
     def state(self) -> dict[str, Any]:
         return {"kind": "Space", "parameters": self.domain.settings()}
 
-    def arrays(self) -> dict[str, Array]:
-        return {}
-
     @staticmethod
     def restored(stored: dict[str, Any], given: Any) -> Domain:
         found = stored_space(stored.get("parameters"))
@@ -138,9 +135,6 @@ class BoxField(Shared):
 
     def state(self) -> dict[str, Any]:
         return {"kind": "Box", "bounds": self.domain.bounds}
-
-    def arrays(self) -> dict[str, Array]:
-        return {}
 
     @staticmethod
     def restored(stored: dict[str, Any], given: Any) -> Domain:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import copy
-import dataclasses
 import inspect
-import math
-import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,27 +11,17 @@ import numpy as np
 
 from misspec import kernels
 from misspec.domains import Domain
-from misspec.encoding import Given, decode_model, decode_value, encode_model, encode_value, kernel_key
-from misspec.errors import MOST, Array, InvalidInput, MisspecError, StorageError, short, shown, whole
-from misspec.files import storage
+from misspec.encoding import Given, check_plain, decode_model, decode_value, encode_model, encode_value, kernel_key
+from misspec.errors import InvalidInput, MisspecError, StorageError, short, shown
 from misspec.model import Model
-from misspec.policies.core import registry, undo
-from misspec.policies.core.answers import NUMBERS, Query
+from misspec.policies.core import events, registry, undo
 from misspec.policies.core.fields import stored_domain
 from misspec.policies.core.registry import REGISTRY, signature_of
 
 if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
-DEEP = 40  # lists and dicts inside each other, at most
-EVENTS: dict[str, list[list[type]]] = {  # what can follow their names
-    "ask": [[dict]],
-    "tell": [[int, float], [int, int]],
-    "drop": [[int]],
-    "observe": [[list, list], [list, list, list]],
-}
-STORED = {"id", "position", "details", *NUMBERS}  # of a query, besides where it is
-NOT_STORED = ("x", "name", "params", "row")  # of a query: its place says them
-VERSION = 2  # version 1 wrote unset numbers as 0
+
+VERSION = 3  # of states and files
 
 
 def name_of(cls: type) -> str:
@@ -44,13 +30,14 @@ def name_of(cls: type) -> str:
     return cls.__name__ if ours else f"{cls.__module__}:{cls.__qualname__}"
 
 
-def encode(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The state of a policy; arrays are those of its domain."""
-    return {**encode_made(policy, arrays), "events": [encode_event(event) for event in policy.log.events]}
+def encode(policy: Policy) -> dict[str, Any]:
+    """The state of a policy."""
+    with storable():
+        return {**encode_made(policy), "events": [events.encoded(event) for event in policy.log.events]}
 
 
-def encode_made(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The state without events: what the policy was made with, and its random state."""
+def encode_made(policy: Policy) -> dict[str, Any]:
+    """The state without events: settings, model and domain, and the random state."""
     settings = {name: encode_value(f"setting {name}", value) for name, value in policy._settings.items()}
     kernels = {kernel_key(model.kernel) for model in [policy.model, *_models(list(policy._settings.values()))]}
     if sum(key.startswith("custom") for key in kernels) > 1:
@@ -58,7 +45,7 @@ def encode_made(policy: Policy, arrays: dict[str, Any]) -> dict[str, Any]:
     return {
         "format": VERSION,
         "policy": name_of(type(policy)),
-        "domain": {**policy.field.state(), **arrays},
+        "domain": policy.field.state(),
         "model": encode_model(policy.model_as_given) if "model" in signature_of(type(policy)).parameters else None,
         "settings": settings,
         "random": policy._rng.bit_generator.state,
@@ -72,10 +59,11 @@ def _models(value: Any) -> list[Model]:
     return [value] if isinstance(value, Model) else []
 
 
-def write(path: str | os.PathLike[str], document: dict[str, Any], arrays: dict[str, Array]) -> None:
-    """Save a state with the arrays of its domain beside it."""
+@contextlib.contextmanager
+def storable() -> Iterator[None]:
+    """StorageError for what JSON cannot hold."""
     try:
-        storage.write(path, "policy", VERSION, document, arrays)
+        yield
     except (TypeError, ValueError, RecursionError) as error:
         if isinstance(error, MisspecError):
             raise
@@ -92,20 +80,22 @@ def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None 
     if not isinstance(state, dict):
         raise StorageError(f"expected the dictionary that state() returns, got {type(state).__name__}")
     policy = made(state, kernel=kernel, domain=domain, width=width)
-    events = _part(state, "events", list)
-    replay(policy, (decode_event(event, policy) for event in events))
+    replay(policy, (events.decoded(event, policy.field) for event in _part(state, "events", list)))
     draw_on(policy, state.get("random"))
     return policy
 
 
 def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: Any) -> Policy:
     """The policy of a state before all its events."""
-    if _part(state, "format", int) > VERSION:
-        raise StorageError(f"this state has format {shown(state['format'])}, newer than {VERSION}; update misspec")
+    if _part(state, "format", int) != VERSION:
+        raise StorageError(
+            f"this has format {shown(state['format'])} and was written by another version of misspec, which alone "
+            f"reads it; this one reads format {VERSION}"
+        )
     name, stored = _part(state, "policy", str), _part(state, "settings", dict)
-    cls = _class_of(name, REGISTRY)
+    cls = _class_of(name)
     for part in ("domain", "model", "settings"):
-        check_plain(part, state.get(part), arrays=part == "domain")
+        check_plain(f"{part} of a policy's state", state.get(part))
     given = Given(kernel, width=width)
     with _unexpected("be made"):
         settings = {key: decode_value(key, value, given) for key, value in stored.items()}
@@ -139,26 +129,6 @@ def _part(state: dict[str, Any], name: str, kind: type) -> Any:
     return state[name]
 
 
-def check_plain(what: str, value: Any, depth: int = DEEP, *, arrays: bool = False) -> None:
-    """StorageError unless this is what JSON has, or, with arrays, an array of numbers, and not nested deeply."""
-    if isinstance(value, list | tuple):
-        if not set(map(type, value)) <= {float, int} and depth > 0:
-            for each in value:
-                check_plain(what, each, depth - 1, arrays=arrays)
-    elif isinstance(value, dict):
-        if not set(map(type, value)) <= {str}:
-            raise StorageError(f"{what} of a policy's state has names that are no text: {shown(list(value))}")
-        check_plain(what, list(value.values()), depth, arrays=arrays)
-    elif not (
-        value is None
-        or isinstance(value, bool | int | float | str)
-        or (arrays and isinstance(value, np.ndarray) and value.dtype.kind in "biuf")
-    ):
-        raise StorageError(f"{what} of a policy's state must be JSON, got something of type {type(value).__name__}")
-    if depth <= 0:
-        raise StorageError(f"{what} of a policy's state is nested more than {DEEP} deep")
-
-
 @contextlib.contextmanager
 def _unexpected(done: str) -> Iterator[None]:
     """StorageError for whatever else a state that was edited leads to: it may fail anywhere in a policy, and so may
@@ -181,7 +151,7 @@ def replay(policy: Policy, events: Iterable[tuple[Any, ...]]) -> None:
 
 def draw_on(policy: Policy, random: Any) -> None:
     """Let a policy draw on from a random state; StorageError where that is none."""
-    check_plain("random", random)
+    check_plain("random of a policy's state", random)
     generator = policy._rng.bit_generator
     try:
         generator.state = random
@@ -204,105 +174,9 @@ def _check_points(policy: Policy) -> None:
             kernels.check_bounded(policy.model.kernel, domain.encode(beyond), "the points of stored queries")
 
 
-def load_saved(
-    path: str | os.PathLike[str], *, kernel: Any = None, domain: Domain | None = None, width: Any = None
-) -> Policy:
-    """A policy from a file written by save(); what it does not hold is handed in again, as for restore()."""
-    state, _, arrays = storage.read(path, "policy", VERSION)
-    place = state.get("domain") if isinstance(state, dict) else None
-    if not isinstance(place, dict) or any(place.get(name) is not None for name in arrays):
-        raise StorageError(f"{path} holds no policy's state, or a damaged one; restore it from a copy")
-    place.update(arrays)
-    return restore(state, kernel=kernel, domain=domain, width=width)
-
-
-def _class_of(name: str, registry: dict[str, type[Policy]]) -> type[Policy]:
-    if name in registry:
-        return registry[name]
-    alike = [cls for key, cls in registry.items() if key.endswith(f":{name}")]  # version 1 stored the bare name
-    if len(alike) == 1:
-        return alike[0]
+def _class_of(name: str) -> type[Policy]:
+    if name in REGISTRY:
+        return REGISTRY[name]
     module = name.partition(":")[0]
     remedy = f"import {module} first" if ":" in name else "import the module that defines it first"
     raise StorageError(f"this state is of the policy {name}, which is not imported; {remedy}")
-
-
-def encode_event(event: tuple[Any, ...]) -> list[Any]:
-    kind, *rest = event
-    if kind == "observe":
-        points, values, *contexts = rest
-        return [kind, points.tolist(), list(values), *(each.tolist() for each in contexts)]
-    if kind != "ask":
-        return copy.deepcopy(list(event))  # of the policy's own, perhaps, with what it reads back
-    query = rest[0]
-    fields = {f.name: getattr(query, f.name) for f in dataclasses.fields(query) if f.name not in NOT_STORED}
-    fields["details"] = dict(query.details)
-    if query.index is None:
-        fields["x"] = query.x.tolist()
-    if query.context is not None:
-        fields["context"] = query.context.tolist()
-    return [kind, {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in fields.items()}]
-
-
-def decode_event(event: Any, policy: Policy) -> tuple[Any, ...]:
-    """An event from its JSON; StorageError where it is none that `encode_event` writes."""
-    if not isinstance(event, list | tuple) or not event or not isinstance(event[0], str):
-        raise StorageError(f"an event must be a list that begins with its kind, got {shown(event)}")
-    kind, *rest = event
-    types = [type(each) for each in rest]
-    if kind in EVENTS and types not in EVENTS[kind]:
-        raise StorageError(f"a stored {kind} must be as state() has it, got {shown(event)}")
-    if kind == "ask":
-        return kind, _decode_query(rest[0], policy)
-    if kind == "observe":
-        points, values, *contexts = rest
-        check_plain("an observe event", rest, depth=4)
-        return kind, _numbers(points), _numbers(values).tolist(), *(_numbers(each) for each in contexts)
-    if kind not in EVENTS:
-        check_plain(f"a {shown(kind)} event", rest)  # of the policy's own: it says what it does not know
-    return tuple(event)  # of results: `tell` and `drop` say what they do not take
-
-
-def _numbers(values: Any) -> Any:
-    """An array of at least one number."""
-    found = np.asarray(values)
-    if not found.size or found.dtype.kind not in "iuf" or not np.isfinite(found).all():
-        raise StorageError(f"stored data must be finite numbers, got {shown(values)}")
-    return found
-
-
-def _decode_query(stored: dict[str, Any], policy: Policy) -> Query:
-    fields = {name: value for name, value in stored.items() if value is not None}
-    index, x, context = (fields.pop(name, None) for name in ("index", "x", "context"))
-    if not fields.keys() <= STORED:
-        raise StorageError(f"a stored query has {', '.join(sorted(STORED))}; got {shown(list(fields))}")
-    for name in NUMBERS:
-        if name in fields:
-            fields[name] = _float(name, fields[name])
-    for each in (index, fields.get("position")):
-        if each is not None and (type(each) is not int or not 0 <= each <= MOST):
-            raise StorageError(f"index and position of a stored query must be whole numbers, got {shown(each)}")
-    for each in (x, context):
-        if each is not None and not (isinstance(each, list | tuple) and set(map(type, each)) <= {float, int}):
-            raise StorageError(f"the point of a stored query must be numbers in a list, got {shown(each)}")
-    return decode_query(policy, index, x, context, fields)
-
-
-def _float(name: str, value: Any) -> float:
-    """A number that a choice was made by, however large."""
-    if not isinstance(value, float | int) or isinstance(value, bool) or not math.isfinite(value):
-        raise StorageError(f"{name} of a stored query must be a finite number, got {shown(value)}")
-    return float(value)
-
-
-def decode_query(policy: Policy, index: int | None, x: Any, context: Any, fields: dict[str, Any]) -> Query:
-    """A query from where it was and its other fields."""
-    whole("id of a stored query", fields.get("id"))
-    details = fields.get("details")
-    if details:
-        check_plain("details of a stored query", details)
-    if details is not None and type(details) is not dict:
-        raise StorageError(f"details of a stored query must be a dict, got {shown(details)}")
-    place = policy.field.stored_place(index, x, context)
-    named = {"x": place.x, **policy.field.describe(place)}
-    return Query(**fields, index=place.index, name=place.name, **named)

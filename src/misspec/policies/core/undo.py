@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from misspec.errors import MOST_AT_ONCE, MisspecError, NumericalError, StorageError, whole
+from misspec.policies.core import snapshot
 from misspec.policies.core.log import OTHERS, Event
 from misspec.policies.core.registry import made
 from misspec.threads import lock_after_fork, one_thread
@@ -115,7 +116,12 @@ def _replaying(policy: Policy) -> Iterator[None]:
 
 
 def replay(policy: Policy, events: Iterable[Event]) -> None:
-    """Let a policy live through events."""
+    """Let a policy live through events; of a list, through those after its last snapshot."""
+    if isinstance(events, list):
+        first = max((i for i, event in enumerate(events) if event[0] == "snapshot"), default=0)
+        policy.log.recall(events[:first])
+        events = events[first:]
+    history = None
     with one_thread(), _replaying(policy):
         for kind, *rest in events:
             if kind == "ask":
@@ -133,5 +139,11 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
                 policy._learn_from(points, values, contexts[0] if contexts else None)
             elif kind in ("tell", "drop"):
                 (policy.tell if kind == "tell" else policy.drop)(*rest)
+            elif kind == "snapshot":
+                snapshot.resume(policy, *rest)
+                history = rest[0]["history"]
             else:
                 policy.on_event(kind, *rest)
+    if history is not None:  # not before: nothing is compacted meanwhile
+        policy._history = whole("history of a snapshot", history, at_least=1)
+        policy._due = policy.log.due(history)
