@@ -477,7 +477,7 @@ def test_what_happens_is_logged(caplog):
     policy = ms.GPUCB(domain, model)
     with caplog.at_level("DEBUG", logger="misspec"):
         policy.tell(policy.ask(2), [0.1, 0.2])
-        assert ["GPUCB: asked [0, 1]", "GPUCB: told [0, 1]"] == [record.message for record in caplog.records]
+        assert [record.message for record in caplog.records] == ["GPUCB: asked [0, 1]", "GPUCB: told [0, 1]"]
         caplog.clear()
         ms.restore(policy.state())  # what happened before is not said again
         policy.observe(np.repeat([3, 4], 50), np.repeat([5.0, -5.0], 50))
