@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from misspec.errors import MOST_AT_ONCE, MisspecError, NumericalError, StorageError, whole
+from misspec.errors import LARGEST, MOST_AT_ONCE, MisspecError, NumericalError, StorageError, whole
 from misspec.policies.core import snapshot
 from misspec.policies.core.log import OTHERS, Event
 from misspec.policies.core.registry import made
@@ -137,6 +137,10 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
             elif kind == "observe":
                 points, values, *contexts = rest
                 policy._learn_from(points, values, contexts[0] if contexts else None)
+            elif kind == "tell" and rest[0] in policy.log.pending and type(y := rest[1]) is float and abs(y) <= LARGEST:
+                asked = policy.log.pending[rest[0]]  # as in `Policy.tell`, by a short cut
+                policy.log.tell(asked, y)
+                policy.on_tell(asked, policy.log.sign * y)
             elif kind in ("tell", "drop"):
                 (policy.tell if kind == "tell" else policy.drop)(*rest)
             elif kind == "snapshot":
