@@ -13,9 +13,10 @@ Coordinates in decimal digits would take three times as long and twice the bytes
 from __future__ import annotations
 
 import json
+import sys
 from binascii import a2b_base64, b2a_base64
 from json.encoder import encode_basestring_ascii as quoted
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,7 @@ TYPES: dict[str, list[list[type]]] = {  # what can follow the names of events
     "drop": [[int]],
     "observe": [[dict, dict], [dict, dict, dict]],
 }
+LITTLE = sys.byteorder == "little"
 STORED = {"id", "position", "details", "asked_at", *NUMBERS}  # of a query, besides where it is
 ENCODE = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
@@ -40,9 +42,9 @@ def line(event: tuple[Any, ...]) -> bytes:
     """An event as one line of JSON; TypeError, ValueError or RecursionError for details that are none."""
     kind = event[0]
     if kind == "tell":
-        return b'["tell",%d,%s]' % (event[1], repr(event[2]).encode())
+        return f'["tell",{event[1]},{event[2]!r}]'.encode()
     if kind == "ask":
-        return b'["ask",%s]' % _query(event[1])
+        return f'["ask",{_query(event[1])}]'.encode()
     if kind == "observe":
         arrays = (np.asarray(each) for each in event[1:])
         return ENCODE([kind, *(encode_array(each) for each in arrays)]).encode()
@@ -54,27 +56,31 @@ def encoded(event: tuple[Any, ...]) -> Any:
     return storage.parsed(line(event))
 
 
-def _query(q: Query) -> bytes:
-    """What the encoder does, in half the time."""
-    parts = [f'"id":{q.id}']
+def _query(q: Query) -> str:
+    """What the encoder writes, in a third of the time."""
+    text = f'{{"id":{q.id}'
     if q.index is not None:
-        parts.append(f'"index":{q.index}')
+        text += f',"index":{q.index}'
     if q.position is not None:
-        parts.append(f'"position":{q.position}')
-    for name, value in zip(NUMBERS, (q.mean, q.std, q.multiplier, q.enlargement, q.upper), strict=True):
-        if isfinite(value):
-            parts.append(f'"{name}":{float(value)!r}')
-        elif value == value:  # not NaN, which is a number that is not set
-            parts.append(f'"{name}":"{value}"')
+        text += f',"position":{q.position}'
+    total = q.mean + q.std + q.multiplier + q.enlargement + q.upper
+    if type(total) is float and isfinite(total):
+        text += (
+            f',"mean":{q.mean!r},"std":{q.std!r},"multiplier":{q.multiplier!r},"enlargement":{q.enlargement!r},'
+            f'"upper":{q.upper!r}'
+        )
+    else:
+        for name in NUMBERS:
+            value = float(getattr(q, name))
+            if not isnan(value):  # a number that is not set
+                text += f',"{name}":{value!r}' if isfinite(value) else f',"{name}":"{value}"'
     if q.index is None:
-        parts.append(f'"x":"{_doubles(q.x)}"')
-    if q.context is not None:
-        parts.append(f'"context":"{_doubles(q.context)}"')
+        text += f',"x":"{_doubles(q.x)}"'
     if q.asked_at is not None:
-        parts.append(f'"asked_at":{q.asked_at!r}')
-    if q.details:
-        parts.append(f'"details":{_details(q.details)}')
-    return f"{{{','.join(parts)}}}".encode()
+        text += f',"asked_at":{q.asked_at!r}'
+    if q.context is not None:
+        text += f',"context":"{_doubles(q.context)}"'
+    return f'{text},"details":{_details(q.details)}}}' if q.details else text + "}"
 
 
 def _details(details: Any) -> str:
@@ -92,7 +98,7 @@ def _details(details: Any) -> str:
 
 
 def _doubles(x: Array) -> str:
-    return b2a_base64(x.astype("<f8", copy=False).tobytes(), newline=False).decode()
+    return b2a_base64((x if LITTLE else x.byteswap()).tobytes(), newline=False).decode()
 
 
 def decoded(event: Any, field: Field) -> tuple[Any, ...]:

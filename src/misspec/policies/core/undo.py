@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from misspec.errors import MOST_AT_ONCE, MisspecError, NumericalError, StorageError, whole
+from misspec.errors import LARGEST, MOST_AT_ONCE, MisspecError, NumericalError, StorageError, whole
 from misspec.policies.core import snapshot
 from misspec.policies.core.log import OTHERS, Event
 from misspec.policies.core.registry import made
@@ -84,8 +84,7 @@ def repair(policy: Policy) -> None:
         return
     _take_back(policy)
     try:
-        twin: Policy = made(type(policy), policy.domain, policy.model_as_given, policy.settings)
-        replay(twin, policy.log.events)
+        twin = rebuilt(policy, policy.log.events)
     except Exception as error:
         kind = type(error) if isinstance(error, MisspecError) else NumericalError
         raise kind(
@@ -94,6 +93,13 @@ def repair(policy: Policy) -> None:
         ) from error
     twin._rng.bit_generator.state = policy._rng.bit_generator.state
     policy.__dict__.update({**twin.__dict__, "_lock": policy._lock, "_changing": None})
+
+
+def rebuilt(policy: Policy, events: list[Event]) -> Policy:
+    """A policy that was made in the same way, after these events."""
+    twin: Policy = made(type(policy), policy.domain, policy.model_as_given, policy.settings)
+    replay(twin, events)
+    return twin
 
 
 def forked(policy: Policy) -> None:
@@ -137,6 +143,10 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
             elif kind == "observe":
                 points, values, *contexts = rest
                 policy._learn_from(points, values, contexts[0] if contexts else None)
+            elif kind == "tell" and rest[0] in policy.log.pending and type(y := rest[1]) is float and abs(y) <= LARGEST:
+                asked = policy.log.pending[rest[0]]  # as in `Policy.tell`, by a short cut
+                policy.log.tell(asked, y)
+                policy.on_tell(asked, policy.log.sign * y)
             elif kind in ("tell", "drop"):
                 (policy.tell if kind == "tell" else policy.drop)(*rest)
             elif kind == "snapshot":
