@@ -2,7 +2,7 @@
 
 from misspec.policies.auto import Auto
 from misspec.policies.balancing import RegretBalancing
-from misspec.policies.core.answers import Band, Conflict, Decision, Observations, Query, Recommendation
+from misspec.policies.core.answers import Band, Conflict, Decision, Observations, Query, Recommendation, Suspicion
 from misspec.policies.core.journal import load
 from misspec.policies.core.log import Asked
 from misspec.policies.core.policy import Policy
@@ -44,6 +44,7 @@ __all__ = [
     "Query",
     "Recommendation",
     "RegretBalancing",
+    "Suspicion",
     "ThompsonSampling",
     "UniformSampling",
     "load",

@@ -20,17 +20,18 @@ from misspec.domains import Domain
 from misspec.errors import Array, HorizonReached, InvalidInput, number, shown, whole
 from misspec.hyperparameters import LARGEST_FLOAT, Scaling
 from misspec.model import Model
-from misspec.policies.auto import learnt
+from misspec.policies.auto import doubt, learnt
 from misspec.policies.auto.feasible import SURE, Outcomes
 from misspec.policies.auto.mixture import Mixture, moments, upper
 from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, checked_samples, due, models_of
 from misspec.policies.auto.rules import TRIED, Turn, choose
-from misspec.policies.core.answers import Band, Conflict, Decision, copied
+from misspec.policies.core.answers import Band, Conflict, Decision, Observations, copied
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked, Event
 from misspec.policies.core.points import Actions, Context, Place, Round, position_in
 from misspec.policies.core.policy import Policy
+from misspec.policies.core.suspicion import Prediction
 from misspec.posterior import Posterior
 from misspec.search import distinct
 
@@ -341,6 +342,12 @@ class Auto(Policy):
         if self._states is None:
             remedy = f"at least {FIRST} results; {self.t} are told" if self.t < FIRST else "refresh(), or ask()"
             raise InvalidInput(f"{what} needs a model, and so {remedy}")
+
+    def find_suspicious(self, told: Observations) -> dict[int, Prediction]:
+        """By a model that is learnt again without each of those that fit worst (`doubt.py`)."""
+        if self._states is None:
+            return {}
+        return doubt.predictions(self._learner, told, self.log.sign, self._states)
 
     def find_conflicts(self, events: Sequence[tuple[Any, ...]]) -> list[Conflict]:  # noqa: ARG002  # of all of them
         """Points whose own band does not meet the model's. The learnt norm bound is not a claim, and proves nothing."""

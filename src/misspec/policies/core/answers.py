@@ -184,6 +184,28 @@ class Conflict:
     kind: str = "learnt"
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Suspicion:
+    """A result that the others do not predict.
+
+    position           its row in `policy.observations`
+    id                 of its query; None for data from elsewhere
+    x, index           the point
+    y                  the result; expected, lower, upper: what the others predict of it, and a range of 95 %
+    score              how far off it is, in standard deviations
+    """
+
+    position: int
+    id: int | None
+    x: Array
+    index: int | None
+    y: float
+    expected: float
+    lower: float
+    upper: float
+    score: float
+
+
 class Decision(NamedTuple):
     """A policy's choice: the place, its row among the actions handed in, and the reasons (fields of Query)."""
 

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from misspec.domains import Domain
 from misspec.errors import StorageError
 from misspec.model import Model
-from misspec.policies.core.answers import Band, Conflict, Decision
+from misspec.policies.core.answers import Band, Conflict, Decision, Observations
 from misspec.policies.core.conflicts import conflicts_of
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.field import Field
 from misspec.policies.core.log import Asked, Event, Log
 from misspec.policies.core.points import Actions, Context, Place
+from misspec.policies.core.suspicion import Prediction, predictions
 from misspec.posterior import Posterior
 from misspec.theory.widths import Width
 
@@ -180,6 +181,14 @@ class Hooks(abc.ABC):
     def find_conflicts(self, events: Sequence[Event]) -> list[Conflict]:
         """Conflicts in the observations of some events."""
         return conflicts_of(self, events)
+
+    def find_suspicious(self, told: Observations) -> dict[int, Prediction]:
+        """Of each result that the others do not predict what they do, in units of what is maximised; by its row."""
+        y, encoded = self.log.sign * told.y, self.domain.encode(told.x)
+        here = self.posterior_in_use.look(encoded) if len(y) else None
+        if here is None:
+            return {}
+        return predictions(self.reported_model, encoded, y, here.mean, here.variance)
 
     # -- what there is to read of some policies --------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from misspec import kernels
 from misspec.errors import InvalidInput
 from misspec.model import Model
 from misspec.policies.core import undo
-from misspec.policies.core.answers import Band, Conflict, Observations, Query, Recommendation
+from misspec.policies.core.answers import Band, Conflict, Observations, Query, Recommendation, Suspicion
 from misspec.policies.core.given import round_of
 from misspec.policies.core.hooks import Hooks
 from misspec.policies.core.log import milestone, observations
@@ -106,6 +106,26 @@ class Readings(Hooks):
                     most = max(conflict.epsilon for conflict in conflicts)
                     self._say("the results contradict the model at %d points, by ε ≥ %.4g", len(conflicts), most)
             return list(self._certified[1])
+
+    def suspicious(self) -> list[Suspicion]:
+        """Results that the others do not predict, those farthest off first: typing errors, other units, evaluations
+        that went wrong; or a narrow optimum, which looks the same. To settle it, evaluate again; to correct it,
+        `retract` and tell."""
+        with self._lock, one_thread():
+            self._repair()
+            told, sign = self.observations, self.log.sign
+            found = []
+            for row, each in self.find_suspicious(told).items():
+                ends = sorted(sign * (each.mean + side * 2.0 * each.std) for side in (-1.0, 1.0))
+                place = self.field.place(self._parse(told.x[[row]]), 0)
+                id_ = int(told.ids[row])
+                found.append(
+                    Suspicion(
+                        row, None if id_ < 0 else id_, told.x[row], place.index, float(told.y[row]), sign * each.mean,
+                        ends[0], ends[1], each.score,
+                    )
+                )  # fmt: skip
+            return sorted(found, key=lambda each: -each.score)
 
     @property
     def t(self) -> int:
