@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import io
+import tempfile
 from pathlib import Path
 
 from matplotlib import rc_context
 
-from misspec.experiments import contest
+from misspec.experiments import contest_in
 from misspec.files import storage
 from misspec.reports.contest import figure
 from misspec.reports.matplotlib_backend import RC
@@ -22,7 +23,8 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--seeds", type=int, default=32)
     given = parser.parse_args()
-    found = contest(seeds=given.seeds)
+    with tempfile.TemporaryDirectory() as folder:
+        found = contest_in(folder, seeds=given.seeds)
     if "Optuna" not in found.players:
         parser.error("the picture has Optuna in it: pip install 'misspec[optuna]'")
     with rc_context(RC):

@@ -45,7 +45,7 @@ class Attack:
 def worst_misfit(
     make: MakePolicy,
     problem: Problem,
-    horizon: int,
+    n: int,
     *,
     tries: int = 200,
     worlds: int = 4,
@@ -55,12 +55,12 @@ def worst_misfit(
     """The worst of `tries` misfits within ± problem.epsilon for the policies that make(problem) returns.
 
     make       returns a fresh policy for a problem, as in lambda p: ms.GPUCB(p.domain, p.model)
-    horizon    rounds of each run
+    n          rounds of each run
     worlds     runs per misfit; the result is judged by twice as many
     """
     instance("problem", problem, Problem)
     callback("progress", progress)
-    T, tries = whole("horizon", horizon, at_least=1), whole("tries", tries, at_least=1)
+    T, tries = whole("n", n, at_least=1), whole("tries", tries, at_least=1)
     worlds = whole("worlds", worlds, at_most=MOST_AT_ONCE)
     if problem.epsilon <= 0:
         raise InvalidInput("the problem allows no misfit: its epsilon is 0; make it with an epsilon above 0")

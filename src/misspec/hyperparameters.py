@@ -56,17 +56,16 @@ LARGEST_FLOAT, EPSILON = float(np.finfo(np.float64).max), float(np.finfo(np.floa
 
 
 class Scaling(NamedTuple):
-    """Results as the model sees them: z = ±(y − centre)/width, larger is better; beyond REACH widths logarithmically.
+    """Results as the model sees them: z = (y − centre)/width; beyond REACH widths logarithmically.
 
     Width and centre are those of the data without outliers, so that one result of 10¹² hides no other.
     """
 
-    sign: float = 1.0
     centre: float = 0.0
     width: float = 1.0
 
     @classmethod
-    def of(cls, y: Array, sign: float, noise: float | None = None) -> Scaling:
+    def of(cls, y: Array, noise: float | None = None) -> Scaling:
         """noise: σ where it is known, and then the least width: what varies less than that has not varied."""
         power = math.frexp(float(np.abs(y).max()))[1]
         y = np.ldexp(y, -power)  # exact, and no sum overflows
@@ -82,14 +81,14 @@ class Scaling(NamedTuple):
         for some in (inside, y):  # where all but outliers are equal, these are what there is
             width = max(math.ldexp(_rms(some - middle), power), 0.0 if noise is None else noise)
             if width > least:
-                return cls(sign, centre, width)
-        return cls(sign, centre, max(1.0, abs(centre)))
+                return cls(centre, width)
+        return cls(centre, max(1.0, abs(centre)))
 
     def to(self, y: ArrayLike) -> Array:
         # halves, since y − centre may be too large for a float; so may u, whose logarithm is not
         half = 0.5 * np.asarray(y, dtype=np.float64) - 0.5 * self.centre
         with np.errstate(over="ignore"):
-            u = self.sign * half / (0.5 * self.width)
+            u = half / (0.5 * self.width)
         size = np.abs(u)
         fits = np.isfinite(size)
         beyond = np.where(
@@ -106,7 +105,7 @@ class Scaling(NamedTuple):
         with np.errstate(over="ignore"):
             near = 0.5 * self.width * np.where(beyond > 0, REACH + np.expm1(np.minimum(beyond, 600.0)), np.abs(z))
             half = np.where(beyond > 600.0, np.exp(beyond + math.log(0.5 * self.width)), near)
-            y = 0.5 * self.centre + self.sign * np.sign(z) * half
+            y = 0.5 * self.centre + np.sign(z) * half
         return np.asarray(2.0 * np.clip(y, -0.5 * LARGEST_FLOAT, 0.5 * LARGEST_FLOAT))
 
 

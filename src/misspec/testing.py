@@ -102,6 +102,14 @@ def queries_lie_in_the_action_set(subject: Subject) -> None:
         expect(InvalidInput, lambda wrong=wrong: policy.ask(actions=wrong))  # type: ignore[misc]
 
 
+def _timeless(state: dict[str, Any]) -> dict[str, Any]:
+    """A state without the times at which queries were asked."""
+    for kind, *rest in state["events"]:
+        if kind == "ask":
+            rest[0].pop("asked_at", None)
+    return state
+
+
 def same_seed_same_answers(subject: Subject) -> None:
     one, other = subject.make(3), subject.make(3)
     for a, b in zip(subject.play(one, subject.rounds), subject.play(other, subject.rounds), strict=True):
@@ -132,7 +140,7 @@ def continues_to_the_bit(subject: Subject) -> None:
                 for a, b in zip(goes_on, _continue(subject, twin), strict=True):
                     assert_same(a, b)
                 np.testing.assert_array_equal(band_of(twin).upper, band_of(reference).upper)
-                assert twin.state() == reference.state()
+                assert _timeless(twin.state()) == _timeless(reference.state())
             _wander(subject, policy, rng)
 
 

@@ -216,7 +216,7 @@ def demo(tmp_path_factory):
     """The page of the demo with all its policies and candidates, in fewer rounds: as large as the real one."""
     folder = tmp_path_factory.mktemp("demo")
     ex.go(ex.demo().replace(b"horizon = 1500", b"horizon = 150").replace(b"seeds = 4", b"seeds = 1"), folder, cores=1)
-    found, first = ex.results(folder), ex.contest(8, 2, cores=1)
+    found, first = ex.results(folder), ex.contest_in(folder.with_name("contest"), 8, 2, cores=1)
     path = folder / "index.html"
     path.write_text(page_of(found, tables.summary(found), all_bounds(found), first), encoding="utf-8")
     assert path.stat().st_size < 6e6
@@ -243,7 +243,7 @@ def test_the_demo(browser, demo, width, tmp_path):
     held = opened.locator("#table th").nth(2).bounding_box()
     assert held["x"] + held["width"] <= width  # what a policy wins by is seen without moving the table
     assert opened.locator(".short tbody tr").count() == 3
-    assert opened.locator("#table th").all_inner_texts()[:3] == ["policy", "recommended loses", "band held f*"]
+    assert opened.locator("#table th").all_inner_texts()[:3] == ["policy", "loss of the recommendation", "bands held"]
     assert not opened.locator("#old").is_visible()
     # a phone widens its window to what sticks out, so that it is no measure; a table may be wider than what holds it
     assert opened.evaluate("document.documentElement.scrollWidth") <= width

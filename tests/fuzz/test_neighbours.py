@@ -18,11 +18,10 @@ from misspec.integrations.optuna import MisspecSampler, policy_of, space_of
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 MODEL = ms.Model(RBF(0.5), norm_bound=1.0, noise=0.1)
 SAMPLERS = {
-    "auto": {"policy": "auto", "model": None, "n_trials": 9, "seed": 0, "noise": 0.1},
-    "gp_ucb": {"policy": "gp_ucb", "model": MODEL, "n_trials": None, "seed": 0, "width": 2.0},
-    "ec": {"policy": "ec", "model": MODEL, "seed": 0, "epsilon": 0.1, "enlargement": "exact"},
-    "phased": {"policy": "phased", "model": MODEL, "n_trials": 9, "seed": 0, "grounded": True},
-    "balancing": {"policy": "balancing", "model": MODEL, "n_trials": 9, "seed": 0, "price": 8.0},
+    "auto": {"policy": "auto", "seed": 0, "noise": 0.1},
+    "gp_ucb": {"policy": lambda space: ms.GPUCB(space, MODEL), "seed": 0},
+    "ec": {"policy": lambda space: ms.ECGPUCB(space, MODEL, epsilon=0.1), "seed": 0},
+    "balancing": {"policy": lambda space: ms.RegretBalancing(space, MODEL, horizon=9), "seed": 0},
 }
 SPACE = {"x": FloatDistribution(0, 1), "n": IntDistribution(1, 5), "k": CategoricalDistribution(("a", "b"))}
 
@@ -38,7 +37,7 @@ def asked(sampler, study, rounds=2):
 
 
 def a_study(trials=3):
-    study = optuna.create_study()
+    study = optuna.create_study(direction="maximize")
     for i in range(trials):
         params = {"x": i / 10, "n": 1 + i % 5, "k": "ab"[i % 2]}
         study.add_trial(create_trial(params=params, distributions=SPACE, value=i * 0.1))

@@ -13,8 +13,8 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct
 import misspec as ms
 from hostile import REPEATABLE, attempt, cases, fuzz, hostile, hostile_arrays, hostile_numbers, hostile_objects, spoilt
 from misspec.experiments.construct import POLICIES
-from misspec.policies import signature_of
 from misspec.policies.core import policy as base
+from misspec.policies.core.registry import signature_of
 from misspec.theory import information
 
 
@@ -156,14 +156,14 @@ results = st.one_of(values, st.lists(hostile_numbers, max_size=3))
 @st.composite
 def requests(draw):
     """A call of a policy: its name, and its arguments."""
-    call = draw(st.sampled_from(["ask", "tell", "drop", "expect", "observe", "recommend", "band"]))
+    call = draw(st.sampled_from(["ask", "tell", "drop", "mark_pending", "observe", "recommend", "band"]))
     if call == "ask":
         chosen = draw(st.sets(st.sampled_from(["n", "actions", "context"]), min_size=1))
         return call, {name: draw(hostile_objects if name == "n" else whats) for name in sorted(chosen)}
     if call in ("tell", "drop"):
         known = {"query": draw(st.one_of(whats, st.just(2), st.just(6)))}
         return call, {**known, "y": draw(results)} if call == "tell" else known
-    if call in ("expect", "observe"):
+    if call in ("mark_pending", "observe"):
         known = {"points_or_indices": draw(whats)} | ({"y": draw(results)} if call == "observe" else {})
         return call, {**known, "context": draw(whats)} if draw(st.booleans()) else known
     names = {"recommend": ["actions", "context"], "band": ["X", "context"]}[call]

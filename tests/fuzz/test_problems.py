@@ -194,25 +194,25 @@ def test_bounds_are_numbers(call):
 LOOPS = {
     "simulate": (
         ms.simulate,
-        {"policy": "fresh", "problem": PROBLEM, "horizon": 3, "seed": 0, "batch": 2, "progress": None},
+        {"policy": "fresh", "problem": PROBLEM, "n": 3, "seed": 0, "batch": 2, "progress": None},
     ),
     "optimize": (
         ms.optimize,
         {
-            "policy": "fresh", "function": lambda x: 0.3, "horizon": 3, "batch": 2, "workers": None, "processes": False,
+            "policy": "fresh", "function": lambda x: 0.3, "n": 3, "batch": 2, "workers": None, "processes": False,
             "on_error": "raise", "progress": None,
         },
     ),
-    "workers": (ms.optimize, {"policy": "fresh", "function": lambda x: 0.3, "horizon": 3, "workers": 2}),
+    "workers": (ms.optimize, {"policy": "fresh", "function": lambda x: 0.3, "n": 3, "workers": 2}),
     "compare": (
         experiments.compare,
-        {"policies": {"GP": lambda p: ms.GPUCB(p.domain, p.model)}, "problems": [PROBLEM], "horizon": 2, "seeds": 1,
+        {"policies": {"GP": lambda p: ms.GPUCB(p.domain, p.model)}, "problems": [PROBLEM], "n": 2, "seeds": 1,
          "progress": None, "cores": 1},
     ),
     "worst_misfit": (
         ms.adversary.worst_misfit,
         {
-            "make": lambda p: ms.UniformSampling(p.domain, p.model), "problem": PROBLEM, "horizon": 2, "tries": 2,
+            "make": lambda p: ms.UniformSampling(p.domain, p.model), "problem": PROBLEM, "n": 2, "tries": 2,
             "worlds": 1, "seed": 0, "progress": None,
         },
     ),
@@ -269,7 +269,7 @@ def test_facts_of_a_report(argument, value):
         attempt(lambda: ms.reports.of_policy(REPORTED, value))
 
 
-@pytest.mark.parametrize("argument", ["horizon", "batch"])
+@pytest.mark.parametrize("argument", ["n", "batch"])
 def test_numbers_that_are_too_large_are_refused_at_once(argument):
-    with pytest.raises(ms.InvalidInput, match=r"horizon|batch"):
-        ms.simulate(a_policy(), PROBLEM, **{"horizon": 200_000, argument: 10**15})
+    with pytest.raises(ms.InvalidInput, match=rf"^{argument} must be"):
+        ms.simulate(a_policy(), PROBLEM, **{"n": 200_000, argument: 10**15})

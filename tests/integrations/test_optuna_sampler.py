@@ -1,7 +1,4 @@
-"""Optuna's own tests of samplers: all of them for Auto, the basic ones for the policies of the theory.
-
-These differ in how a point is chosen, not in how parameters, trials and studies are read.
-"""
+"""Optuna's own tests of samplers."""
 
 from collections.abc import Callable
 
@@ -16,10 +13,3 @@ class TestAuto(BasicSamplerTestCase, RelativeSamplerTestCase, SingleOnlySamplerT
     @pytest.fixture
     def sampler(self) -> Callable[[], BaseSampler]:
         return lambda: MisspecSampler(seed=0)
-
-
-@pytest.mark.parametrize("policy", ["balancing", "phased"])  # one with rounds of its own, one with episodes
-class TestPoliciesOfTheTheory(BasicSamplerTestCase):
-    @pytest.fixture
-    def sampler(self, policy: str) -> Callable[[], BaseSampler]:
-        return lambda: MisspecSampler(policy, seed=0)

@@ -15,12 +15,20 @@ from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
 from misspec.errors import InvalidInput
-from misspec.integrations import optuna as ours
 from misspec.integrations.optuna import MisspecSampler, choosing, distributions_of, policy_of, space_of
 from misspec.integrations.optuna import trials as trials
 from misspec.policies.auto.model import Learner
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
+MODEL = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1)
+POLICIES = {
+    "auto": "auto",
+    "gp_ucb": lambda space: ms.GPUCB(space, MODEL),
+    "ec": lambda space: ms.ECGPUCB(space, MODEL, epsilon=0.1),
+    "insured": lambda space: ms.InsuredUCB(space, MODEL),
+    "balancing": lambda space: ms.RegretBalancing(space, MODEL, horizon=50),
+    "own auto": lambda space: ms.Auto(space, noise=0.1),
+}
 SPACE = {
     "lr": FloatDistribution(1e-5, 1e-1, log=True),
     "drop": FloatDistribution(0.0, 0.5, step=0.1),
@@ -66,26 +74,24 @@ def test_minimising_is_maximising_with_the_other_sign():
     assert above["misspec:band"] == pytest.approx([-end for end in reversed(below["misspec:band"])])
 
 
-@pytest.mark.parametrize("policy", ours.POLICIES)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_what_was_believed_is_in_the_trial(policy):
-    study = played(12, policy, n_trials=40)
+    study = played(12, POLICIES[policy])
     believed = study.trials[-1].user_attrs
     low, high = believed["misspec:band"]
     assert low <= believed["misspec:mean"] <= high or policy == "balancing"
     assert believed["misspec:noise"] > 0
     assert believed["misspec:conflicts"] >= 0
-    assert {"auto": "misspec:rule", "balancing": "misspec:base", "phased": "misspec:episode"}.get(
-        policy, "misspec:mean"
-    ) in believed
+    assert {"auto": "misspec:rule", "balancing": "misspec:base"}.get(policy, "misspec:mean") in believed
     json.dumps(study.trials[-1].user_attrs)
 
 
-@pytest.mark.parametrize("policy", ours.POLICIES)
+@pytest.mark.parametrize("policy", ["auto", "gp_ucb", "ec", "insured"])  # balancing has rounds of its own
 def test_a_new_process_goes_on_from_the_storage_alone(policy):
     """A sampler that has seen nothing suggests what the one suggests that was there all the time."""
-    study = played(9, policy, n_trials=40)
+    study = played(9, POLICIES[policy])
     fresh = copy.deepcopy(study)
-    fresh.sampler = MisspecSampler(policy, seed=0, n_trials=40)
+    fresh.sampler = MisspecSampler(POLICIES[policy], seed=0)
     one, other = study.ask(SPACE), fresh.ask(SPACE)
     for name in ("lr", "drop"):  # numbers may differ by rounding: results come one by one there, and at once here
         assert math.log(one.params[name] + 1) == pytest.approx(math.log(other.params[name] + 1), abs=1e-3)
@@ -189,9 +195,9 @@ def test_parameters_that_are_fixed_stay_fixed():
     assert study.trials[-1].params["depth"] <= 12
 
 
-@pytest.mark.parametrize("policy", ours.POLICIES)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_define_by_run_spaces(policy):
-    study = optuna.create_study(direction="maximize", sampler=MisspecSampler(policy, seed=0, n_trials=40))
+    study = optuna.create_study(direction="maximize", sampler=MisspecSampler(POLICIES[policy], seed=0))
 
     def branching(trial):
         shared = trial.suggest_float("shared", 0, 1)
@@ -208,33 +214,34 @@ def test_define_by_run_spaces(policy):
         assert study.best_value > 0.7
 
 
-@pytest.mark.parametrize("before", ["phased", "balancing", "auto"])
-@pytest.mark.parametrize("after", ["phased", "balancing"])
-def test_a_study_that_changes_its_policy(before, after, caplog):
-    study = played(9, before, n_trials=40)
-    study.sampler = MisspecSampler(after, seed=0, n_trials=40)
+@pytest.mark.parametrize("before", ["auto", "balancing"])
+@pytest.mark.parametrize("after", ["ec", "balancing"])
+def test_a_study_that_changes_its_policy(before, after):
+    study = played(9, POLICIES[before])
+    study.sampler = MisspecSampler(POLICIES[after], seed=0)
     study.optimize(objective, n_trials=5)
-    different = {json.dumps(trial.params) for trial in study.trials[9:]}
-    assert len(different) >= (3 if after == "phased" else 4)  # episodes forget, and begin alike
-    assert "cannot be replayed" not in caplog.text
-    asked = [trials.get(trial.system_attrs, trials.ASKED)["policy"] for trial in study.trials[1:]]
-    assert asked == [before] * 8 + [after] * 5
+    assert len({json.dumps(trial.params) for trial in study.trials[9:]}) >= 4
+    assert study.sampler._kept.mirror.policy.t == 13
 
 
-@pytest.mark.parametrize("policy", ["phased", "balancing"])
-def test_results_are_told_at_the_points_that_were_evaluated(policy, monkeypatch):
-    study = played(8, policy, n_trials=40)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_trials_of_all_kinds_reach_the_policy(policy):
+    """Fixed parameters, failures, values that are not numbers, trials that run, and others that choose right now."""
+    study = played(6, POLICIES[policy])
     study.enqueue_trial({"depth": 11})
     study.optimize(objective, n_trials=2)
-    made = []
-    original = choosing.replayed
-    monkeypatch.setattr(choosing, "replayed", lambda *given: made.append(original(*given)) or made[-1])
+    assert study.trials[6].params["depth"] == 11
+    study.optimize(lambda trial: objective(trial) * math.nan, n_trials=1)
+    running = study.ask(SPACE)
     study.optimize(objective, n_trials=1)
-    told = made[-1].observations
+    study.tell(running, value(running.params))
+    study.optimize(objective, n_trials=1)
+    told = study.sampler._kept.mirror.policy.observations
     axes = trials.Axes(dict(sorted(SPACE.items())))
-    evaluated = {tuple(axes.point(trial.params)) for trial in study.trials}
-    assert {tuple(x) for x in told.x} <= evaluated
-    assert len(told.x) >= (10 if policy == "balancing" else 4)
+    assert {tuple(x) for x in told.x} <= {tuple(axes.point(trial.params)) for trial in study.trials}
+    assert len(told.y) == 10  # all but the failed one and the last
+    study._storage.create_new_trial(study._study_id)  # by a process that has not chosen yet
+    study.optimize(objective, n_trials=2)
 
 
 def test_two_samplers_of_one_seed_begin_with_different_points():
@@ -288,15 +295,27 @@ def test_constraints_are_refused_in_one_sentence():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: MisspecSampler("best"), "policy must be one of auto, balancing"),
-        (lambda: MisspecSampler("auto", model=ms.Model(RBF(1.0), norm_bound=1.0, noise=0.1)), "learns its model"),
-        (lambda: MisspecSampler("ec", model=3), "model must be a Model"),
-        (lambda: MisspecSampler(n_trials=0), "n_trials must be a whole number"),
+        (
+            lambda: MisspecSampler("best"),
+            "policy must be \"auto\" or a function that makes a policy on a Space.*'best'",
+        ),
+        (lambda: MisspecSampler(ms.GPUCB(ms.Box([(0, 1)]), MODEL)), 'policy must be "auto" or a function'),
         (lambda: MisspecSampler(seed=1.5), "seed must be a whole number"),
-        (lambda: MisspecSampler("gp_ucb", epsilon=0.1), "does not take these options"),
-        (lambda: MisspecSampler(nonsense=1), "'auto' does not take these options"),
-        (lambda: MisspecSampler("ec", epsilon=-1.0), "epsilon must be"),
+        (lambda: MisspecSampler(POLICIES["ec"], noise=0.1), "noise is an option of the policy: set it in the function"),
+        (lambda: MisspecSampler(nonsense=1), "ms.Auto does not take these options"),
+        (lambda: MisspecSampler(noise=-1.0), "noise must be"),
         (lambda: MisspecSampler(minimize=True), "minimize is the study's"),
+        (lambda: played(2, lambda space: 3), "what policy= makes must be a Policy, got int"),
+        (lambda: played(2, lambda _: ms.Auto(ms.Box([(0, 1)]))), "a policy on the given space, got one on Box"),
+        (
+            lambda: played(2, lambda space: ms.PhasedUncertaintySampling(space, MODEL)),
+            "learns from its own queries only",
+        ),
+        (
+            lambda: played(2, POLICIES["ec"], direction="minimize"),
+            "study minimizes and ECGPUCB maximizes.*minimize=True",
+        ),
+        (lambda: played(2, lambda space: ms.Auto(space, minimize=True)), "study maximizes and Auto minimizes"),
         (lambda: policy_of(optuna.create_study()), "no completed trial yet"),
         (lambda: policy_of(optuna.create_study(directions=["minimize"] * 2)), "one objective"),
     ],
@@ -306,77 +325,36 @@ def test_what_is_refused(make, message):
         make()
 
 
-@pytest.mark.parametrize("policy", ["gp_ucb", "ec", "phased", "balancing"])
-@pytest.mark.parametrize("direction", ["minimize", "maximize"])
-def test_a_model_of_ones_own(policy, direction):
-    model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1, offset=0.5)
-    study = optuna.create_study(direction=direction, sampler=MisspecSampler(policy, model, n_trials=31, seed=0))
-    sign = 1.0 if direction == "maximize" else -1.0
+@pytest.mark.parametrize("policy", ["gp_ucb", "ec", "balancing"])
+def test_a_policy_of_ones_own(policy):
+    study = optuna.create_study(direction="maximize", sampler=MisspecSampler(POLICIES[policy], seed=0))
 
     def smooth(trial):
         x, y = trial.suggest_float("x", 0, 1), trial.suggest_int("y", 0, 4)
-        return sign * (0.5 + math.exp(-8 * (x - 0.3) ** 2) - 0.1 * abs(y - 1))
+        return math.exp(-8 * (x - 0.3) ** 2) - 0.1 * abs(y - 1)
 
     study.optimize(smooth, n_trials=31)
-    assert sign * study.best_value > 1.3
+    assert study.best_value > 0.8
     assert study.trials[-1].user_attrs["misspec:noise"] == 0.1
 
 
-def test_phased_goes_through_its_episodes_and_each_slot_once():
-    model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1)
-    study = optuna.create_study(direction="maximize", sampler=MisspecSampler("phased", model, n_trials=31, seed=0))
-
-    def smooth(trial):
-        return math.sin(6 * trial.suggest_float("x", 0, 1))
-
-    study.optimize(smooth, n_trials=17)
-    asked = [trials.get(trial.system_attrs, trials.ASKED) for trial in study.trials[1:]]
-    slots = [(each["query"][1]["details"]["episode"], each["query"][1]["details"]["slot"]) for each in asked]
-    assert slots == [(e, s) for e in (1, 2, 3, 4, 5) for s in range(2 ** (e - 1))][:16]
-    # two that run at once: the slots are handed out in turn, and one that fails is asked again
-    first, second = study.ask(), study.ask()
-    first.suggest_float("x", 0, 1)
-    second.suggest_float("x", 0, 1)
-    study.tell(second, 0.0)
-    study.tell(first, state=TrialState.FAIL)
-    third = study.ask()
-    third.suggest_float("x", 0, 1)
-    (a, b, c) = (
-        trials.get(study.trials[i].system_attrs, trials.ASKED)["query"][1]["details"]["slot"] for i in (-3, -2, -1)
-    )
-    assert (a, b, c) == (1, 2, 1)
-    assert third.params == first.params
-
-
-def test_phased_with_few_episodes_is_the_policy_itself_played_in_a_study():
-    """Same queries as PhasedUncertaintySampling on the same space, after the first, random trial, to the end."""
-    model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1)
-    sampler = MisspecSampler("phased", model, n_trials=16, seed=3, schedule=3)
-    study = optuna.create_study(direction="maximize", sampler=sampler)
-
-    def smooth(x):
-        return math.sin(6 * x)
-
-    study.optimize(lambda trial: smooth(trial.suggest_float("x", 0, 1)), n_trials=18)
-    policy = ms.PhasedUncertaintySampling(ms.Space({"x": ms.Float(0, 1)}), model, horizon=16, schedule=3, seed=3)
-    for trial in study.trials[1:17]:
-        query = policy.ask()
-        assert query.params["x"] == pytest.approx(trial.params["x"], abs=1e-6)
-        policy.tell(query, smooth(trial.params["x"]))
-    assert [e.length for e in policy.history] == [3, 5, 8]
-    assert study.trials[17].params["x"] == pytest.approx(float(policy.recommend().x[0]), abs=1e-6)
+def test_an_auto_of_ones_own_minimises():
+    study = optuna.create_study(sampler=MisspecSampler(lambda space: ms.Auto(space, minimize=True, noise=0.01), seed=0))
+    study.optimize(lambda trial: (trial.suggest_float("x", 0, 1) - 0.3) ** 2, n_trials=15)
+    assert study.best_value < 0.01
+    assert study.trials[-1].user_attrs["misspec:noise"] == 0.01
+    assert any(key.startswith("misspec:learnt") for key in study._storage.get_study_system_attrs(study._study_id))
 
 
 def test_balancing_is_the_policy_itself_played_in_a_study():
     """Same decisions as RegretBalancing on the same space, fed with the first, random trial."""
-    model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1)
-    study = optuna.create_study(direction="maximize", sampler=MisspecSampler("balancing", model, n_trials=50, seed=3))
+    study = optuna.create_study(direction="maximize", sampler=MisspecSampler(POLICIES["balancing"], seed=3))
 
     def smooth(x):
         return math.sin(6 * x)
 
     study.optimize(lambda trial: smooth(trial.suggest_float("x", 0, 1)), n_trials=9)
-    policy = ms.RegretBalancing(ms.Space({"x": ms.Float(0, 1)}), model, horizon=50, seed=3)
+    policy = ms.RegretBalancing(ms.Space({"x": ms.Float(0, 1)}), MODEL, horizon=50)
     policy.observe([[study.trials[0].params["x"]]], [study.trials[0].value])
     for trial in study.trials[1:]:
         query = policy.ask()
@@ -415,24 +393,18 @@ def test_attributes_that_somebody_has_edited_are_learnt_anew():
         study._storage.set_study_system_attr(study._study_id, key, {"parts": 1, "digest": "0", "text": "x"})
     study.optimize(objective, n_trials=1)
     axes = trials.Axes(study.sampler.infer_relative_search_space(study, study.trials[-1]))
-    trials.put(study, None, f"{choosing.LEARNT}:{axes.digest}", {"results": 10, "states": [["nan"]]})
+    wrong = {"results": 10, "states": [["nan"]]}
+    study._storage.set_study_system_attr(study._study_id, f"{choosing.LEARNT}:{axes.digest}", wrong)
     study.sampler = MisspecSampler(seed=0)
     study.optimize(objective, n_trials=1)
     assert len(study.trials) == 11
 
 
-def test_long_attributes_come_in_parts_and_back():
-    study = optuna.create_study()
-    trial = study.ask()
-    frozen = study.trials[0]
-    long = {"text": "ä" * 5000, "numbers": list(range(2000))}
-    trials.put(study, frozen, "k", long)
-    attributes = study.trials[trial.number].system_attrs
-    assert trials.get(attributes, "k") == long
-    assert all(len(json.dumps(each)) < 2 * trials.LONGEST + 200 for each in attributes.values())
-    missing = {key: each for key, each in attributes.items() if not key.endswith(":2")}
-    assert trials.get(missing, "k") is None
-    assert trials.get({}, "k") is None
+def test_samples_that_no_database_has_room_for_are_not_stored(monkeypatch):
+    monkeypatch.setattr(choosing, "LONGEST", 100)
+    study = played(8)
+    assert not any(key.startswith("misspec:learnt") for key in study._storage.get_study_system_attrs(study._study_id))
+    assert study.trials[-1].user_attrs["misspec:rule"] != "first"  # they are learnt all the same
 
 
 def test_spaces_there_and_back():

@@ -30,7 +30,7 @@ class Beliefs:
 
     def __init__(self, policy, pending):
         told = policy.observations
-        U, y = policy.domain.encode(told.x), policy.posterior.scaling.to(told.y)
+        U, y = policy.domain.encode(told.x), policy.posterior.scaling.to(policy.log.sign * told.y)
         Z, models = policy.domain.encode(X), [each.model for each in policy.posterior.posteriors]
         own = policy._evidence.own
         M, H = [], []

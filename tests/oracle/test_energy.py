@@ -135,7 +135,7 @@ def test_coverage(kernel, design):
         rows = [int(rng.integers(40))]
         policy = ms.GPUCB(ms.Finite(grid), model) if design == "GP-UCB" else None
         y = []
-        for t in range(60):
+        for _ in range(60):
             if policy is not None:
                 query = policy.ask()
                 rows.append(int(query.index))

@@ -1,6 +1,5 @@
 """The demo: reactions that know their truth, who gets most out of them without constants, and the command itself."""
 
-import dataclasses
 import functools
 import importlib
 import os
@@ -18,9 +17,9 @@ from misspec import experiments as ex
 from misspec import reports
 from misspec.cli import app
 from misspec.errors import MisspecError, StorageError
+from misspec.experiments import contest
 from misspec.reports.contest import figure, plot, section
 
-contest = importlib.import_module("misspec.experiments.contest")  # the package has a function of that name
 simulated = importlib.import_module("misspec.problems.reaction")
 SMALL = head(30, 2, [0.0, 0.2], grid=12, title="Small") + '[[problems]]\n[[policies]]\nkind = "GPUCB"\n'
 NAMES = ["ms.Auto", "Optuna", "random search"]
@@ -79,10 +78,10 @@ def test_a_reaction_can_be_named_in_a_file(tmp_path):
 # -- the contest ---------------------------------------------------------------------------------------------------
 
 
-def test_the_same_numbers_on_any_number_of_cores_and_the_same_noise_for_all():
+def test_the_same_numbers_on_any_number_of_cores_and_the_same_noise_for_all(tmp_path):
     seen = []
-    one = ex.contest(7, 2, cores=1, show=lambda p: seen.append((p.rounds, p.runs)))
-    two = ex.contest(7, 2, cores=2)
+    one = ex.contest_in(tmp_path / "one", 7, 2, cores=1, show=lambda p: seen.append((p.rounds, p.runs)))
+    two = ex.contest_in(tmp_path / "two", 7, 2, cores=2)
     assert one.players == NAMES
     np.testing.assert_array_equal(one.truth, two.truth)
     np.testing.assert_array_equal(one.y, two.y)
@@ -93,11 +92,33 @@ def test_the_same_numbers_on_any_number_of_cores_and_the_same_noise_for_all():
     assert not np.allclose(noise[0, 0], noise[0, 1])  # another seed has other noise
     values = [ms.problems.reaction(seed, solve=False).values for seed in (0, 1)]
     for seed in (0, 1):
-        assert np.isin(one.truth[:, seed], values[seed]).all()
+        assert np.abs(one.truth[:, seed, :, None] - values[seed]).min(axis=-1).max() < 1e-9
     assert seen[0] == (0, 0)
     assert seen[-1] == (2 * 3 * 7, 6)
     assert one.said[0].startswith("Use ligand = ")
     assert one.said[-1].startswith("It would try next: ligand = ")
+
+
+def test_optuna_as_a_policy_is_a_study_of_optunas():
+    """The same batches as in a study in which text is categorical, and numbers are whole ones in their order."""
+    import optuna
+
+    from misspec.integrations.optuna.peer import TPE
+
+    problem = ms.problems.reaction(solve=False)
+    trace = ms.simulate(TPE(problem.domain, problem.model, seed=3), problem, 30)
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=3))
+    conditions = simulated.CONDITIONS
+    for index, y in zip(trace.index, trace.y, strict=True):
+        trial = study.ask()
+        row = {
+            name: trial.suggest_categorical(name, values)
+            if isinstance(values[0], str)
+            else values[trial.suggest_int(name, 0, len(values) - 1)]
+            for name, values in conditions.items()
+        }
+        assert problem.domain.rows[index] == row
+        study.tell(trial, y)
 
 
 def test_what_is_found_is_the_truth_at_the_best_result_so_far():
@@ -123,22 +144,22 @@ def test_the_sentences_say_what_the_figures_say():
     assert "1 point less than Optuna and as much as random search." in message
 
 
-def test_it_works_without_optuna(monkeypatch):
+def test_it_works_without_optuna(tmp_path, monkeypatch):
     monkeypatch.setattr(contest.importlib.util, "find_spec", lambda name: None)
-    found = ex.contest(6, 1, cores=1)
+    found = ex.contest_in(tmp_path, 6, 1, cores=1)
     assert found.players == ["ms.Auto", "random search"]
     assert "Optuna" not in found.about + " ".join(found.sentences) + section(found)
     assert figure(found).axes[0].texts
 
 
-def test_a_player_that_fails_is_one_line(monkeypatch):
+def test_a_player_that_fails_is_one_line(tmp_path, monkeypatch):
     def broken(*_):
         raise ZeroDivisionError("oh")
-        yield
 
-    monkeypatch.setitem(contest.PLAYERS, "random search", broken)
-    with pytest.raises(MisspecError, match=r"^random search, seed 0: unexpected ZeroDivisionError: oh$"):
-        ex.contest(6, 1, cores=1)
+    monkeypatch.setattr(ms.UniformSampling, "choose", broken)
+    with pytest.raises(MisspecError, match=r"random search.*seed 0.*: unexpected ZeroDivisionError: oh$"):
+        ex.contest_in(tmp_path, 6, 1, cores=1)
+    assert contest.kept(tmp_path) is None  # not all of it
 
 
 def test_the_picture_and_the_page_show_every_player():
@@ -159,35 +180,26 @@ def test_the_picture_and_the_page_show_every_player():
 
 def test_it_is_kept_and_not_played_twice(tmp_path, monkeypatch):
     first = ex.contest_in(tmp_path / "d", 6, 1, cores=1)
-    played = []
-
-    def again(*given, **_):
-        played.append(given)
-        return dataclasses.replace(first, about="played again")
-
-    monkeypatch.setattr(contest, "contest", again)
-    kept = ex.contest_in(tmp_path / "d", 6, 1)
-    assert played == []
-    np.testing.assert_array_equal(kept.truth, first.truth)
-    np.testing.assert_array_equal(kept.y, first.y)
-    assert (kept.players, kept.best, kept.about, kept.said) == (first.players, first.best, first.about, first.said)
-    ex.contest_in(tmp_path / "d", 6, 2)
-    assert played == [(6, 2)]  # another number of seeds is another contest
-    file = tmp_path / "d" / contest.FILE
+    seen = []
+    again = ex.contest_in(tmp_path / "d", 6, 1, cores=1, show=lambda p: seen.append((p.before, p.of)))
+    assert set(seen) == {(3, 0)}
+    np.testing.assert_array_equal(again.truth, first.truth)
+    np.testing.assert_array_equal(again.y, first.y)
+    assert (again.players, again.best, again.about, again.said) == (first.players, 95.0, first.about, first.said)
+    file = next((tmp_path / "d" / contest.FOLDER / "runs").glob("*.parquet"))
     file.write_bytes(file.read_bytes()[:-50])
-    with pytest.raises(StorageError, match="`misspec demo` makes it again"):
+    with pytest.raises(StorageError, match="sets it aside and does that run again"):
         contest.kept(tmp_path / "d")
-    assert ex.contest_in(tmp_path / "d", 6, 1).about == "played again"
+    assert ex.contest_in(tmp_path / "d", 6, 1, cores=1).said == first.said
     monkeypatch.setattr(contest.store, "version", lambda: "another")
     assert contest.kept(tmp_path / "d") is None
 
 
-def test_the_folder_of_another_experiment_is_left_alone(tmp_path, monkeypatch):
+def test_the_folder_of_another_experiment_is_left_alone(tmp_path):
     ex.go(SMALL.encode(), tmp_path, cores=1, name="mine.toml")
-    monkeypatch.setattr(contest, "contest", None)  # nothing is played
     with pytest.raises(StorageError, match=r"holds the results of mine\.toml"):
         ex.contest_in(tmp_path)
-    assert not (tmp_path / contest.FILE).exists()
+    assert not (tmp_path / contest.FOLDER).exists()
 
 
 # -- the command ---------------------------------------------------------------------------------------------------
@@ -203,32 +215,32 @@ def test_the_demo(tmp_path, monkeypatch):
     done = CliRunner().invoke(app, ["demo", "--cores", "1"], prog_name="misspec")
     assert done.exit_code == 0, done.output
     order = ("1. Without constants", "best found", "The 6 batches of ms.Auto gave", "It would try next: ligand = ",
-             "2. With guarantees: Small", "recom. loses")  # fmt: skip
+             "2. With guarantees: Small", "bands held")  # fmt: skip
     places = [done.stdout.index(each) for each in order]
     assert places == sorted(places)
-    (line,) = [line for line in done.stdout.splitlines() if "policy" in line and "late" in line]
-    assert re.split(r"\s{2,}", line.strip()) == ["ε", "policy", "recom. loses", "held f*", "late", "regret", "±"]
+    above, line = re.search(r"(.*)\n(.*policy.*held.*)\n", done.stdout).groups()
+    assert re.split(r"\s{2,}", above.strip()) == ["loss of the", "bands", "late"]
+    assert re.split(r"\s{2,}", line.strip()) == ["ε", "policy", "recommendation", "held", "regret", "regret", "±"]
     text = (tmp_path / "misspec-demo" / "report" / "index.html").read_text(encoding="utf-8")
     assert text.index("Without constants: ms.Auto beside Optuna and random search") < text.index(
         "With guarantees: Small"
     )
     assert (tmp_path / "misspec-demo" / "report" / "contest.png").exists()
-    before = (tmp_path / "misspec-demo" / contest.FILE).stat().st_mtime_ns
     again = CliRunner().invoke(app, ["demo", "--cores", "1"], prog_name="misspec")
+    assert "6 of 6 runs were done before" in again.stdout
     assert "4 of 4 runs were done before" in again.stdout
-    assert (tmp_path / "misspec-demo" / contest.FILE).stat().st_mtime_ns == before
     assert "contest-data" in reports.of_experiment("misspec-demo").page.read_text(encoding="utf-8")
 
 
 def test_ctrl_c_in_the_first_part_is_one_line(tmp_path):
     with started("-m", "misspec.cli", "demo", "--into", "my demo", "--cores", 2, cwd=tmp_path) as process:
         deadline = time.monotonic() + 60
-        while not (tmp_path / "my demo" / "experiment.toml").exists():
+        while not (tmp_path / "my demo" / contest.FOLDER / "experiment.toml").exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
         time.sleep(1)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert err.splitlines() == ["misspec: stopped; start again with: misspec demo --into 'my demo'"]
-    assert not (tmp_path / "my demo" / contest.FILE).exists()
+    (line,) = err.splitlines()
+    assert re.fullmatch(r"misspec: stopped; .*go on with: misspec demo --into 'my demo'", line)

@@ -1,7 +1,5 @@
 """What is nearly refused and must be taken, and what is nearly taken and must be refused."""
 
-import importlib
-import json
 import threading
 import warnings
 
@@ -15,11 +13,9 @@ from typer.testing import CliRunner
 import misspec as ms
 from misspec import errors
 from misspec.cli import app
-from misspec.encoding import encode_array
-from misspec.files import records, storage
+from misspec.files import storage
 from misspec.threads import LIMIT, one_thread
 
-contest = importlib.import_module("misspec.experiments.contest")  # whose name a function has, too
 MODEL = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
 DOMAIN = ms.Box([(0, 1)]).grid(10)
 
@@ -101,25 +97,6 @@ def test_writes_into_large_folders_need_not_look_for_litter(tmp_path):
     assert litter.exists()
     storage.replace(tmp_path / "a", b"2")
     assert not litter.exists()
-
-
-FLAT = encode_array(np.zeros((2, 3)))
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        [],
-        {},
-        {"players": ["a"]},
-        {"players": ["a"], "best": 1.0, "about": "", "said": [], "misspec": "1", "truth": {}, "y": {}},
-        {"players": ["a"], "best": 1.0, "about": "", "said": [], "misspec": "1", "truth": FLAT, "y": FLAT},
-    ],
-)
-def test_a_contest_with_right_checksums_and_wrong_content_is_refused(tmp_path, document):
-    records.create(tmp_path / contest.FILE, [json.dumps(document).encode()], new=True)
-    with pytest.raises(ms.StorageError, match="misspec demo"):
-        contest.kept(tmp_path)
 
 
 def test_a_column_that_is_ignored_is_not_the_target(tmp_path):

@@ -979,8 +979,8 @@ def play(policy, rounds):
         yield
 
 def make():
-    points = np.random.default_rng(0).random((40, 2))
-    return ms.ThompsonSampling(ms.Finite(points), ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1))
+    model = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1)
+    return ms.ThompsonSampling(ms.Finite(np.random.default_rng(0).random((40, 2))), model)
 
 if __name__ == "__main__":
     policy = make()

@@ -393,7 +393,7 @@ def test_a_process_is_known_by_its_number_and_when_it_started():
     child = subprocess.Popen([PYTHON, "-c", ""])
     until(lambda: gone(child.pid))  # listed, not waited for
     child.wait()
-    assert processes.place() == processes.place() is not None
+    assert processes.host() == processes.host() is not None
 
 
 def test_a_command_starts_only_once_it_is_on_record():
@@ -485,6 +485,20 @@ def test_a_command_is_evaluated_until_there_are_results_enough():
     assert again.t == 6
     assert command.go(SPACE, words(), evaluations=8, name="s", minimize=True).t == 8  # more are wanted
     assert len(log()) == 16
+
+
+def test_an_evaluation_reads_the_trials_three_times(monkeypatch):
+    """After a result, once a trial is made, and when its point is chosen; and a few times at the beginning and end."""
+    reads = []
+    original = storages._SQLite.get_all_trials
+    monkeypatch.setattr(runs, "POLL", 600.0)  # however long an evaluation takes
+    monkeypatch.setattr(
+        optuna.storages._CachedStorage,
+        "get_all_trials",
+        lambda self, *given, **more: reads.append(1) or original(self._backend, *given, **more),
+    )
+    command.go(SPACE, words(), evaluations=8, name="s", seed=0)
+    assert len(reads) <= 3 * 8 + 6
 
 
 def test_json_and_booleans_and_constants():
@@ -667,7 +681,7 @@ def test_another_process_of_that_number_is_not_ended():
     """The trial's command has ended, and its number is that of another process now."""
     other = subprocess.Popen([PYTHON, "-c", "import time; time.sleep(600)"], start_new_session=True)
     here = shared()
-    owner = {"run": "old", "place": processes.place(), "pid": os.getpid(), "start": "1"}
+    owner = {"run": "old", "host": processes.host(), "pid": os.getpid(), "start": "1"}
     attributes = {OWNER: owner, PROCESS: {"pid": other.pid, "start": processes.started(other.pid) + "1"}}
     here.study.add_trial(optuna.trial.create_trial(state=TrialState.RUNNING, system_attrs=attributes))
     assert here.reap() == [0]
@@ -680,13 +694,13 @@ def test_another_process_of_that_number_is_not_ended():
 def test_a_trial_of_another_machine_is_dead_when_its_beat_stands_still(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr(shared_study, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=time.sleep))
-    monkeypatch.setattr(processes, "place", lambda: "there")
+    monkeypatch.setattr(processes, "host", lambda: "there")
     there = shared(n=2)
     trial = there.claim()
     there.record(
         trial.number, os.getpid(), processes.started(os.getpid())
     )  # a number of this machine means another there
-    monkeypatch.setattr(processes, "place", lambda: "here")
+    monkeypatch.setattr(processes, "host", lambda: "here")
     monkeypatch.setattr(processes, "end_group", lambda *_: pytest.fail("of another machine"))
     here = shared(n=2, grace=90.0)
     for beat in range(5):

@@ -333,7 +333,7 @@ class Bare(ms.Policy):
 
 def test_settings_that_are_handed_on_and_classes_without_an_init():
     policy = Passing(DOMAIN, MODEL, epsilon=0.1, seed=3)
-    assert policy.settings == {"epsilon": 0.1, "seed": 3}
+    assert policy.settings.items() >= {"epsilon": 0.1, "seed": 3, "minimize": False}.items()
     policy.observe([1], [0.2])
     again = ms.restore(policy.state())
     assert again.epsilon == 0.1

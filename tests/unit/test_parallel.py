@@ -407,7 +407,8 @@ def function(x):
         os.kill(os.getpid(), signal.SIGKILL)
     return evaluations.smooth(x)
 
-policy = ms.PhasedUncertaintySampling(ms.Box([(0, 1)]).grid(40), ms.Model(RBF(0.2), 2.0, 0.1), horizon=60)
+model = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
+policy = ms.PhasedUncertaintySampling(ms.Box([(0, 1)]).grid(40), model, horizon=60)
 ms.optimize(policy, function, 40, workers=3, save=sys.argv[1])
 """
 
@@ -598,14 +599,14 @@ def test_auto_hands_parameters_and_rows_to_the_function(workers):
         ({"workers": 2, "processes": True, "function": lambda x: 1.0}, "top of a module"),
         ({"workers": 2, "function": 3}, "a policy and a function"),
         ({"workers": 2, "policy": DOMAIN}, "a policy and a function"),
-        ({"workers": 2, "horizon": 0}, "horizon must be"),
-        ({"workers": 2, "save": "/nowhere/at/all", "horizon": 3}, "cannot write"),
+        ({"workers": 2, "n": 0}, "n must be"),
+        ({"workers": 2, "save": "/nowhere/at/all", "n": 3}, "cannot write"),
     ],
 )
 def test_errors_say_what_to_do(options, says):
-    given = {"policy": MAKE["gp"](), "function": evaluations.smooth, "horizon": 5, **options}
+    given = {"policy": MAKE["gp"](), "function": evaluations.smooth, "n": 5, **options}
     with pytest.raises(ms.MisspecError, match=says):
-        ms.optimize(given.pop("policy"), given.pop("function"), given.pop("horizon"), **given)
+        ms.optimize(given.pop("policy"), given.pop("function"), given.pop("n"), **given)
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
@@ -741,7 +742,7 @@ import evaluations, misspec as ms
 from sklearn.gaussian_process.kernels import RBF
 
 if __name__ == "__main__":
-    policy = ms.GPUCB(ms.Box([(0, 1)]).grid(9), ms.Model(RBF(0.2), 2.0, 0.1))
+    policy = ms.GPUCB(ms.Box([(0, 1)]).grid(9), ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1))
     ms.optimize(policy, evaluations.Lasting(sys.argv[1]), 3, workers=2, processes=True)
 """
 

@@ -449,3 +449,49 @@ def test_a_log_that_is_refused_changes_nothing(bad):
     for a, b in zip(policy.band(X[:20]), band, strict=True):
         np.testing.assert_array_equal(a, b)
     assert policy.posterior.t == 10
+
+
+def test_queries_know_when_they_were_asked(tmp_path, monkeypatch):
+    """In the answers, in states and in files; so what is older than an hour is dropped in one line."""
+    seconds = iter([1000.0, 1000.1254, 9000.0])
+    monkeypatch.setattr(ms.Policy, "clock", staticmethod(lambda: next(seconds)))
+    policy = ms.GPUCB(ms.Finite(np.linspace(0, 1, 9)[:, None]), ms.Model(RBF(0.2), norm_bound=1.0, noise=0.1))
+    policy.journal(tmp_path / "journal")
+    first, second, third = policy.ask(), *policy.mark_pending([3]), policy.ask()
+    assert [q.asked_at for q in (first, second, third)] == [1000.0, 1000.125, 9000.0]
+    policy.save(tmp_path / "file")
+    for twin in (ms.restore(policy.state()), ms.load(tmp_path / "file"), ms.load(tmp_path / "journal")):
+        assert [q.asked_at for q in twin.pending] == [1000.0, 1000.125, 9000.0]
+    policy.drop([q for q in policy.pending if q.asked_at < 9000.0 - 3600])
+    assert [q.id for q in policy.pending] == [third.id]
+    with pytest.raises(ms.InvalidInput, match=r"it was dropped; a result that came late counts by policy\.observe"):
+        policy.tell(first, 0.3)
+    policy.tell(third, 0.3)
+    with pytest.raises(ms.InvalidInput, match="it was told before; one more result of the same point"):
+        policy.tell(third, 0.3)
+
+
+def test_what_happens_is_logged(caplog):
+    domain = ms.Finite(np.linspace(0, 1, 9)[:, None])
+    model = ms.Model(RBF(0.2), norm_bound=1.0, noise=0.1)
+    policy = ms.GPUCB(domain, model)
+    with caplog.at_level("DEBUG", logger="misspec"):
+        policy.tell(policy.ask(2), [0.1, 0.2])
+        assert [record.message for record in caplog.records] == ["GPUCB: asked [0, 1]", "GPUCB: told [0, 1]"]
+        caplog.clear()
+        ms.restore(policy.state())  # what happened before is not said again
+        policy.observe(np.repeat([3, 4], 50), np.repeat([5.0, -5.0], 50))
+        assert not caplog.records
+        policy.conflicts()
+        assert "GPUCB: the results contradict the model at" in caplog.records[0].message
+    phased = ms.PhasedUncertaintySampling(domain, model, horizon=7)
+    auto = ms.Auto(domain)
+    with caplog.at_level("INFO", logger="misspec.policies"):
+        caplog.clear()
+        ms.optimize(phased, lambda x: float(x[0]), 7)
+        assert [r.message.split(" eliminates")[0] for r in caplog.records][-1] == (
+            "PhasedUncertaintySampling: episode 3 of 4 results"
+        )
+        caplog.clear()
+        ms.optimize(auto, lambda x: float(x[0]), 7)
+        assert any(r.message.startswith("Auto: the model is renewed from 5 results") for r in caplog.records)

@@ -177,7 +177,7 @@ def test_the_page_needs_no_network_and_escapes_names(results):
     assert list(parsed) == ["index", *(f"group-{i}" for i in range(5))]
     assert parsed["index"][0]["name"] == NASTY
     assert [len(problem["epsilons"]) for problem in parsed["index"]] == [2, 1, 1, 1]
-    heads = ["policy", "recommended loses", "band held f*", "late regret", "regret", "proved ε"]  # as people gain by it
+    heads = ["policy", "loss of the recommendation", "bands held", "late regret", "regret", "proved ε"]
     for i in range(5):
         assert len(parsed[f"group-{i}"]["cards"]) == 7
         assert re.findall(r"<th title[^>]*>(.*?)</th>", parsed[f"group-{i}"]["table"]) == heads

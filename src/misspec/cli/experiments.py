@@ -35,7 +35,7 @@ def demo(
     command = ["misspec", "demo", "--into", str(into)] if into != Path("misspec-demo") else ["misspec", "demo"]
     console.print(Text("1. Without constants: reactions tuned while they produce", style="bold"))
     console.print(about())
-    again = f"stopped; start again with: {shlex.join(command)}"
+    again = f"stopped; finished runs are kept in {into}; go on with: {shlex.join(command)}"
     first = watched(lambda show: experiments.contest_in(into, cores=cores, show=show), lambda _: again)
     _show_contest(first)
     console.print(Text(f"2. With guarantees: {experiment.title}", style="bold"))
@@ -133,7 +133,7 @@ def _report(folder: Path) -> None:
 
 
 def _show_contest(found: Any) -> None:
-    """Who got most out of it."""
+    """Print the table and the sentences of the demo's first part."""
     console = terminal()
     table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=found.reading, caption_justify="left")
     table.add_column("")
@@ -152,17 +152,17 @@ def _show_contest(found: Any) -> None:
 
 
 def _show(summary: Any) -> None:
-    """What each policy recommends, whether its band held, and its regret: in the order of what a user gains."""
+    """Print for each policy the loss of its recommendation, whether its bands held, and its regret."""
     caption = (
-        "recom. loses: regret of what is recommended at the end; held f*: share of the runs whose band held all of it "
-        "(– where none is promised); late: regret per round over the last tenth of the rounds; regret: over all of "
-        "them, ± standard error. All are true, means over the seeds"
+        "Loss of the recommendation: regret of what is recommended at the end; bands held: share of the runs whose "
+        "band held all of the truth (– where none is promised); late regret: per round over the last tenth of the "
+        "rounds; regret: over all of them, ± standard error. All are true, means over the seeds"
     )
     table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=caption, caption_justify="left")
     problems = summary["problem"].n_unique() > 1
     for name in [*(["problem"] if problems else []), "ε", "policy"]:
         table.add_column(name, overflow="fold")
-    for name in ("recom. loses", "held f*", "late", "regret", "±"):
+    for name in ("loss of the\nrecommendation", "bands\nheld", "late\nregret", "regret", "±"):
         table.add_column(name, justify="right", no_wrap=True)
     before: Any = None
     for row in summary.iter_rows(named=True):

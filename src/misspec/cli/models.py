@@ -92,8 +92,11 @@ def diagnose(
         bool, typer.Option("--fixed-design", help="The points were fixed before any result was seen.")
     ] = False,
     skip: Annotated[bool, typer.Option("--skip", help="Leave out rows with missing or unreadable cells.")] = False,
+    picture: Annotated[
+        Path | None, typer.Option(help="Draw the residuals into this file (.png, .pdf); needs --norm-bound.")
+    ] = None,
 ) -> None:
-    """How wrong a model is at least, from a table of observations: the certificate and a sentence."""
+    """Prove from a table of observations how wrong a model is at least: the certificate and a sentence."""
     from misspec.integrations import table as tables
 
     console = terminal()
@@ -120,18 +123,38 @@ def diagnose(
         certificate = made.found[norm_bound]
         console.print(f"ε ≥ {certificate.epsilon_lower:.6g}", style="bold")
         console.print(str(certificate), soft_wrap=True)
+        for proof in certificate.certificates:
+            console.print(f"{proof.kind}: {proof.sentence}", soft_wrap=True)
+        if picture is not None:
+            _draw(certificate, picture)
+            console.print(f"residuals: {picture}", soft_wrap=True)
         return
     table = Table()
     table.add_column("norm bound B", justify="right")
     table.add_column("wrong by at least ε", justify="right")
+    table.add_column("proved by")
     for B, each in made.found.items():
-        table.add_row(f"{B:g}", f"{each.epsilon_lower:.4g}")
+        best = max(each.certificates, key=lambda proof: proof.epsilon)
+        table.add_row(f"{B:g}", f"{each.epsilon_lower:.4g}", best.kind if best.epsilon > 0 else "")
     console.print(table)
     told = int(each.counts.sum())
     if told < n:
         console.print(f"from {told:,} observations, at the {len(each.points)} points with the smallest radii")
     console.print(f"each line holds with probability {1 - delta:g} if the noise is at most {made.noise:.4g}")
     console.print("choose the norm bound that you believe in with --norm-bound")
+
+
+def _draw(certificate: Any, picture: Path) -> None:
+    from misspec import reports
+    from misspec.errors import InvalidInput
+    from misspec.files import storage
+    from misspec.reports.matplotlib_backend import SUFFIXES, drawing, saved
+
+    suffix = picture.suffix.removeprefix(".")
+    if suffix not in SUFFIXES:
+        raise InvalidInput(f"--picture takes a file that ends with {' or '.join(SUFFIXES)}, got {picture}")
+    with drawing():
+        storage.replace(picture, saved(reports.residuals_figure(certificate), suffix))
 
 
 def _kernel(name: str | None, length_scale: float | None, nu: float | None) -> Any:

@@ -46,7 +46,6 @@ def optimize(
     timeout: Annotated[float | None, typer.Option(help="Seconds that an evaluation may take.")] = None,
     retries: Annotated[int, typer.Option(help="How often a failed evaluation is tried again.", min=0)] = 0,
     shell: Annotated[bool, typer.Option("--shell", help="The command is a line for the shell.")] = False,
-    policy: Annotated[str, typer.Option(help="auto, balancing, ec, phased or gp_ucb.")] = "auto",
     seed: Annotated[int | None, typer.Option(help="Of random choices.")] = None,
     into: Annotated[
         Path | None, typer.Option(help="Folder for the page; by default NAME-results beside the file.")
@@ -64,7 +63,6 @@ def optimize(
     options: dict[str, Any] = {"-n": evaluations, "--jobs": jobs if jobs > 1 else None, "--json": json}
     options |= {"--storage": where if storage != command.STORAGE else None, "--name": name}
     options |= {"--timeout": timeout, "--retries": retries or None, "--seed": seed, "--into": into}
-    options |= {"--policy": policy if policy != "auto" else None}
     given = [part for option, value in options.items() if value is not None for part in (option, str(value))]
     flags = ["--minimize"] * minimize + ["--shell"] * shell
     line = shlex.join(["misspec", "optimize", str(space), *given, *flags, "--", *words])
@@ -84,7 +82,6 @@ def optimize(
                 timeout=timeout,
                 retries=retries,
                 shell=shell,
-                policy=policy,
                 seed=seed,
                 show=show,
             )
@@ -191,7 +188,7 @@ def suggest(
 
 
 def _show_rows(console: Console, found: Any) -> None:
-    """What to try and why: a table where it fits, else one row below the other."""
+    """Print the experiments and their reasons: a table where it fits, else one row below the other."""
     from misspec.policies.auto.learnt import plain, rounded
 
     called = ["candidate"] if found.rows[0].called else []

@@ -55,7 +55,7 @@ def watched(do: Callable[[Callable[[Any], None]], Any], said: Callable[[Any], st
 
 
 def _pace(task: Task) -> str:
-    """How fast, and how much longer."""
+    """Speed and remaining time."""
     if task.finished:
         return "done"
     if not task.speed or task.time_remaining is None:

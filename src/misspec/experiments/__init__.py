@@ -2,7 +2,7 @@
 
 from misspec.experiments.compare import compare
 from misspec.experiments.construct import allow
-from misspec.experiments.contest import Contest, contest, contest_in
+from misspec.experiments.contest import Contest, contest_in
 from misspec.experiments.runner import Progress, go, results
 from misspec.experiments.schema import Experiment, Run, content_of, demo, parse, read, with_minimize
 from misspec.experiments.store import Finished, Folder, Results, rounds
@@ -18,7 +18,6 @@ __all__ = [
     "allow",
     "compare",
     "content_of",
-    "contest",
     "contest_in",
     "demo",
     "go",

@@ -23,7 +23,7 @@ def late(regret: Array) -> float:
 def compare(
     policies: Mapping[str, Callable[[Problem], Policy]],
     problems: Problem | Iterable[Problem],
-    horizon: int,
+    n: int,
     seeds: int | Iterable[int] = 5,
     progress: Callable[[int, int], None] | None = None,
     *,
@@ -54,7 +54,7 @@ def compare(
         raise InvalidInput("policies must be names with functions of a problem, as in {'GP': lambda p: GPUCB(…)}")
     if not chosen or not all(isinstance(problem, Problem) for problem in chosen) or not worlds:
         raise InvalidInput("problems must be Problems, at least one, and there must be at least one seed")
-    T = whole("horizon", horizon, at_least=1)
+    T = whole("n", n, at_least=1)
     for problem in chosen:
         for name, make in policies.items():
             _made(name, make, problem)  # so that errors come before the first run

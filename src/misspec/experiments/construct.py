@@ -1,4 +1,4 @@
-"""What a run needs, made from its settings: domain, model, problem and policy.
+"""Domain, model, problem and policy of a run, made from its settings.
 
 A kind is one of misspec's names, or `module:name` for your own policy or problem. Modules are imported only where
 that was allowed by the person who runs the file (`--allow my_package`), never because a file says so.
@@ -31,7 +31,7 @@ _ALLOWED: ContextVar[frozenset[str]] = ContextVar("packages that files may name"
 
 POLICIES = {
     name: cast("type[Policy]", getattr(module, name))
-    for module, names in ((policies, policies.PLAYABLE), (comparators, comparators.__all__))
+    for module, names in ((policies, ("Auto", *policies.PLAYABLE)), (comparators, comparators.__all__))
     for name in names
 }
 PROBLEMS: dict[str, Callable[..., Problem]] = {name: getattr(problems, name) for name in problems.PLAYABLE}
@@ -70,7 +70,7 @@ def policy_class(kind: str) -> type[Policy]:
 
 
 def problem_maker(kind: str) -> Callable[..., Problem]:
-    """What makes a problem."""
+    """The function that makes a problem of this kind."""
     if ":" not in kind:
         if kind not in PROBLEMS:
             raise InvalidInput(f"unknown problem {kind!r}{nearest(kind, PROBLEMS)}; or module:function of your own")
@@ -99,7 +99,7 @@ def _imported(kind: str) -> Any:
 
 
 def _inside(module: str) -> bool:
-    """Whether a module belongs to a package that is allowed."""
+    """Test whether a module belongs to a package that is allowed."""
     return any(module == package or module.startswith(f"{package}.") for package in allowed())
 
 
@@ -120,7 +120,7 @@ def make_model(table: Mapping[str, Any]) -> Model:
 
 
 def minimized(settings: Mapping[str, Any]) -> bool:
-    """Whether smaller is better in this run."""
+    """Test whether smaller is better in this run."""
     return bool(settings.get("minimize", False))
 
 
@@ -130,13 +130,13 @@ def takes(kind: str) -> list[str]:
 
 
 def needs(kind: str, argument: str) -> bool:
-    """Whether a problem cannot be made without this argument."""
+    """Test whether a problem cannot be made without this argument."""
     found = inspect.signature(problem_maker(kind)).parameters.get(argument)
     return found is not None and found.default is inspect.Parameter.empty
 
 
 def contextual(kind: str) -> bool:
-    """Whether problems of this kind bring their own action sets."""
+    """Test whether problems of this kind bring their own action sets."""
     return kind in problems.CONTEXTUAL or bool(getattr(problem_maker(kind), "contextual", False))
 
 
@@ -206,7 +206,7 @@ def _bringing(settings: str) -> Problem:
 
 
 def maker(kind: str, as_in_paper: bool) -> Callable[..., Policy]:
-    """What makes a policy of this kind: its class, or `as_in_paper` of it."""
+    """The function that makes a policy of this kind: its class, or `as_in_paper` of it."""
     cls: Any = policy_class(kind)
     return cast("Callable[..., Policy]", cls.as_in_paper if as_in_paper else cls)
 
@@ -233,7 +233,8 @@ def make_policy(
     for name, value in (("epsilon", epsilon), ("corruption", epsilon * horizon)):
         if name in wanted and given.get(name, KNOWN) == KNOWN:
             given[name] = value
-    return make(domain, model, **{**filled, **given})
+    world = (domain, model) if "model" in wanted else (domain,)
+    return make(*world, **{**filled, **given})
 
 
 def arguments(make: Callable[..., Policy]) -> Mapping[str, inspect.Parameter]:

@@ -93,7 +93,7 @@ def _look(policy: Policy, problem: Problem, t: int, keep: bool) -> Look:
 
 
 def _of_problem(settings: dict[str, Any]) -> dict[str, Any]:
-    """What the problem depends on; a seed that it does not take makes no difference."""
+    """Settings that the problem depends on; a seed that it does not take makes no difference."""
     own = construct.of_problem(settings)
     return own if "seed" in construct.takes(settings["problem"]["kind"]) else own | {"seed": 0}
 

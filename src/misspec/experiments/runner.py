@@ -34,7 +34,7 @@ KILLED = "its worker was killed again and again (out of memory?)"
 
 @dataclasses.dataclass
 class Progress:
-    """How far a `go` has come: runs and rounds of this call, not of earlier ones."""
+    """Progress of a `go`: runs and rounds of this call, not of earlier ones."""
 
     before: int  # runs that were done already
     of: int  # runs to do
@@ -95,7 +95,7 @@ def _silent(_: Progress) -> None:
 
 
 def results(folder: str | os.PathLike[str]) -> Results:
-    """What is finished in a folder."""
+    """The finished runs of a folder."""
     return Folder(folder).results()
 
 

@@ -189,7 +189,7 @@ class PolicySpec(_Made):
 
 
 class Experiment(_Part):
-    """What a file says; `runs()` lists what is to be done."""
+    """The content of an experiment file; `runs()` lists its runs."""
 
     horizon: Annotated[int, Field(ge=1, le=MOST_ROUNDS)]
     seeds: int | list[int] = 5
@@ -428,7 +428,7 @@ def _first(error: pydantic.ValidationError, table: Any) -> str:
 
 
 def _key(loc: tuple[int | str, ...], table: Any, *, missing: bool) -> str:
-    """The place in the file: what pydantic adds (which member of a union it tried) is left out."""
+    """Position in the file: what pydantic adds (which member of a union it tried) is left out."""
     key = ""
     for i, part in enumerate(loc):
         inside = part in table if isinstance(table, dict) else isinstance(table, list) and isinstance(part, int)

@@ -113,7 +113,7 @@ def encode(run: Run, played: Played) -> bytes:
 
 
 def decode(run: Run, content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
-    """What `encode` has written for this run; ValueError for anything else."""
+    """Decode what `encode` has written for this run; ValueError for anything else."""
     facts = json.loads(pl.read_parquet_metadata(io.BytesIO(content)).get("misspec", "null"))
     if not isinstance(facts, dict) or type(facts.get("format")) is not int:
         raise ValueError("it does not say what it is")
@@ -122,20 +122,9 @@ def decode(run: Run, content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
     if facts.get("settings") != run.settings:
         raise ValueError("it holds another run than its name says")
     table = pl.read_parquet(io.BytesIO(content))
-    digest = facts.pop("digest", "")
-    if digest == "":  # as in older files
-        _check_rounds(run, facts, table)
-    elif digest != _digest(facts, table):
+    if facts.pop("digest", "") != _digest(facts, table):
         raise ValueError("its content does not match the checksum inside")
     return facts, table
-
-
-def _check_rounds(run: Run, facts: dict[str, Any], table: pl.DataFrame) -> None:
-    """ValueError where a file without a checksum of its own holds no run of this length."""
-    numbers = table.select("regret", "in_class_regret").to_numpy()
-    right = table["round"].to_list() == list(range(1, run.horizon + 1)) and np.isfinite(numbers).all()
-    if not right or not {"misspec", "epsilon", "candidates", "best", "claims", "guaranteed"} <= set(facts):
-        raise ValueError("its rounds are not those of the run, or facts are missing")
 
 
 def _digest(facts: dict[str, Any], table: pl.DataFrame) -> str:
@@ -187,13 +176,13 @@ class Finished:
 
     @property
     def minimize(self) -> bool:
-        """Whether smaller is better."""
+        """True if smaller is better."""
         return construct.minimized(self.run.settings)
 
     @property
     def contextual(self) -> bool:
-        """Whether action sets vary from round to round."""
-        return bool(self.facts.get("contextual", False))  # older files do not say
+        """True if action sets vary from round to round."""
+        return bool(self.facts["contextual"])
 
     @property
     def pictured(self) -> bool:
@@ -210,7 +199,7 @@ class Damaged(StorageError):
 
 
 class Folder:
-    """Where an experiment's results are."""
+    """The folder of an experiment's results."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -289,7 +278,7 @@ class Folder:
             older.unlink(missing_ok=True)
 
     def read(self, run: Run, path: Path) -> Finished:
-        """What came out of a run; Damaged if its file is not what was written."""
+        """Read the outcome of a run; Damaged if its file is not what was written."""
         content = _content(path)
         try:
             facts, table = decode(run, content)
@@ -322,7 +311,7 @@ class Folder:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Results:
-    """What an experiment has found so far; `of` is the number of runs that it asks for."""
+    """The results of an experiment so far; `of` is the number of runs that it asks for."""
 
     path: Path
     experiment: Experiment
@@ -344,7 +333,7 @@ class Results:
 
 
 def _content(path: Path) -> bytes:
-    """Of the file of a run; Damaged where it does not match its name."""
+    """Content of a run's file; Damaged where it does not match its name."""
     try:
         content = path.read_bytes()
     except OSError as error:

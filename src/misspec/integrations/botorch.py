@@ -159,7 +159,7 @@ class EnlargedUpperConfidenceBound(AnalyticAcquisitionFunction):
         return norm.to(sigma)
 
     def _weights(self) -> _Weights:
-        """Those of the model as it is now: GPyTorch makes a new strategy for prediction whenever it changes."""
+        """Weights of the model as it is now: GPyTorch makes a new strategy for prediction whenever it changes."""
         gp = _exact_gp(self.model)
         if self._kept is None or self._kept[0] is not gp.prediction_strategy:
             self._kept = (gp.prediction_strategy, _Weights(gp))
@@ -271,7 +271,7 @@ class GPyTorchKernel:
 
     @property
     def stationary(self) -> bool:
-        """Whether k(x, x) is known to be the same everywhere."""
+        """Test whether k(x, x) is known to be the same everywhere."""
         return _stationary(self._kernel)
 
     def __call__(self, X: Array, Z: Array, /) -> Array:

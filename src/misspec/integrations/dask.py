@@ -164,7 +164,7 @@ class Cluster:
         return found
 
     def _lost(self, future: Any, result: Any) -> bool:
-        """Whether there is no result because of the cluster, and not of the function."""
+        """Test whether the cluster, and not the function, is why there is no result."""
         from distributed import KilledWorker
 
         if isinstance(result, KilledWorker):

@@ -1,4 +1,4 @@
-"""Tables from elsewhere: columns of numbers and text and a target, from a CSV file, and what they say about a model."""
+"""Observations in CSV files, columns of numbers and text and a target, and certificates from them."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def certify(
     fixed_design: bool = False,
     show: Callable[[str], None] = lambda _: None,
 ) -> Certificates:
-    """How wrong a model is at least. Without a norm bound, several are tried, from half the largest deviation up;
-    without a noise, it is estimated from repeated points; without an offset, it is the average. Kernels see each column
-    scaled to its range, unless raw, and choices one-hot. Rows that differ in a column left out are no repeats.
+    """Bound from below how wrong a model is. Without a norm bound, several are tried, from half the largest deviation
+    up; without a noise, it is estimated from repeated points; without an offset, it is the average. Kernels see each
+    column scaled to its range, unless raw, and choices one-hot. Rows that differ in a column left out are no repeats.
     show: is told what is done."""
     X, y = table.points, table.observations
     trial = Model(

@@ -20,10 +20,15 @@ from misspec.files import storage
 
 if TYPE_CHECKING:
     from misspec.reports.optimisation import of_policy
+    from misspec.reports.residuals import residuals_figure
     from misspec.reports.trace import trace_figure
 
-__all__ = ["Report", "of_experiment", "of_policy", "trace_figure"]
-HOMES = {"of_policy": "misspec.reports.optimisation", "trace_figure": "misspec.reports.trace"}
+__all__ = ["Report", "of_experiment", "of_policy", "residuals_figure", "trace_figure"]
+HOMES = {
+    "of_policy": "misspec.reports.optimisation",
+    "residuals_figure": "misspec.reports.residuals",
+    "trace_figure": "misspec.reports.trace",
+}
 
 
 def __getattr__(name: str) -> Any:
@@ -35,7 +40,7 @@ def __getattr__(name: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """What was written, and what it was written about."""
+    """The files of a report, and the results that they are about."""
 
     folder: Path
     page: Path

@@ -64,7 +64,7 @@ def _panel(each: Finished, stroke: Stroke, most: int | None = None) -> Panel:
 
 
 def _counts(each: Finished) -> Array:
-    """How often each candidate was played, at every look: (looks, N)."""
+    """Plays of each candidate up to every look: (looks, N)."""
     index, N = each.table["index"].to_numpy(), each.facts["candidates"]
     return np.array([np.bincount(index[:t], minlength=N) for t in each.looks["round"].to_list()], dtype=np.float64)
 
@@ -75,7 +75,7 @@ def _ends(each: Finished) -> tuple[Array, Array, Array]:
 
 
 def _alive(each: Finished) -> Array | None:
-    """Whether a candidate is active, at every look; None except for phased policies."""
+    """Activity of each candidate at every look; None except for phased policies."""
     lists = each.looks["active"].to_list()
     if lists[0] is None:
         return None
@@ -191,7 +191,7 @@ def _arms(each: Finished, stroke: Stroke) -> Panel:
 
 
 def keys(each: Finished) -> str:
-    """What the cards show, in HTML."""
+    """Key of the cards, in HTML."""
     found = [("width:0;margin:0", "smaller is better")] if each.minimize else []
     dot = "width:7px;height:7px;border-radius:4px"
     if each.facts["dimension"] == 2:

@@ -69,7 +69,7 @@ def of_problem(problem: str, groups: Groups, results: Results, allowed: Allowed)
 
 
 def here(allowed: Allowed, problem: str, epsilon: float, group: Group) -> dict[str, list[Bound]]:
-    """What is allowed to each policy on a problem at an ε."""
+    """Bounds of each policy on a problem at an ε."""
     return {policy: allowed.get((problem, epsilon, policy), []) for policy in group}
 
 
@@ -103,7 +103,7 @@ def _mean(found: Curve, label: str, stroke: Stroke, **options: Any) -> Line:
 
 
 def _over(groups: Groups) -> str:
-    """What a line and its shade are."""
+    """Legend of a line and its shade."""
     seeds = {len(runs) for group in groups.values() for runs in group.values()}
     many = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
     return f"mean over {many} seeds, shaded: central 80 %" if seeds != {1} else "one seed"
@@ -146,7 +146,7 @@ def _allowed(found: list[Bound], policy: str, stroke: Stroke, *, hidden: bool = 
 
 
 def share(group: Group, style: Style) -> Panel | None:
-    """How often the best action was played so far, by round; where action sets vary."""
+    """Share of best actions so far, by round; where action sets vary."""
     if not any(each.contextual for runs in group.values() for each in runs):
         return None
     marks = [mark for name, runs in group.items() for mark in curve(tables.share_curve(runs), name, style[name])]
@@ -167,7 +167,7 @@ def against_epsilon(results: Results, problem: str, style: Style) -> Panel:
 
 
 def coverage(group: Group, style: Style) -> Panel:
-    """How much of f* lies in the band, by round; lines grow thinner, so that those that coincide all show."""
+    """Share of f* in the band, by round; lines grow thinner, so that those that coincide all show."""
     marks = [
         _mean(tables.coverage_curve(runs), policy, style[policy], width=1.2 + 2.0 * (1 - i / len(group)))
         for i, (policy, runs) in enumerate(group.items())
@@ -205,7 +205,7 @@ def _flat(each: Finished) -> bool:
 
 
 def active(group: Group, style: Style) -> Panel | None:
-    """How much a phased policy has left, episode by episode."""
+    """Active sets of phased policies, episode by episode."""
     marks: list[Mark] = []
     for policy, runs in group.items():
         if any(each.facts["episodes"] for each in runs):
@@ -217,7 +217,7 @@ def active(group: Group, style: Style) -> Panel | None:
 
 
 def _active(runs: list[Finished], stroke: Stroke) -> Panel | None:
-    """What one has left: where, in one dimension, else how much."""
+    """Active set of one policy: where it is, in one dimension, else its size."""
     if not any(each.facts["episodes"] for each in runs):
         return None
     if not _flat(runs[0]):

@@ -100,7 +100,7 @@ class Optimisation:
 
     @property
     def expected(self) -> float:
-        """Of the recommended point; within its band, which its own results may have narrowed."""
+        """Mean at the recommended point, within its band, which its own results may have narrowed."""
         assert self.use is not None
         return float(np.clip(self.use.mean, self.use.lower, self.use.upper))
 
@@ -139,7 +139,7 @@ class Axis:
         return self.high > self.low if self.levels is None else len(self.levels) > 1
 
     def curve(self) -> Array:
-        """Where a slice is computed."""
+        """Points at which a slice is computed."""
         if self.levels is not None:
             return self.levels
         unit = np.clip(np.linspace(0.0, 1.0, CURVE), 1e-6, 1.0 - 1e-6)
@@ -174,17 +174,17 @@ def of_policy(
         for name, figure in optimisation_figures.draw(found):
             for suffix in matplotlib_backend.SUFFIXES:
                 content[f"{name}.{suffix}"] = matplotlib_backend.saved(figure, suffix)
-    place = Path(folder)
+    into = Path(folder)
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        into.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StorageError(f"cannot make the folder {place}: {error.strerror}; choose another") from None
+        raise StorageError(f"cannot make the folder {into}: {error.strerror}; choose another") from None
     for name, written in content.items():
-        storage.replace(place / name, written)
+        storage.replace(into / name, written)
     pictures = {f"{name}.{suffix}" for name in FILES for suffix in matplotlib_backend.SUFFIXES}
     for stale in pictures - set(content):  # of a former report
-        (place / stale).unlink(missing_ok=True)
-    return place / "index.html"
+        (into / stale).unlink(missing_ok=True)
+    return into / "index.html"
 
 
 def facts(
@@ -258,7 +258,7 @@ def scaled(axis: Axis, values: Any) -> Array:
 
 
 def ends_of(axis: Axis) -> list[tuple[float, str]]:
-    """What is written at an axis, and where: options of a choice, else both ends."""
+    """Labels of an axis and their positions: options of a choice, else both ends."""
     if axis.labels is not None:
         step = max(1, math.ceil(len(axis.labels) / 8))
         shown = range(0, len(axis.labels), step)
@@ -339,10 +339,10 @@ def _slice(policy: Any, at: Array, axis: Axis, j: int) -> Slice:
     told = policy.observations
     labels = None if axis.labels is None else [axis.labels[int(x[i])] for i in kept]
     observed, here = told.x[:, j], float(at[j])
-    if labels is not None:  # places in the picture
-        place = {float(x[i]): float(n) for n, i in enumerate(kept)}
-        observed = np.array([place.get(float(value), np.nan) for value in observed])
-        x, here = np.arange(float(len(kept))), place[here]
+    if labels is not None:  # positions in the picture
+        position = {float(x[i]): float(n) for n, i in enumerate(kept)}
+        observed = np.array([position.get(float(value), np.nan) for value in observed])
+        x, here = np.arange(float(len(kept))), position[here]
     else:
         x = x[kept]
     return Slice(
@@ -366,7 +366,7 @@ def _legal(domain: Any, j: int, x: Array) -> Array:
 
 
 def _nearness(domain: Any, X: Array, at: Array, j: int) -> Array:
-    """Of observations to the line of a slice: 1 on it, 0 far away in the other parameters."""
+    """Closeness of observations to the line of a slice: 1 on it, 0 far away in the other parameters."""
     pairs = [(each.start, each.stop) for each in getattr(domain, "columns", ())]
     if len(pairs) != domain.dimension or len(pairs) == 1:
         return np.ones(len(X))
@@ -380,10 +380,10 @@ def _nearness(domain: Any, X: Array, at: Array, j: int) -> Array:
 
 def _points(policy: Any, axes: Sequence[Axis], conflicts: Sequence[Conflict], *, modelled: bool) -> Points:
     told, domain = policy.observations, policy.domain
-    unique, first, place = distinct(told.x)
+    unique, first, number = distinct(told.x)
     order = np.argsort(first, kind="stable")
-    counts = np.bincount(place)[order]
-    averages = np.bincount(place, told.y)[order] / counts
+    counts = np.bincount(number)[order]
+    averages = np.bincount(number, told.y)[order] / counts
     x = unique[order]
     expected = policy.posterior.at(x)[0] if modelled else np.full(len(x), np.nan)
     against = {each.x.tobytes() for each in conflicts}

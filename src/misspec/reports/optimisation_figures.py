@@ -86,7 +86,7 @@ def best(found: Optimisation) -> Panel:
 
 
 def _outside(found: Optimisation) -> str:
-    """How many results a picture leaves out, as part of its title."""
+    """Part of a title that counts the results left out."""
     low, high = found.vertical()
     count = int(((found.y < low) | (found.y > high)).sum())
     return f"; {count} result{'s' * (count > 1)} far outside" if count else ""
@@ -122,7 +122,7 @@ def slice_of(found: Optimisation, each: Slice) -> Panel:
 
 
 def importance(found: Optimisation, letters: int) -> Panel | None:
-    """How much each parameter matters. letters: of a name, at most."""
+    """Importance of each parameter. letters: of a name, at most."""
     if len(found.axes) < 2 or not any(found.importance.values()):
         return None
     order = sorted(found.importance, key=lambda name: -found.importance[name])[:MOST_BARS]
@@ -170,7 +170,7 @@ def _words(values: Mapping[str, Any]) -> str:
 
 
 def model(found: Optimisation) -> Panel | None:
-    """What the model expects at the points with results, against these."""
+    """Expected values at the points with results, against the results."""
     points = found.points
     if found.use is None:
         return None

@@ -53,7 +53,7 @@ def leading(found: Optimisation) -> str:
 
 
 def conflicts(found: Optimisation) -> str:
-    """Where the model is contradicted, as a table."""
+    """Table of the points that contradict the model."""
     if found.use is None:
         return ""
     if not found.conflicts:

@@ -103,8 +103,8 @@ def _table(summary: pl.DataFrame, style: dict[str, Stroke]) -> str:
         f'<th title="{html.escape(about)}">{name}</th>'
         for name, about in (
             ("policy", ""),
-            ("recommended loses", "regret of what is recommended after the last round"),
-            ("band held f*", "share of the runs whose band held all of f* whenever it was looked at"),
+            ("loss of the recommendation", "regret of what is recommended after the last round"),
+            ("bands held", "share of the runs whose band held all of the truth whenever it was looked at"),
             ("late regret", "true regret per round over the last tenth of the rounds"),
             ("regret", "true regret per round, mean over the seeds ± standard error"),
             ("proved ε", "how wrong the model must be at least, by what a run observed; the largest over the seeds"),

@@ -50,7 +50,7 @@ class Line(Mark):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Band(Mark):
-    """What lies between two curves, shaded."""
+    """The area between two curves, shaded."""
 
     x: Any
     low: Any
@@ -86,7 +86,7 @@ class Bars(Mark):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Counts(Mark):
-    """How often something happened at x, as bars below the panel on a square root scale."""
+    """Counts at x, as bars below the panel on a square root scale."""
 
     x: Any
     counts: Array

@@ -150,7 +150,7 @@ def _traces(_mark: picture.Mark) -> list[Json]:
 
 
 def _trace(mark: picture.Mark, **options: Any) -> Json:
-    """What all traces have: a name, its place in the legend, and what is said under the pointer."""
+    """Settings of every trace: a name, its entry in the legend, and the text under the pointer."""
     name = escaped(mark.label)
     found: Json = {
         "type": "scatter", "name": name, "legendgroup": escaped(mark.group or mark.label), "showlegend": bool(name)

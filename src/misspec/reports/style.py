@@ -1,4 +1,4 @@
-"""How things look, the same in print and on the page: a colour for the algorithm, dashes for the paper's form of it."""
+"""Style, the same in print and on the page: a colour for the algorithm, dashes for the paper's form of it."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def best_first(each: Finished) -> NDArray[np.intp]:
 
 
 def shares_active(each: Finished) -> list[float]:
-    """What a phased policy has left, before the first episode and after each."""
+    """Active candidates of a phased policy, before the first episode and after each."""
     return [1.0, *(left / each.facts["candidates"] for _, _, left in each.facts["episodes"])]
 
 
@@ -111,7 +111,7 @@ def regret_curve(runs: list[Finished]) -> Curve:
 
 
 def share_curve(runs: list[Finished]) -> Curve:
-    """Of the rounds so far, the share in which the best action was played, by round."""
+    """Share of the rounds so far in which the best action was played, by round."""
     T = min(len(each.regret) for each in runs)
     x = thinned(T)
     best = np.array([each.regret[:T] <= 0.0 for each in runs])

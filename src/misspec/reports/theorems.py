@@ -43,7 +43,7 @@ Allowed = dict[tuple[str, float, str], list[Bound]]  # by problem, ε and policy
 
 
 def all_bounds(results: Results) -> Allowed:
-    """What is allowed, only where a theorem applies."""
+    """Bounds, only where a theorem applies."""
     found = {
         (problem, epsilon, policy): bounds(runs)
         for (problem, epsilon), group in results.groups().items()
@@ -53,7 +53,7 @@ def all_bounds(results: Results) -> Allowed:
 
 
 def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
-    """What theorems of `misspec.theory` say about a policy's runs on a problem; the weakest where ε differs by seed.
+    """Bounds of `misspec.theory` on a policy's runs on a problem; the weakest where ε differs by seed.
 
     GP-UCB: Theorem 1 with ε = 0, so only where the model is right. EC-GP-UCB: where it is told an ε that is large
     enough. Phased: Theorem 2, ungrounded, with tight constants and with those of the paper; for a schedule other than

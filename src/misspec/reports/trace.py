@@ -55,7 +55,7 @@ def trace_figure(trace: Trace, bases: Sequence[str] | None = None) -> Figure:
 
 
 def _names(trace: Trace, bases: Sequence[str] | None) -> list[str]:
-    """Of the bases of a balancing policy; none for others."""
+    """Names of the bases of a balancing policy; none for others."""
     if trace.base is None:
         if bases is not None:
             raise InvalidInput(f"bases are those of a balancing policy, and {trace.policy} has none; leave them out")

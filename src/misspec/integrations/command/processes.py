@@ -35,7 +35,7 @@ GATE = (
 
 
 class Running(NamedTuple):
-    """What a command came to: its exit code (None: it was ended, and why), and the ends of what it printed."""
+    """The outcome of a command: its exit code (None: it was ended, and why), and the ends of its output."""
 
     code: int | None
     ended: str | None
@@ -44,8 +44,8 @@ class Running(NamedTuple):
 
 
 @functools.cache
-def place() -> str | None:
-    """Where numbers of processes mean the same: host, boot, user, and namespace; None where that cannot be told."""
+def host() -> str | None:
+    """Scope in which process numbers are unique: host, boot, user and namespace; None where that is unknown."""
     boot = _read("/proc/sys/kernel/random/boot_id") or _say("sysctl", "-n", "kern.bootsessionuuid")
     if not boot or started(os.getpid()) is None:
         return None
@@ -57,7 +57,7 @@ def place() -> str | None:
 
 
 def started(pid: int) -> str | None:
-    """When a process started, in the system's words; None if there is none, or if it has ended and is only listed."""
+    """Starting time of a process, in the system's words; None if there is none, or it has ended and is only listed."""
     if not Path("/proc/self/stat").exists():
         found = (_say("ps", "-o", "state=,lstart=", "-p", str(pid)) or "").split(maxsplit=1)
         return found[1] if len(found) == 2 and found[0][:1] != "Z" else None
@@ -66,7 +66,7 @@ def started(pid: int) -> str | None:
 
 
 def alive(pid: int, start: str) -> bool:
-    """Whether this process, and not another one of its number, runs."""
+    """Test whether this process, and not another one of its number, runs."""
     return started(pid) == start
 
 
@@ -153,7 +153,7 @@ def _signal(group: int, number: int) -> None:
 
 
 def _exited(process: subprocess.Popen[bytes]) -> bool:
-    """Whether it has, leaving it listed where the system can."""
+    """Test whether it has exited, leaving it listed where the system can."""
     if process.returncode is not None:
         return True
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
@@ -175,7 +175,7 @@ def _read(path: str) -> str | None:
 
 
 def _say(*words: str) -> str | None:
-    """What a command of the system prints; None if there is none."""
+    """Output of a command of the system; None if there is no such command."""
     try:
         done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=False)
     except OSError:

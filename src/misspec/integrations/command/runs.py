@@ -33,7 +33,7 @@ POLL = 0.5  # seconds between looks at what others do
 
 
 class Result(NamedTuple):
-    """What became of a trial of this process: a value, or why there is none."""
+    """The outcome of a trial of this process: a value, or the reason for a failure."""
 
     trial: int
     value: float | None
@@ -42,7 +42,7 @@ class Result(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far it is, of all processes. before: results when this one started; left: seconds, None if unknown."""
+    """Progress of all processes. before: results when this one started; left: seconds, None if unknown."""
 
     done: int
     of: int
@@ -92,7 +92,6 @@ def go(
     timeout: float | None = None,
     retries: int = 0,
     shell: bool = False,
-    policy: str = "auto",
     seed: int | None = None,
     show: Callable[[Progress], None] = lambda _: None,
     beat: float = 15.0,
@@ -127,7 +126,7 @@ def go(
             distributions_of(space),
             minimize=minimize,
             n=evaluations,
-            sampler=MisspecSampler(policy, n_trials=evaluations, seed=seed),
+            sampler=MisspecSampler(seed=seed),
             beat=beat,
             grace=grace,
             lost=lost,
@@ -151,35 +150,30 @@ def _fill(
     jobs: int,
     show: Callable[[Progress], None],
 ) -> None:
-    """Until the study has its results."""
+    """Evaluate until the study has its results."""
     ended: queue.Queue[_Evaluation] = queue.Queue()
     before, began, failures = shared.standing().done, time.monotonic(), 0
-
-    def progress(result: Result | None = None) -> Progress:
-        found = shared.standing()
-        gained, of = found.done - before, shared.n
-        left = (of - found.done) * (time.monotonic() - began) / gained if gained > 0 else None
-        return Progress(found.done, of, before, found.running, found.best, found.params, left, result)
-
+    result: Result | None = None
     try:
-        show(progress())
         while True:
-            while len(running) < jobs and (trial := shared.claim()) is not None:
+            trials = shared.trials()
+            now = shared.standing(trials)
+            gained = now.done - before
+            left = (shared.n - now.done) * (time.monotonic() - began) / gained if gained > 0 else None
+            show(Progress(now.done, shared.n, before, now.running, now.best, now.params, left, result))
+            _check_hope(failures, now.done, shared.n, result)
+            if now.done >= shared.n:
+                return
+            while len(running) < jobs and (trial := shared.claim(trials)) is not None:
                 running[trial.number] = evaluation = _Evaluation(trial, work, ended)
                 evaluation.start()
-            now = progress()
-            show(now)
-            if now.done >= now.of:
-                return
+                trials = shared.trials() if len(running) < jobs else []  # with the one that is under way now
+            result = None
             with contextlib.suppress(queue.Empty):
                 evaluation = ended.get(timeout=POLL)
                 result = _tell(shared, evaluation)
                 del running[evaluation.number]
-                if result is not None:
-                    failures += result.value is None
-                    now = progress(result)
-                    show(now)
-                    _check_hope(failures, now)
+                failures += result is not None and result.value is None
     finally:
         _give_up(shared, running)
 
@@ -219,7 +213,7 @@ def _ending(code: int) -> str:
 
 
 def _tell(shared: Shared, evaluation: _Evaluation) -> Result | None:
-    """What came of it, to the study; None if another process had taken the trial."""
+    """Tell the study the outcome; None if another process had taken the trial."""
     trial, params, error = evaluation.number, evaluation.params, evaluation.error
     if error is None:
         assert evaluation.value is not None
@@ -234,16 +228,17 @@ def _tell(shared: Shared, evaluation: _Evaluation) -> Result | None:
     raise error
 
 
-def _check_hope(failures: int, now: Progress) -> None:
-    if failures < HOPELESS or now.result is None or now.result.reason is None:
+def _check_hope(failures: int, done: int, n: int, last: Result | None) -> None:
+    """InvalidInput where failures say that it is the command that is wrong; last: the result that just came in."""
+    if failures < HOPELESS or last is None or last.reason is None:
         return
-    if now.done == 0:
+    if done == 0:
         said = f"the first {failures} evaluations all failed"
-    elif failures >= now.of:
+    elif failures >= n:
         said = f"{failures} evaluations failed, as many as there should be results"
     else:
         return
-    raise InvalidInput(f"{said}, the last one because: {now.result.reason}; repair the command and run this line again")
+    raise InvalidInput(f"{said}, the last one because: {last.reason}; repair the command and run this line again")
 
 
 def _give_up(shared: Shared, running: Mapping[int, _Evaluation]) -> None:

@@ -39,7 +39,7 @@ from misspec.integrations.command import processes
 from misspec.integrations.command.storages import TRIES, open_storage, without_password
 from misspec.integrations.optuna.trials import AGAIN
 
-OWNER = "misspec:owner"  # of a trial: run, place, pid, start
+OWNER = "misspec:owner"  # of a trial: run, host, pid, start
 CLAIM = "misspec:claim:"  # and a run, of an enqueued trial: its owner to be, the trial, and how many parameters it had
 BEAT = "misspec:beat"  # of a trial: counts up while its process lives
 PROCESS = "misspec:process"  # of a trial: pid and start of the command
@@ -54,7 +54,7 @@ _RUNS: set[str] = set()  # of this process, that are going on
 
 
 class Standing(NamedTuple):
-    """How far a study is: results, trials under way, the best result and its parameters."""
+    """State of a study: results, trials under way, the best result and its parameters."""
 
     done: int
     running: int
@@ -150,8 +150,8 @@ class Shared:
     def trials(self) -> list[FrozenTrial]:
         return self.storage.get_all_trials(self._id, deepcopy=False)
 
-    def standing(self) -> Standing:
-        trials = self.trials()
+    def standing(self, trials: Sequence[FrozenTrial] | None = None) -> Standing:
+        trials = self.trials() if trials is None else trials
         results = [t for t in trials if t.state == TrialState.COMPLETE and t.value is not None]
         sign = -1.0 if self.study.direction == StudyDirection.MINIMIZE else 1.0
         best = max(results, key=lambda t: sign * (t.value or 0.0), default=None)
@@ -160,10 +160,10 @@ class Shared:
 
     # -- taking and finishing trials -----------------------------------------------------------------------------------
 
-    def claim(self) -> Trial | None:
-        """A trial to evaluate, with its parameters; None if enough are under way."""
-        self.reap()
-        number = self._take()
+    def claim(self, trials: Sequence[FrozenTrial] | None = None) -> Trial | None:
+        """A trial to evaluate, with its parameters; None if enough are under way. trials: as they were just read."""
+        trials = self.trials() if trials is None else trials
+        number = self._take(None if self.reap(trials) else trials)
         if number is None or not self._needed(number):
             return None
         try:
@@ -175,17 +175,17 @@ class Shared:
             return None
         return trial
 
-    def _take(self) -> int | None:
+    def _take(self, trials: Sequence[FrozenTrial] | None = None) -> int | None:
         """A trial for this process, by number, which others may have made superfluous meanwhile."""
-        trials = self.trials()
+        trials = self.trials() if trials is None else trials
         if sum(t.state == TrialState.COMPLETE or _under_way(t) for t in trials) >= self.n:
             return None
         number = self._waiting(trials)
         return self._make(trials) if number is None else number
 
     def _needed(self, number: int) -> bool:
-        """Whether a trial of ours is; it fails if it is not."""
-        trials = self.trials()
+        """Test whether a trial of ours is still needed; fail it if it is not."""
+        trials = self.study._thread_local.cached_all_trials = self.trials()  # as Study.ask does, for the sampler
         here = next(t for t in trials if t.number == number)
         retry, deaths = here.system_attrs.get(RETRY), None
         of = _of(retry)
@@ -267,7 +267,7 @@ class Shared:
 
     def _owner(self) -> dict[str, Any]:
         pid = os.getpid()
-        return {"run": self._run, "place": processes.place(), "pid": pid, "start": processes.started(pid)}
+        return {"run": self._run, "host": processes.host(), "pid": pid, "start": processes.started(pid)}
 
     def _fail(self, trial_id: int, reason: str, stderr: str = "", deaths: int | None = None) -> bool:
         def write() -> None:
@@ -286,11 +286,11 @@ class Shared:
 
     # -- life and death ------------------------------------------------------------------------------------------------
 
-    def reap(self) -> list[int]:
+    def reap(self, trials: Sequence[FrozenTrial] | None = None) -> list[int]:
         """Fail the trials whose process is gone, so that their points are evaluated again; their numbers. A command of
         theirs that still runs on this machine is ended first."""
         found = []
-        for trial in self.trials():
+        for trial in self.trials() if trials is None else trials:
             if _under_way(trial) and trial.number not in self._mine and self._gone(trial):
                 owner, command = trial.system_attrs.get(OWNER), trial.system_attrs.get(PROCESS)
                 if owner is not None and _here(owner) and _named(command):
@@ -346,7 +346,7 @@ def _difference(kept: Any, now: list[Any]) -> str:
 
 
 def _under_way(trial: FrozenTrial) -> bool:
-    """Whether a process of ours evaluates it, or did until it died."""
+    """Test whether a process of ours evaluates it, or did until it died."""
     if trial.state != TrialState.RUNNING:
         return False
     owner = trial.system_attrs.get(OWNER)
@@ -354,15 +354,15 @@ def _under_way(trial: FrozenTrial) -> bool:
 
 
 def _claims(trial: FrozenTrial) -> list[dict[str, Any]]:
-    """Of those who may have taken a trial that names no owner. They would name themselves before they choose
-    parameters: if it got some, another program has it. A copy of a trial, as Optuna makes some, copies no claim."""
+    """Claims of processes that may have taken a trial without an owner. They would name themselves before they choose
+    parameters: if it got some, another program has it. Claims do not hold for copies of a trial, as Optuna makes."""
     mark = trial.number, len(trial.params)
     found = (value for key, value in sorted(trial.system_attrs.items()) if key.startswith(CLAIM))
     return [each for each in found if isinstance(each, dict) and (each.get("trial"), each.get("params")) == mark]
 
 
 def _lives(process: Mapping[str, Any]) -> bool:
-    """Whether a run of this place goes on."""
+    """Test whether a run of this host goes on."""
     over = process["pid"] == os.getpid() and process.get("run") not in _RUNS
     return not over and processes.alive(process["pid"], process["start"])
 
@@ -377,9 +377,9 @@ def _named(process: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def _here(owner: Mapping[str, Any]) -> bool:
-    """Whether the process is of this place, so that its number says whether it lives."""
-    place = processes.place()
-    return place is not None and owner.get("place") == place and _named(owner)
+    """Test whether the process is of this host, so that its number says whether it lives."""
+    host = processes.host()
+    return host is not None and owner.get("host") == host and _named(owner)
 
 
 def _deaths(kept: Any) -> int:

@@ -102,11 +102,11 @@ class Command:
                 "arguments, or put this into a script that takes arguments"
             )
         inside, escaped = [""], False  # innermost last: a quote, "#" in a comment, ")" in "$( )"; "" outside of all
-        for place, character in enumerate(line):
-            if place in slots and (inside[-1] not in ("", ")") or escaped):
+        for at, character in enumerate(line):
+            if at in slots and (inside[-1] not in ("", ")") or escaped):
                 where = "in a comment (#)" if inside[-1] == "#" else "inside of quotes"
                 raise InvalidInput(
-                    f"{{{slots[place]}}} is {where}, where the shell does not take it for a word of its own; write it "
+                    f"{{{slots[at]}}} is {where}, where the shell does not take it for a word of its own; write it "
                     "outside: values are quoted already"
                 )
             if escaped:
@@ -115,12 +115,12 @@ class Command:
                 inside = inside[:-1] if character == "\n" else inside
             elif character == "\\" and inside[-1] != "'":
                 escaped = True
-            elif inside[-1] != "'" and line.startswith("$(", place):
+            elif inside[-1] != "'" and line.startswith("$(", at):
                 inside.append(")")
             elif character == inside[-1]:
                 inside.pop()
             elif inside[-1] in ("", ")"):
-                begins = character == "#" and (place == 0 or line[place - 1] in BETWEEN_WORDS)
+                begins = character == "#" and (at == 0 or line[at - 1] in BETWEEN_WORDS)
                 inside += [character] if begins or character in "'\"`" else []
 
 

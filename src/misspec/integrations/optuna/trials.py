@@ -25,13 +25,11 @@ from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Choice, Float, Int, Space
 from misspec.domains.parameters import Parameter
-from misspec.errors import LARGEST, MOST, Array, InvalidInput, StorageError, instance, shown
-from misspec.policies.core.events import point
+from misspec.errors import LARGEST, MOST, Array, InvalidInput, instance, shown
 
-ASKED = "misspec:asked"  # attribute of a trial: the query that it is
+ASKED = "misspec:asked"  # attribute of a trial: the point that was chosen for it
 AGAIN = "misspec:again"  # of a trial that failed for no fault of its point, which is evaluated again (`shared_study`)
 UNSEEN = 8  # trials that others are choosing right now, at most, for which as many queries are skipped
-LONGEST = 2000  # characters of an attribute: some databases have no room for more
 
 
 class Axes:
@@ -43,20 +41,18 @@ class Axes:
         text = json.dumps([[name, distribution_to_json(each)] for name, each in self.distributions.items()])
         self.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         self._parameters = list(self.space.parameters.values())
-        self._finished: dict[int, tuple[Array | None, dict[str, Any]]] = {}  # of finished trials, by id
+        self._finished: dict[int, Array | None] = {}  # points of finished trials, by id
 
-    def read(self, trial: FrozenTrial) -> tuple[Array | None, dict[str, Any]]:
-        """The point of a trial, and what we stored of it; no point where it lies in no such space."""
+    def read(self, trial: FrozenTrial) -> Array | None:
+        """The point of a trial; None where it does not lie in this space."""
         if trial._trial_id in self._finished:
             return self._finished[trial._trial_id]
-        asked = get(trial.system_attrs, ASKED)
-        asked = asked if isinstance(asked, dict) else {}
         x = self.point(trial.params)
         if x is None and trial.state == TrialState.RUNNING:
-            x = self.of_stored(asked.get("params"))  # chosen, and not yet suggested in whole
+            x = self.of_stored(trial.system_attrs.get(ASKED))  # chosen, and not yet suggested in whole
         if trial.state.is_finished():
-            self._finished[trial._trial_id] = x, asked
-        return x, asked
+            self._finished[trial._trial_id] = x
+        return x
 
     def point(self, params: Mapping[str, Any]) -> Array | None:
         """x, or None for what lies in no such space: parameters that are missing, or forced to be something else."""
@@ -96,13 +92,12 @@ class Axes:
 
 
 class Known(NamedTuple):
-    """A trial as a policy sees it. y: its result; None where it runs (pending) or failed. event: of our own query."""
+    """A trial as a policy sees it. y: its result; None where it runs (pending) or failed."""
 
     number: int
     x: Array
     y: float | None
     failed: bool
-    event: list[Any] | None
 
 
 class History(NamedTuple):
@@ -112,9 +107,8 @@ class History(NamedTuple):
     unseen: int
 
     @classmethod
-    def of(cls, study: Study, axes: Axes, number: int | None = None, policy: str = "auto") -> History:
-        """policy: whose queries are its own; those of another policy, in another space, or at another point than was
-        evaluated in the end, are results like any other."""
+    def of(cls, study: Study, axes: Axes, number: int | None = None) -> History:
+        """number: of the trial in question."""
         every = study.get_trials(deepcopy=False)
         refuse_constraints(every)
         minimize = study.direction == StudyDirection.MINIMIZE
@@ -131,9 +125,9 @@ class History(NamedTuple):
             if trial.state == TrialState.FAIL and AGAIN in trial.system_attrs:
                 continue
             running = trial.state == TrialState.RUNNING
-            x, asked = axes.read(trial)
+            x = axes.read(trial)
             if x is None:
-                choosing = running and not asked and not trial.params and number is not None
+                choosing = running and ASKED not in trial.system_attrs and not trial.params and number is not None
                 unseen += bool(choosing and 0 < number - trial.number <= UNSEEN)  # type: ignore[operator]  # not None
                 continue
             y = None
@@ -144,20 +138,8 @@ class History(NamedTuple):
                 if abs(last) <= LARGEST:  # no better than the median of those before it, which does not change later
                     middle = so_far[len(so_far) // 2] if so_far else last
                     y = max(last, middle) if minimize else min(last, middle)
-            own = asked.get("policy") == policy and asked.get("space") == axes.digest
-            event = asked["query"] if own and _at(asked.get("query"), x) else None
-            found.append(Known(trial.number, x, y, not running and y is None, event))
+            found.append(Known(trial.number, x, y, not running and y is None))
         return cls(found, min(unseen, UNSEEN))
-
-
-def _at(event: Any, x: Array) -> bool:
-    """Whether this is a query of ours that asked for this point."""
-    if not (isinstance(event, list) and len(event) == 2 and event[0] == "ask" and isinstance(event[1], dict)):
-        return False
-    try:
-        return np.array_equal(point(event[1].get("x")), x)
-    except StorageError:
-        return False
 
 
 def data(trials: Sequence[Known]) -> tuple[Array, Array]:
@@ -175,46 +157,8 @@ def refuse_constraints(trials: Sequence[FrozenTrial]) -> None:
             )
 
 
-# -- attributes --------------------------------------------------------------------------------------------------------
-
-
-def attributes_of(study: Study) -> Mapping[str, Any]:
-    return study._storage.get_study_system_attrs(study._study_id)
-
-
-def put(study: Study, trial: FrozenTrial | None, key: str, value: Any) -> None:
-    """An attribute in parts that every database has room for; the first says of how many, and of what they are."""
-    text = json.dumps(value)
-    parts = [text[i : i + LONGEST] for i in range(0, len(text), LONGEST)]
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    for i, part in [*list(enumerate(parts))[1:], (0, parts[0])]:  # the first comes last: it makes the others count
-        content: Any = {"parts": len(parts), "digest": digest, "text": part} if i == 0 else part
-        name = key if i == 0 else f"{key}:{digest}:{i}"
-        if trial is None:
-            study._storage.set_study_system_attr(study._study_id, name, content)
-        else:
-            study._storage.set_trial_system_attr(trial._trial_id, name, content)
-
-
-def get(attributes: Mapping[str, Any], key: str) -> Any:
-    """JSON that `put` has stored; None where it is not there, or not in whole.
-
-    Another version or a person can have stored it: who uses it checks its content.
-    """
-    first = attributes.get(key)
-    if not isinstance(first, dict) or not is_count(first.get("parts")):
-        return None
-    try:
-        rest = [attributes[f"{key}:{first['digest']}:{i}"] for i in range(1, first["parts"])]
-        text = "".join([first["text"], *rest])
-        whole_text = hashlib.sha256(text.encode()).hexdigest()[:16] == first["digest"]
-        return json.loads(text) if whole_text else None
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return None
-
-
 def is_count(value: Any) -> TypeGuard[int]:
-    """Whether it is a whole number from 0 up that counts something."""
+    """Test whether it is a whole number from 0 up."""
     return type(value) is int and 0 <= value <= MOST
 
 

@@ -1,5 +1,5 @@
-"""What someone who runs experiments by hand can try, the rows of a table or the points of a space, and which of them a
-line of a results file is about."""
+"""Experiments that can be tried by hand, the rows of a table or the points of a space, and the one that a line of a
+results file is about."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Line(NamedTuple):
 
 
 class Menu:
-    """What there is to try.
+    """The experiments to choose from.
 
     known     its columns
     label     the column that names experiments
@@ -97,7 +97,7 @@ class Menu:
         raise NotImplementedError
 
     def called(self, key: Key) -> str:  # noqa: ARG002  # points of a space have no names
-        """What people call it; "" where its values say all."""
+        """Its name, for people; "" where its values say all."""
         return ""
 
     def actions(self, keys: Sequence[Key]) -> Any:

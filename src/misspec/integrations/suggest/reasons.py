@@ -1,4 +1,4 @@
-"""Why an experiment is suggested, told to people who know experiments and no Gaussian process."""
+"""Reasons for suggested experiments, for people who know experiments and no Gaussian process."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Proposal(NamedTuple):
 
 
 class Reasons(NamedTuple):
-    """What queries are chosen for, told to someone who knows experiments and no Gaussian process."""
+    """Writer of the reasons for queries."""
 
     policy: Auto
     menu: Menu

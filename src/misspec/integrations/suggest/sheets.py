@@ -77,7 +77,7 @@ def spelled(value: Any, decimal: str = ".") -> str:
 
 
 def same(one: Path, other: Path) -> bool:
-    """Whether two paths are one file."""
+    """Test whether two paths are one file."""
     try:
         return one.samefile(other)
     except OSError:  # one of them does not exist

@@ -52,7 +52,7 @@ class Results(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Suggestion:
-    """What to do next, and what that rests on.
+    """The next experiments, and the data that they rest on.
 
     rows       to try, the first one first; fewer than asked for where no more are worth it, as `notes` say
     target     the column of results
@@ -76,11 +76,11 @@ class Suggestion:
     def save(self, path: str | os.PathLike[str]) -> None:
         """A CSV file of its own with the columns of the results and the rows to try, their target empty. A file that
         holds results which the results file does not is not overwritten."""
-        place = Path(path)
+        into = Path(path)
         for other in (self.menu.path, *([] if self.file.read is None else [self.file.read.path])):
-            if sheets.same(place, other):
+            if sheets.same(into, other):
                 raise InvalidInput(f"{path} is what the suggestions rest on; write them to another file")
-        sheets.write(self._spared(place), [self.file.names, *self._lines()], self.file.style)
+        sheets.write(self._spared(into), [self.file.names, *self._lines()], self.file.style)
 
     def append(self) -> None:
         """Add the rows to try, their target empty, to the results file, whose bytes stay as they are; it is made where
@@ -223,7 +223,7 @@ def _asked(
     rng = np.random.default_rng([policy.seed, policy.t, policy.asked])
 
     def free(key: Key) -> bool:
-        """Whether it is worth doing."""
+        """Test whether an experiment is worth doing."""
         if key in seen:
             return key not in taken and policy.t >= FIRST and not _exact(policy)
         return key not in taken and failures[key] <= (policy.t >= FIRST)
@@ -257,7 +257,7 @@ def _asked(
 
 
 def _nothing_left(menu: Menu, done: set[Key], running: Sequence[Key]) -> str:
-    """Of experiments that can be listed: why none of them is suggested."""
+    """Say why no experiment is suggested, where all can be listed."""
     if menu.others(done):
         return "Nothing is left to try but what failed twice, or is like it."
     what = "point of the space" if menu.size is None else "candidate"
@@ -266,7 +266,7 @@ def _nothing_left(menu: Menu, done: set[Key], running: Sequence[Key]) -> str:
 
 
 def _exact(policy: Auto) -> bool:
-    """Whether results hardly vary, so that a repeat tells nothing."""
+    """Test whether results hardly vary, so that a repeat tells nothing."""
     return bool(np.mean([each.model.noise for each in policy.posterior.posteriors]) < NEGLIGIBLE)
 
 

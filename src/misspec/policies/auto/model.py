@@ -51,7 +51,7 @@ class Learner:
         """The samples given these results. sign: −1 where smaller is better; states: θ at the renewal before."""
         t = len(told.y)
         y = sign * told.y
-        scaling = Scaling.of(y, 1.0, self.noise)
+        scaling = Scaling.of(y, self.noise)
         rng = np.random.default_rng([self.seed, t, 1])
         data = Data.of(self.domain.encode(told.x), scaling.to(y)).part(rng)
         noise = None if self.noise is None else max(self.noise / scaling.width, hyperparameters.LEAST_WIDTH)

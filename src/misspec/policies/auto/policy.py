@@ -146,7 +146,7 @@ class Auto(Policy):
         self._evidence = Evidence(self.field, self.model, DELTA)
         self._own = self._evidence.own
         budget = budget_of(self.t, self.field.size)
-        self._believe(models, Scaling(1.0, *renewal["scaling"][1:]), budget)
+        self._believe(models, Scaling(*renewal["scaling"][1:]), budget)
         self._feed(exact=budget is None)
         for asked in self.log.pending.values():
             self._evidence.ask(asked.query.id, asked.place)

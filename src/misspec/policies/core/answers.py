@@ -58,6 +58,7 @@ class Query:
     params     on a Space, the native values by name, else None
     row        on a table, the row as it was read, else None
     context    the context that it is for, where there is one
+    asked_at   when it was asked, in seconds as time.time() counts them; no choice depends on it
     """
 
     id: int
@@ -74,6 +75,7 @@ class Query:
     params: Mapping[str, Any] | None = None
     row: Mapping[str, Any] | None = None
     context: Array | None = None
+    asked_at: float | None = None
 
     def __post_init__(self) -> None:
         if self.x.flags.writeable or self.x.dtype != np.float64:

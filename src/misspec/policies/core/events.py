@@ -1,7 +1,7 @@
 """Events as JSON, in states and in files alike.
 
-["ask", {…}]          a query: id, index, position and NUMBERS, those that are set; x, where there is no index, and the
-                      context as base64 of float64, little-endian; details, where there are any
+["ask", {…}]          a query: id, index, position, NUMBERS and asked_at, those that are set; x, where there is no
+                      index, and the context as base64 of float64, little-endian; details, where there are any
 ["tell", id, y]       a result
 ["drop", id]          a failure
 ["observe", points, values, contexts]      arrays (`encoding.encode_array`), contexts where there are any
@@ -34,7 +34,7 @@ TYPES: dict[str, list[list[type]]] = {  # what can follow the names of events
     "observe": [[dict, dict], [dict, dict, dict]],
 }
 LITTLE = sys.byteorder == "little"
-STORED = {"id", "position", "details", *NUMBERS}  # of a query, besides where it is
+STORED = {"id", "position", "details", "asked_at", *NUMBERS}  # of a query, besides where it is
 ENCODE = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
 
 
@@ -78,6 +78,8 @@ def _query(q: Query) -> str:
         text += f',"x":"{_doubles(q.x)}"'
     if q.context is not None:
         text += f',"context":"{_doubles(q.context)}"'
+    if q.asked_at is not None:
+        text += f',"asked_at":{q.asked_at!r}'
     return f'{text},"details":{_details(q.details)}}}' if q.details else text + "}"
 
 
@@ -130,7 +132,7 @@ def query(stored: dict[str, Any], field: Field) -> Query:
     index, x, context = (fields.pop(name, None) for name in ("index", "x", "context"))
     if not fields.keys() <= STORED:
         raise StorageError(f"a stored query has {', '.join(sorted(STORED))}; got {shown(list(fields))}")
-    for name in NUMBERS:
+    for name in (*NUMBERS, "asked_at"):
         if name in fields:
             fields[name] = _float(name, fields[name])
     for each in (index, fields.get("position")):

@@ -12,6 +12,7 @@ import logging
 import math
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, Self, TypeVar, overload
@@ -60,6 +61,7 @@ class Policy(Readings):
     """
 
     registry: ClassVar[dict[str, type[Policy]]] = REGISTRY
+    clock: ClassVar[Callable[[], float]] = staticmethod(time.time)  # of `Query.asked_at`
     _journal: Journal | None = None  # that of no copy: only the policy that it was attached to writes
     _changing: undo.Mark | None = None  # where the call that is under way began
     _fresh: bool = True  # False while restoring: __init__ must not record events
@@ -186,7 +188,8 @@ class Policy(Readings):
         x = known.pop("x", place.x)  # of a point with a context, the part that is chosen
         if self.minimize:
             reasons = {**reasons, **{name: -reasons[name] for name in ("mean", "upper") if name in reasons}}
-        query = Query(self.log.next_id, x, place.index, position, place.name, **reasons, **known)
+        now = round(float(type(self).clock()), 3)
+        query = Query(self.log.next_id, x, place.index, position, place.name, **reasons, **known, asked_at=now)
         self._register(query, place)
         return query
 
