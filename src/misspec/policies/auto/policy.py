@@ -28,7 +28,7 @@ from misspec.policies.auto.rules import TRIED, Turn, choose
 from misspec.policies.core.answers import Band, Conflict, Decision, copied
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.hooks import Abilities
-from misspec.policies.core.log import Asked
+from misspec.policies.core.log import Asked, Event
 from misspec.policies.core.points import Actions, Context, Place, Round, position_in
 from misspec.policies.core.policy import Policy
 from misspec.posterior import Posterior
@@ -136,6 +136,10 @@ class Auto(Policy):
         if isinstance(renewal, dict):
             self._check_samples({"results": self.t, **renewal})  # which older states do not say
         self._adopt(renewal)
+
+    def after_retraction(self, event: Event) -> Event:
+        """Samples that were learnt from the result are due for a renewal."""
+        return ("renew", {**event[1], "results": 0}) if event[0] == "renew" else event
 
     def _adopt(self, renewal: dict[str, Any]) -> None:
         """Believe in these samples, given all results so far."""

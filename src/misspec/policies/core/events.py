@@ -76,10 +76,10 @@ def _query(q: Query) -> str:
                 text += f',"{name}":{value!r}' if isfinite(value) else f',"{name}":"{value}"'
     if q.index is None:
         text += f',"x":"{_doubles(q.x)}"'
-    if q.context is not None:
-        text += f',"context":"{_doubles(q.context)}"'
     if q.asked_at is not None:
         text += f',"asked_at":{q.asked_at!r}'
+    if q.context is not None:
+        text += f',"context":"{_doubles(q.context)}"'
     return f'{text},"details":{_details(q.details)}}}' if q.details else text + "}"
 
 

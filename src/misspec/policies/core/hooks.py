@@ -139,6 +139,10 @@ class Hooks(abc.ABC):
         """Why its events cannot be summed up in a snapshot (`snapshot.py`); "" where they can."""
         return "it needs all its events"
 
+    def after_retraction(self, event: Event) -> Event:
+        """An event of the log as it stands once a result before it was taken back."""
+        return event
+
     # -- answers ---------------------------------------------------------------------------------------------
 
     @abc.abstractmethod

@@ -98,19 +98,42 @@ def save(policy: Policy, path: str | os.PathLike[str]) -> None:
 
 
 def compact(policy: Policy, history: int | None, *, everything: bool) -> None:
-    """Replace events by a snapshot, in the journal too: everything so far, or what is before the last snapshot.
+    """Replace events by a snapshot, in the journal too: everything so far, or what is before the last snapshot."""
+    log = policy.log
+    first = len(log.events) if everything else max(log.start - 1, 0)
+    _rewrite(policy, [*log.events[first:], ("snapshot", snapshot.taken(policy, history))], "compacted")
 
-    The file is replaced by one that is locked already; the policy is then rebuilt from the snapshot, as after a call
+
+def retract(policy: Policy, id_: int) -> None:
+    """Take the result of a query out of the events, in the journal too: the query is pending again."""
+    events = policy.log.events
+    told = [turn for turn, event in enumerate(events) if event[0] == "tell" and event[1] == id_]
+    if not told:
+        state = "pending: drop it" if id_ in policy.log.pending else "not told here, or its result was compacted"
+        raise InvalidInput(f"query {id_} has no result that can be taken back: it is {state}")
+    if policy.abilities.waits:
+        raise InvalidInput(f"{type(policy).__name__} has built its episodes on this result; begin again without it")
+    turn = told[-1]
+    if any(event[0] == "snapshot" for event in events[turn:]):
+        raise InvalidInput(f"the result of query {id_} was compacted, and can no longer be told from the others")
+    left = [*events[:turn], *(policy.after_retraction(event) for event in events[turn + 1 :])]
+    undo.rebuilt(policy, left)  # it fails here, if it fails, and nothing was changed
+    _rewrite(policy, left, f"the result of query {id_} is taken back")
+
+
+def _rewrite(policy: Policy, events: list[tuple[Any, ...]], what: str) -> None:
+    """Replace the events of a policy, in the journal too.
+
+    The file is replaced by one that is locked already; the policy is then rebuilt from the events, as after a call
     that failed, so that it is what `load` makes of the file.
     """
     log, journal = copy.copy(policy.log), policy._journal
-    first = len(log.events) if everything else max(log.start - 1, 0)
-    log.events = [*log.events[first:], ("snapshot", snapshot.taken(policy, history))]
+    log.events = events
     if journal is not None and journal.file.handle is not None:
         header = {**_header(policy), "begun": len(log.events)}
         file, mark = journal.file.replaced([ENCODE(header).encode(), *map(line, log.events)])
         journal = Journal(file, (mark, header["begun"], header["random"]))
-        LOG.info("%s: compacted, %d events are left of %d", file.path, len(log.events), log.turn)
+        LOG.info("%s: %s; %d events", file.path, what, len(log.events))
     # one assignment: whatever interrupts what follows, the next call goes on from here, and the old file is closed
     policy.__dict__.update(log=log, _journal=journal, _broken=undo.Mark(len(log.events), None))
     undo.repair(policy)

@@ -40,7 +40,7 @@ from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.fields import field_of
 from misspec.policies.core.given import is_empty, points_of, round_of
 from misspec.policies.core.hooks import LOG
-from misspec.policies.core.journal import Journal, attach, compact, compact_due, save
+from misspec.policies.core.journal import Journal, attach, compact, compact_due, retract, save
 from misspec.policies.core.log import OTHERS, Log
 from misspec.policies.core.points import Place
 from misspec.policies.core.queries import list_of, meant
@@ -241,6 +241,17 @@ class Policy(Readings):
                     self.on_drop(asked)
 
             self._changed(forget)
+
+    def retract(self, query: Any) -> None:
+        """Take a told result back, known by its query or id: the query is pending again, as if it had not been told.
+
+        Tell the right result, or drop it. Queries that were chosen since then stay. The policy is rebuilt, and so is
+        its journal, which takes as long as loading it. Phased policies refuse. A failed call changes nothing.
+        """
+        with self._lock, one_thread():
+            self._repair()
+            id_ = query.id if isinstance(query, Query) else query
+            retract(self, whole("a query to retract (or its id)", id_))
 
     def observe(self, points_or_indices: ArrayLike, y: ArrayLike, *, context: Any = None) -> None:
         """Data from elsewhere (a warm start): indices, points, or points by name, as for `ask(actions=…)`.

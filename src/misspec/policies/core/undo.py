@@ -84,8 +84,7 @@ def repair(policy: Policy) -> None:
         return
     _take_back(policy)
     try:
-        twin: Policy = made(type(policy), policy.domain, policy.model_as_given, policy.settings)
-        replay(twin, policy.log.events)
+        twin = rebuilt(policy, policy.log.events)
     except Exception as error:
         kind = type(error) if isinstance(error, MisspecError) else NumericalError
         raise kind(
@@ -94,6 +93,13 @@ def repair(policy: Policy) -> None:
         ) from error
     twin._rng.bit_generator.state = policy._rng.bit_generator.state
     policy.__dict__.update({**twin.__dict__, "_lock": policy._lock, "_changing": None, "_certified": None})
+
+
+def rebuilt(policy: Policy, events: list[Event]) -> Policy:
+    """A policy that was made in the same way, after these events."""
+    twin: Policy = made(type(policy), policy.domain, policy.model_as_given, policy.settings)
+    replay(twin, events)
+    return twin
 
 
 def forked(policy: Policy) -> None:
