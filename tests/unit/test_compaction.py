@@ -504,3 +504,17 @@ def test_litter_of_killed_compactions_is_removed(tmp_path):
     policy.compact()
     assert [each.name for each in tmp_path.iterdir()] == ["a.journal"]
     assert storage.regular(path) == path
+
+
+def test_conflicts_are_looked_for_again_after_compaction():
+    policy, often = ms.GPUCB(ms.Open(2), LINEAR), np.array([[0.6, 0.8]])
+    policy.tell(policy.ask(actions=often), 0.1)
+    assert policy.conflicts() == []  # after two events
+    policy.compact()
+    query = policy.ask(actions=often)
+    assert len(policy.log.events) == 2
+    policy.tell(query, 50.0)
+    policy.compact()
+    policy.ask(actions=often)
+    assert len(policy.log.events) == 2
+    assert len(policy.conflicts()) == len(ms.restore(policy.state()).conflicts())

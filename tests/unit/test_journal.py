@@ -979,6 +979,7 @@ def play(policy, rounds):
         yield
 
 def make():
+    ms.Policy.clock = staticmethod(lambda: 0.0)
     model = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1)
     return ms.ThompsonSampling(ms.Finite(np.random.default_rng(0).random((40, 2))), model)
 

@@ -257,7 +257,7 @@ class Appender:
         self._loose = False
 
     def _look(self, handle: int) -> os.stat_result | None:
-        """What the system says of the file under its name; None where that is no longer the one that is open."""
+        """Look at the file under its name; None where that is no longer the one that is open."""
         try:
             found = os.stat(self._name)  # noqa: PTH116  # faster than a Path's, in every call
         except (FileNotFoundError, NotADirectoryError):

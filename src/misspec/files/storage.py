@@ -116,7 +116,7 @@ def replace(
 
 
 def _there(target: Path) -> os.stat_result | None:
-    """What a file is to take the place of; StorageError where that is no file."""
+    """Find the file to be replaced; StorageError where it is none."""
     try:
         found = target.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -57,7 +57,7 @@ def encoded(event: tuple[Any, ...]) -> Any:
 
 
 def _query(q: Query) -> str:
-    """What the encoder writes, in a third of the time."""
+    """A query as the encoder writes it, in a third of the time."""
     text = f'{{"id":{q.id}'
     if q.index is not None:
         text += f',"index":{q.index}'

@@ -92,7 +92,7 @@ def repair(policy: Policy) -> None:
             "tries again (is the kernel still failing?)"
         ) from error
     twin._rng.bit_generator.state = policy._rng.bit_generator.state
-    policy.__dict__.update({**twin.__dict__, "_lock": policy._lock, "_changing": None})
+    policy.__dict__.update({**twin.__dict__, "_lock": policy._lock, "_changing": None, "_certified": None})
 
 
 def rebuilt(policy: Policy, events: list[Event]) -> Policy:
