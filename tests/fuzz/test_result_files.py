@@ -147,7 +147,7 @@ def test_wrong_content_is_named_by_the_report_and_done_again_by_a_run(change, tm
     (tmp_path / "results" / "runs" / name).unlink()
     victim = tmp_path / "results" / "runs" / named(name, content)
     victim.write_bytes(content)
-    for reader in (ex.results, reports.write):
+    for reader in (ex.results, reports.of_experiment):
         with pytest.raises(Damaged, match=rf"{victim.name} is damaged .*misspec run .* sets it aside"):
             reader(tmp_path / "results")
     progress = ex.go(TOML, tmp_path / "results", cores=1)

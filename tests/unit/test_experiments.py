@@ -619,7 +619,7 @@ def test_compare_is_a_table_of_simulations():
     table = ms.experiments.compare(
         {"GP": lambda p: ms.GPUCB(p.domain, p.model), "EC": lambda p: ms.ECGPUCB(p.domain, p.model, epsilon=p.epsilon)},
         worlds,
-        horizon=30,
+        n=30,
         seeds=[3, 4],
         progress=lambda done, of: seen.append((done, of)),
     )

@@ -971,6 +971,8 @@ import numpy as np
 from sklearn.gaussian_process.kernels import RBF
 import misspec as ms
 
+ms.Policy.clock = staticmethod(lambda: 0.0)
+
 def play(policy, rounds):
     for _ in range(rounds):
         query = policy.ask()

@@ -34,6 +34,7 @@ class Entry(NamedTuple):
     """A line of results: y is None while it is being run, and where it failed."""
 
     key: Key
+    line: str  # the file and the number, for people
     y: float | None
     failed: bool
 
@@ -175,7 +176,7 @@ class OfTable(Menu):
         for row, cell in enumerate(sheet.cells(target) if target in sheet.header else []):
             if cell:  # an empty one is a candidate that waits for its turn
                 line = Line(self.path, sheet.lines[row], sheet.style.separator)
-                entries.append(Entry(int(candidates[row]), *outcome(cell, line, target)))
+                entries.append(Entry(int(candidates[row]), str(line), *outcome(cell, line, target)))
         self.entries = entries
 
     def _table(self, columns: dict[str, list[Any]], ignore: Sequence[str]) -> Table:

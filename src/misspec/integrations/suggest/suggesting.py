@@ -205,7 +205,7 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
     reasons = Reasons(policy, menu, seen, running, best)
     rows = [reasons.of(query, key, bool(running) or i > 0) for i, (query, key) in enumerate(queries)]
     notes = [*notes, *why]
-    summary = policy.summary().splitlines()
+    summary = policy.summary(called=[each.line for each in entries if each.y is not None]).splitlines()
     return Suggestion(rows, target, len(told), len(running), len(failed), best, notes, summary, menu, file)
 
 
@@ -318,7 +318,7 @@ def _results(read: sheets.File | None, target: str, menu: Menu) -> Results:
                 "a cell, or a decimal comma? Put such cells in quotes, and write numbers with a point"
             )
         key = menu.find(cells, line)
-        entries.append(Entry(key, *outcome(cells[target], line, target)))
+        entries.append(Entry(key, str(line), *outcome(cells[target], line, target)))
         outside += [f"{name} in line {number}" for name in menu.outside(key)]
         commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
     notes = []

@@ -15,11 +15,10 @@ from misspec.errors import Array
 from misspec.hyperparameters import Scaling
 from misspec.policies.auto.model import Learner, models_of
 from misspec.policies.core.answers import Observations
-from misspec.policies.core.suspicion import FAR, Prediction, leave_one_out
+from misspec.policies.core.suspicion import FAR, MOST_NAMED, Prediction, leave_one_out
 
 LEAST = 8  # results before any is doubted: of fewer, no model says much about the others
 LOOKED_AT = 3  # results that fit worst, for each of which the model is learnt again
-MOST_NAMED = 5  # results: where more are far off, it is the model that is wrong
 MOST_TOLD = 1000  # results up to which the model is learnt again, which takes seconds then
 
 

@@ -29,7 +29,7 @@ from misspec import kernels
 from misspec.domains import Choice
 from misspec.errors import Array
 from misspec.policies.auto.mixture import Mixture, improvement
-from misspec.policies.core.answers import Conflict, Recommendation
+from misspec.policies.core.answers import Conflict, Recommendation, Suspicion
 from misspec.policies.core.field import Field
 from misspec.policies.core.points import Actions
 from misspec.posterior import Posterior
@@ -216,16 +216,18 @@ class Facts(NamedTuple):
     conflicts: list[Conflict]
     gain: float  # of ten more
     minimize: bool
+    suspicious: list[Suspicion]
+    called: Sequence[str] | None = None  # results, in the order told
 
 
-def facts(policy: Any, names: Sequence[str] | None = None) -> Facts:
-    """Of a policy that learns its model; names: other ones for the parameters."""
+def facts(policy: Any, names: Sequence[str] | None = None, called: Sequence[str] | None = None) -> Facts:
+    """Of a policy that learns its model; names: other ones for the parameters; called: names of the results."""
     names, told = names or names_of(policy.domain), policy.observations
     return Facts(
         policy.recommend(), policy.domain, names, list((parameters_of(policy.domain) or dict.fromkeys(names)).values()),
         told.x, told.y, len(distinct(told.x).points), policy.noise_level,
         policy.noise is not None, dict(zip(names, policy.importance().values(), strict=True)), policy.conflicts(),
-        policy.expected_gain(10), policy.minimize,
+        policy.expected_gain(10), policy.minimize, policy.suspicious(), called,
     )  # fmt: skip
 
 
@@ -242,13 +244,29 @@ def sentences(facts: Facts) -> list[str]:
             *begin,
             "All results are equal: what matters, how noisy they are and what more of them bring is unknown.",
         ]
+    doubts = [_doubt(facts, each) for each in facts.suspicious]
+    agree = [contradictions(facts.domain, facts.conflicts, facts.names)] if facts.conflicts or not doubts else []
     return [
+        *doubts,
         *begin,
         _noise(facts, spread),
         _parameters(facts.importance),
-        contradictions(facts.domain, facts.conflicts, facts.names),
+        *agree,
         _going_on(facts, spread),
     ]
+
+
+def _doubt(facts: Facts, each: Suspicion) -> str:
+    """A result that the others do not predict, and what would settle it."""
+    called = f"evaluation {each.position + 1}" if facts.called is None else facts.called[each.position]
+    step = each.upper - each.lower
+    low, high = rounded(each.lower, step), rounded(each.upper, step)
+    better = (each.y < each.expected) if facts.minimize else (each.y > each.expected)
+    peak = ", or a narrow optimum" if better else ""
+    return (
+        f"Doubtful: {called}, {plain(each.y)} at {spelled(facts.domain, each, facts.names)}; the other results predict "
+        f"{low} to {high}. A slip{peak}: evaluate it again, correct it, or leave it out."
+    )
 
 
 def spread_of(y: Array) -> float:

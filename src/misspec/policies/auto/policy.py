@@ -300,14 +300,15 @@ class Auto(Policy):
 
     # -- what was learnt -------------------------------------------------------------------------------------
 
-    def summary(self) -> str:
-        """What was learnt, in sentences: what to use, the noise, what matters, contradictions, whether to go on."""
+    def summary(self, *, called: Sequence[str] | None = None) -> str:
+        """What was learnt, in sentences: doubtful results, what to use, the noise, what matters, contradictions,
+        whether to go on. called: names of the results in the order told, by default their numbers."""
         with self._lock:
             self._repair()
             self._check_fixed("a summary")
             if self._states is None:
                 return f"{self._missing[0].upper()}{self._missing[1:]}."
-            return "\n".join(learnt.sentences(learnt.facts(self)))
+            return "\n".join(learnt.sentences(learnt.facts(self, called=called)))
 
     def importance(self) -> dict[str, float]:
         """How much each parameter matters, by name: shares that add up to 1 (`learnt.py` says of what)."""

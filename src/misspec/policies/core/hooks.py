@@ -185,10 +185,8 @@ class Hooks(abc.ABC):
     def find_suspicious(self, told: Observations) -> dict[int, Prediction]:
         """Of each result that the others do not predict what they do, in units of what is maximised; by its row."""
         y, encoded = self.log.sign * told.y, self.domain.encode(told.x)
-        here = self.posterior_in_use.look(encoded) if len(y) else None
-        if here is None:
-            return {}
-        return predictions(self.reported_model, encoded, y, here.mean, here.variance)
+        mean = self.posterior_in_use.look(encoded).mean if len(y) else y
+        return predictions(self.reported_model, encoded, y, np.abs(y - mean))
 
     # -- what there is to read of some policies --------------------------------------------------------------
 

@@ -11,7 +11,9 @@ from misspec.errors import Array
 from misspec.model import Model
 
 FAR = 5.0  # standard deviations: a right model has one result in two million so far off
-MOST = 1000  # results up to which each is left out exactly; beyond, one among them hardly matters
+MOST = 1000  # results from which each is predicted: of more, those nearest to it
+LOOKED_AT = 5  # results of more than MOST that are looked at, those that are farthest from the posterior
+MOST_NAMED = 5  # results: where more are far off, it is the model that is wrong
 
 
 class Prediction(NamedTuple):
@@ -37,12 +39,28 @@ def leave_one_out(model: Model, encoded: Array, y: Array) -> tuple[Array, Array]
     return y - (Q @ (y - model.offset)) / np.diag(Q), size**2 * unknown + model.noise**2
 
 
-def predictions(model: Model, encoded: Array, y: Array, mean: Array, variance: Array) -> dict[int, Prediction]:
-    """Of each result that is far off what the others predict, by its position. mean, variance: of the posterior at the
-    results, for those that are too many."""
-    if len(y) <= MOST:
-        mean, variance = leave_one_out(model, encoded, y)
-    else:
-        variance = max(model.scale, model.norm_bound) ** 2 * variance + model.noise**2
-    found = [Prediction(*each) for each in zip(mean.tolist(), np.sqrt(variance).tolist(), y.tolist(), strict=True)]
-    return {i: each for i, each in enumerate(found) if each.score > FAR}
+def predictions(model: Model, encoded: Array, y: Array, surprise: Array) -> dict[int, Prediction]:
+    """Of each result that is far off what the others predict, by its position. One that is named is left out while the
+    next is looked for. surprise: how far each is from the posterior, to look at the worst of very many."""
+    named: dict[int, Prediction] = {}
+    while len(named) < MOST_NAMED:
+        left = np.setdiff1d(np.arange(len(y)), list(named))
+        found: dict[int, Prediction] = {}
+        if 1 < len(left) <= MOST:
+            found = _left_out(model, encoded, y, left, left)
+        elif len(left) > MOST:
+            for i in left[np.argsort(-surprise[left], kind="stable")[:LOOKED_AT]]:
+                near = left[np.argsort(((encoded[left] - encoded[i]) ** 2).sum(axis=1), kind="stable")[:MOST]]
+                found |= _left_out(model, encoded, y, near, np.array([i]))
+        far = max(found, key=lambda i: found[i].score, default=None)
+        if far is None or found[far].score <= FAR:
+            break
+        named[far] = found[far]
+    return named
+
+
+def _left_out(model: Model, encoded: Array, y: Array, rows: Array, wanted: Array) -> dict[int, Prediction]:
+    """Predictions of some results, each from the other rows."""
+    mean, variance = leave_one_out(model, encoded[rows], y[rows])
+    at = np.flatnonzero(np.isin(rows, wanted))
+    return {int(rows[k]): Prediction(float(mean[k]), float(np.sqrt(variance[k])), float(y[rows[k]])) for k in at}

@@ -1,0 +1,121 @@
+"""Results that the others do not predict are named; clean ones are not."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process.kernels import RBF
+
+import misspec as ms
+from misspec.policies.core.suspicion import leave_one_out
+
+BOX = ms.Box([(0, 1), (0, 1)])
+MODEL = ms.Model(RBF(0.4), norm_bound=3.0, noise=0.1, offset=0.2)
+
+
+def data(n=20, wrong=None, off=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.random((n, 2))
+    y = np.sin(4 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.standard_normal(n)
+    if wrong is not None:
+        y[wrong] += off
+    return X, y
+
+
+def test_leave_one_out_is_what_the_others_say():
+    """By taking out each in turn, repeats among them."""
+    X, y = data(9)
+    X[4] = X[2]
+    mean, variance = leave_one_out(MODEL, X, y)
+    for s in range(9):
+        keep = np.arange(9) != s
+        K = MODEL.kernel(X[keep], X[keep].copy()) + MODEL.regularization * np.eye(8)
+        k = MODEL.kernel(X[[s]], X[keep])[0]
+        assert mean[s] == pytest.approx(0.2 + k @ np.linalg.solve(K, y[keep] - 0.2), abs=1e-9)
+        expected = 3.0**2 * (1 - k @ np.linalg.solve(K, k)) + 0.1**2
+        assert variance[s] == pytest.approx(expected, abs=1e-8)
+
+
+@pytest.mark.parametrize("off", [50.0, -1000.0])
+@pytest.mark.parametrize("make", [ms.Auto, lambda domain, **s: ms.GPUCB(domain, MODEL, **s)])
+def test_a_typing_error_is_named(make, off):
+    X, y = data(20, 7, off)
+    policy = make(BOX)
+    policy.observe(X, y)
+    if isinstance(policy, ms.Auto):
+        policy.refresh()
+    before = policy.state()
+    (found,) = policy.suspicious()
+    assert policy.state() == before  # reading changes nothing
+    assert (found.position, found.id, found.index, found.y) == (7, None, None, y[7])
+    assert (found.x == X[7]).all()
+    right = y[7] - off
+    assert found.lower <= right <= found.upper
+    assert found.lower < found.expected < found.upper
+    assert found.score > 5
+
+
+def test_clean_results_are_not():
+    for seed in range(4):
+        X, y = data(20, seed=seed)
+        for policy in (ms.Auto(BOX), ms.GPUCB(BOX, MODEL)):
+            policy.observe(X, y)
+            if isinstance(policy, ms.Auto):
+                policy.refresh()
+            assert policy.suspicious() == []
+    assert ms.GPUCB(BOX, MODEL).suspicious() == []
+    assert ms.Auto(BOX).suspicious() == []
+
+
+def test_minimising_and_queries_of_its_own():
+    policy = ms.Auto(BOX, minimize=True, seed=2)
+    for i in range(14):
+        query = policy.ask()
+        y = float(np.sin(4 * query.x[0]) + query.x[1] ** 2)
+        policy.tell(query, -900.0 if i == 10 else y)
+    (found,) = policy.suspicious()
+    assert found.id == found.position == 10
+    assert -3 < found.lower < found.upper < 4
+    said = policy.summary().splitlines()
+    assert said[0].startswith("Doubtful: evaluation 11, -900 at x0 = ")
+    assert "A slip, or a narrow optimum: evaluate it again" in said[0]
+    assert not any("Nowhere do the results contradict" in line for line in said)
+    policy.retract(found.id)
+    policy.drop(found.id)
+    policy.refresh()
+    assert policy.suspicious() == []
+    assert "Doubtful" not in policy.summary()
+
+
+def test_two_slips_are_both_named():
+    X, y = data(24)
+    y[3] += 40.0
+    y[15] -= 60.0
+    policy = ms.Auto(BOX)
+    policy.observe(X, y)
+    policy.refresh()
+    assert sorted(each.position for each in policy.suspicious()) == [3, 15]
+
+
+def test_many_results():
+    rng = np.random.default_rng(0)
+    X = rng.random((1200, 2))
+    y = np.sin(4 * X[:, 0]) + 0.1 * rng.standard_normal(1200)
+    y[700] += 30.0
+    policy = ms.GPUCB(BOX, MODEL)
+    policy.observe(X, y)
+    assert [each.position for each in policy.suspicious()] == [700]
+
+
+def test_a_file_names_its_line(tmp_path):
+    from misspec.integrations.suggest import suggest
+
+    rng = np.random.default_rng(1)
+    rows = [(t, c) for t in range(40, 121, 10) for c in "AB"]
+    (tmp_path / "candidates.csv").write_text("temp,cat\n" + "".join(f"{t},{c}\n" for t, c in rows))
+    lines = []
+    for k, i in enumerate(rng.choice(len(rows), 12, replace=False)):
+        y = 60 + 30 * np.exp(-(((rows[i][0] - 90) / 25) ** 2)) + 8 * (rows[i][1] == "B") + rng.standard_normal()
+        lines.append(f"{rows[i][0]},{rows[i][1]},{10 * y if k == 5 else y:.1f}\n")
+    (tmp_path / "results.csv").write_text("temp,cat,yield\n" + "".join(lines))
+    found = suggest(tmp_path / "candidates.csv", tmp_path / "results.csv", "yield", batch=1)
+    assert "results.csv, line 7" in found.summary[0]
+    assert found.summary[0].startswith("Doubtful: ")
