@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -1236,7 +1237,7 @@ def test_without_the_extras_it_says_how_to_get_them(monkeypatch):
     def missing(*_, **__):
         raise ModuleNotFoundError("matplotlib", name="matplotlib")
 
-    monkeypatch.setitem(vars(ms), "report", missing)
+    monkeypatch.setitem(vars(ms), "reports", types.SimpleNamespace(of_policy=missing))
     code, out, err = invoke("space.toml", "-n", "2", "--", *words())
     assert (code, err) == (0, "")
     assert "pip install 'misspec[experiments]'" in out

@@ -328,7 +328,7 @@ def test_numeric_widths_say_that_they_guarantee_nothing():
     assert not policy.guaranteed
     assert not policy.recommend().guaranteed
     assert "without guarantee" in repr(policy)
-    assert told(ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1)).recommend().guaranteed
+    assert told(ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.5)).recommend().guaranteed
 
 
 def test_contextual_on_a_box():

@@ -116,13 +116,18 @@ def test_bounds_are_those_of_the_theory_and_only_where_it_speaks(results):
     domain, model = ms.Box([(0, 1)]).grid(15), ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
     gain = ms.information_gain(domain, model, 60)
     wrong, right = groups[(NASTY, 0.2)], groups[(NASTY, 0.0)]
-    ((_, x, y),) = theorems.bounds(wrong["ECGPUCB"])
-    np.testing.assert_allclose(y, ms.theory.ec_gp_ucb_bound(model, x.astype(int), gain, 0.2, grounded_points=15))
-    (_, x, tight), (_, _, loose) = theorems.bounds(wrong["PhasedUncertaintySampling(as_in_paper=True)"])
-    np.testing.assert_allclose(tight, ms.theory.phased_bound(model, x.astype(int), gain, 0.2))
-    np.testing.assert_allclose(loose, ms.theory.phased_bound(model, x.astype(int), gain, 0.2, constants="paper"))
-    ((_, x, y),) = theorems.bounds(wrong["RegretBalancing(as_in_paper=True)"])
-    assert (x.tolist(), y.tolist()) == ([60], [ms.theory.balancing_bound(model, 60, gain, 0.2)])
+    ((_, x, y, most),) = theorems.bounds(wrong["ECGPUCB"])
+    np.testing.assert_allclose(most, 2.0 * (2.0 + 0.2) * x)
+    np.testing.assert_allclose(
+        y, ms.theory.ec_gp_ucb_bound(model, x.astype(int), gain, 0.2, grounded_points=15, cap=False)
+    )
+    (_, x, tight, _), (_, _, loose, _) = theorems.bounds(wrong["PhasedUncertaintySampling(as_in_paper=True)"])
+    np.testing.assert_allclose(tight, ms.theory.phased_bound(model, x.astype(int), gain, 0.2, cap=False))
+    np.testing.assert_allclose(
+        loose, ms.theory.phased_bound(model, x.astype(int), gain, 0.2, constants="paper", cap=False)
+    )
+    ((_, x, y, _),) = theorems.bounds(wrong["RegretBalancing(as_in_paper=True)"])
+    assert (x.tolist(), y.tolist()) == ([60], [ms.theory.balancing_bound(model, 60, gain, 0.2, cap=False)])
     assert theorems.bounds(right[NASTY])
     for policy in (NASTY, "told too little", "PhasedUncertaintySampling", "UniformSampling"):
         assert not theorems.bounds(wrong[policy])
@@ -140,8 +145,8 @@ def test_the_bound_of_few_episodes_is_that_of_the_schedule(tmp_path):
     gain = ms.information_gain(ms.Box([(0, 1)]).grid(15), ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1), 60)
     for name, schedule, lengths in (("few", "few", [8, 22, 30]), ("three", 3, [6, 20, 34])):
         assert [length for length, _, _ in group[name][0].facts["episodes"]] == lengths
-        ((_, x, y),) = theorems.bounds(group[name])
-        options = {"width": "nonadaptive", "points": 15, "schedule": schedule}
+        ((_, x, y, _),) = theorems.bounds(group[name])
+        options = {"width": "nonadaptive", "points": 15, "schedule": schedule, "cap": False}
         expected = ms.theory.phased_bound(
             ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1), x.astype(int), gain, 0.2, **options
         )

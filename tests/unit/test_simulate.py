@@ -193,7 +193,7 @@ def used_policy(problem):
         (lambda: ms.simulate(ms.GPUCB(ms.problems.trap().domain, MODEL), PROBLEM, 5), "make the policy with problem"),
         (lambda: ms.simulate(ms.GPUCB(ms.Box([(0, 1)]), MODEL), PROBLEM, 5), "make the policy with problem"),
         (lambda: ms.simulate("policy", PROBLEM, 5), "a policy and a problem"),
-        (lambda: ms.simulate(MAKE["gp"](), PROBLEM, 0), "horizon"),
+        (lambda: ms.simulate(MAKE["gp"](), PROBLEM, 0), "n must be"),
         (lambda: ms.simulate(MAKE["phased"](), PROBLEM, 201), "made for 200 evaluations"),
         (lambda: ms.optimize(MAKE["phased"](), lambda x: 1 / 0, 201), "made for 200 evaluations"),
         (lambda: ms.optimize(DOMAIN, np.sin, 3), "a policy and a function"),

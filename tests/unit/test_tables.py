@@ -402,5 +402,5 @@ def test_a_problem_from_a_table_hides_its_results():
     policy = ms.Auto(problem.domain)
     assert policy.t == 0
     assert policy.ask().row["y"] is None
-    with pytest.raises(InvalidInput, match="minimises"):
+    with pytest.raises(InvalidInput, match="the policy goes the other way"):
         ms.simulate(ms.Auto(problem.domain, minimize=True), problem, 3)

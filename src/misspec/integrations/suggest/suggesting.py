@@ -106,7 +106,7 @@ class Suggestion:
         except InvalidInput as error:
             raise InvalidInput(f"{path} exists, and holds no rows to try ({error}); choose another name") from None
         known = [*self.menu.entries, *self.file.entries]
-        given, told = (Counter(each for each in some if each.y is not None) for some in (held, known))
+        given, told = (Counter((each.key, each.y) for each in some if each.y is not None) for some in (held, known))
         if given - told:
             raise InvalidInput(
                 f"{path} holds {(given - told).total()} result(s) that are not among the results yet; copy these lines "
