@@ -1,6 +1,7 @@
 """Reports: numbers against a plain computation, figures that exist, a page that needs nothing and escapes names."""
 
 import base64
+import dataclasses
 import io
 import re
 
@@ -14,7 +15,7 @@ from files import embedded, head
 from misspec import experiments as ex
 from misspec import reports
 from misspec.errors import InvalidInput, StorageError
-from misspec.reports import bands, figures, page, plotly_backend, style, tables, theorems
+from misspec.reports import bands, figures, matplotlib_backend, page, picture, plotly_backend, style, tables, theorems
 
 NASTY = "<script>alert(1)</script> & $x$ [red] {y}"
 TOML = (
@@ -340,3 +341,28 @@ def test_eliminations_are_drawn_where_this_trace_has_them():
 def unpacked(spec):
     shape = [int(each) for each in spec["shape"].split(",")]
     return np.frombuffer(base64.b64decode(spec["bdata"]), dtype="<f4").reshape(shape)
+
+
+def test_panels_that_share_an_axis_show_all_of_it():
+    """The limits of the first panel do not cut off what the others have."""
+    x = np.arange(1.0, 5.0)
+    panels = [picture.Panel([picture.Line(x, height * x)], y=picture.Axis("y", zero=True)) for height in (1.0, 100.0)]
+    logs = [dataclasses.replace(each, y=picture.Axis("y", log=True)) for each in panels]
+    with matplotlib_backend.drawing():
+        made = matplotlib_backend.figure([panels, logs], "t", sharey="row")
+    assert all(ax.get_ylim()[1] >= 400.0 for ax in made.axes)
+    assert [ax.get_ylim()[0] for ax in made.axes[:2]] == [0.0, 0.0]
+
+
+def test_the_figure_of_bounds_tells_theorems_apart(results):
+    group = results.groups()[(NASTY, 0.2)]
+    allowed = figures.here(theorems.all_bounds(results), NASTY, 0.2, group)
+    strokes = style.strokes(results.experiment)
+    marks = figures.bound(group, strokes, allowed).marks
+    bounds = [mark.y for mark in marks if isinstance(mark, picture.Line) and mark.width == 2.8]
+    (most,) = [mark.y for mark in marks if mark.label == "2(B + ε)t"]
+    assert any((bound > most).any() for bound in bounds)  # not all of them the same line at the top
+    assert len({tuple(bound) for bound in bounds}) == len(bounds) >= 3
+    hidden = [mark for mark in figures.regret(group, strokes, allowed).marks if mark.hidden]
+    assert hidden
+    assert all((np.asarray(mark.y) <= 4.4 * np.asarray(mark.x) + 1e-9).all() for mark in hidden)
