@@ -119,3 +119,34 @@ def test_a_file_names_its_line(tmp_path):
     found = suggest(tmp_path / "candidates.csv", tmp_path / "results.csv", "yield", batch=1)
     assert "results.csv, line 7" in found.summary[0]
     assert found.summary[0].startswith("Doubtful: ")
+
+
+@pytest.mark.parametrize("refreshed", [False, True])
+def test_a_slip_among_the_first_results(refreshed):
+    policy = ms.Auto(BOX)
+    policy.observe(data(6)[0], [68.0, 102.0, 1024.0, 91.0, 108.0, 77.0])
+    if refreshed:
+        policy.refresh()
+    (found,) = policy.suspicious()
+    assert (found.position, found.lower, found.upper) == (2, 68.0, 108.0)
+    quiet = ms.Auto(BOX)
+    quiet.observe(data(6)[0], [68.0, 102.0, 150.0, 91.0, 108.0, 77.0])
+    assert quiet.suspicious() == []
+
+
+def test_corrected_it_is_as_if_it_had_been_right():
+    """The samples do not begin where the wrong result had driven them."""
+    rng, policy = np.random.default_rng(3), ms.Auto(BOX, seed=1)
+    told = []
+    for i in range(14):
+        query = policy.ask()
+        told.append((query, float(np.sin(4 * query.x[0]) + 0.05 * rng.standard_normal())))
+        policy.tell(query, 500.0 if i == 4 else told[-1][1])
+    bent = policy.noise_level
+    policy.retract(4)
+    policy.tell(*told[4])
+    assert policy.noise_level < 0.2 < bent
+    assert policy.recommend().upper - policy.recommend().lower < 1.0
+    assert policy.suspicious() == []
+    with pytest.raises(ms.InvalidInput, match="data from elsewhere"):
+        policy.retract(None)

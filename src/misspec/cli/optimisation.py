@@ -177,9 +177,16 @@ def suggest(
     console.print("; ".join([", ".join(counted), *among, better]), style="bold")
     for note in [*(str(each.message) for each in said), *found.notes]:
         console.print(Text(note, style="yellow"))
+    from misspec.policies.auto.learnt import DOUBTFUL
+
+    doubts = [line for line in found.summary if line.startswith(DOUBTFUL)]
+    for line in doubts:
+        console.print(Text(line, style="bold yellow"))
+    if doubts and found.rows:
+        console.print(Text("If it was a slip, correct it first: the rows below were chosen with it.", style="yellow"))
     if found.rows:
         _show_rows(console, found)
-    console.print("\n".join(found.summary))
+    console.print("\n".join(line for line in found.summary if line not in doubts))
     added = f"{len(found.rows)} row{'s' * (len(found.rows) != 1)}"
     if append and found.rows:
         console.print(f"{added} added to {results}: fill in {found.target} and run the same command again")

@@ -17,14 +17,17 @@ from misspec.policies.auto.model import Learner, models_of
 from misspec.policies.core.answers import Observations
 from misspec.policies.core.suspicion import FAR, MOST_NAMED, Prediction, leave_one_out
 
-LEAST = 8  # results before any is doubted: of fewer, no model says much about the others
+LEAST = 8  # results from which models are learnt without some of them: of fewer, a model says little about the others
+FEWEST, APART = 5, 5.0  # of fewer results than LEAST, one this many ranges of the others away from them is doubted
 LOOKED_AT = 3  # results that fit worst, for each of which the model is learnt again
 MOST_TOLD = 1000  # results up to which the model is learnt again, which takes seconds then
 
 
-def predictions(learner: Learner, told: Observations, sign: float, states: Array) -> dict[int, Prediction]:
+def predictions(learner: Learner, told: Observations, sign: float, states: Array | None) -> dict[int, Prediction]:
     """Of each suspicious result what the others predict, in units of sign·y; by its position."""
     named: dict[int, Prediction] = {}
+    if FEWEST <= len(told.y) < LEAST:
+        return _apart(sign * told.y)
     if not LEAST <= len(told.y) <= MOST_TOLD:
         return named
     while len(named) < MOST_NAMED:
@@ -39,11 +42,20 @@ def predictions(learner: Learner, told: Observations, sign: float, states: Array
     return named
 
 
+def _apart(y: Array) -> dict[int, Prediction]:
+    """The one result, if any, that lies far from all others."""
+    for i in (int(y.argmin()), int(y.argmax())):
+        low, high = float(np.delete(y, i).min()), float(np.delete(y, i).max())
+        if max(low - y[i], y[i] - high) > APART * (high - low) > 0:
+            return {i: Prediction(0.5 * (low + high), 0.25 * (high - low), float(y[i]))}
+    return {}
+
+
 def _part(told: Observations, rows: Any) -> Observations:
     return Observations(told.x[rows], told.y[rows], told.ids[rows])
 
 
-def _scores(learner: Learner, told: Observations, rows: Any, sign: float, states: Array) -> Array:
+def _scores(learner: Learner, told: Observations, rows: Any, sign: float, states: Array | None) -> Array:
     """How far each result is from what the others predict under the samples learnt from all of them."""
     renewal = learner.renewal(_part(told, rows), sign, states)
     X, z = learner.domain.encode(told.x[rows]), Scaling(*renewal["scaling"][1:]).to(sign * told.y[rows])
@@ -52,7 +64,9 @@ def _scores(learner: Learner, told: Observations, rows: Any, sign: float, states
     return np.asarray(np.abs(z - means.mean(axis=0)) / np.sqrt(variances.mean(axis=0) + means.var(axis=0)))
 
 
-def _prediction(learner: Learner, told: Observations, rows: Any, i: int, sign: float, states: Array) -> Prediction:
+def _prediction(
+    learner: Learner, told: Observations, rows: Any, i: int, sign: float, states: Array | None
+) -> Prediction:
     """What the model learnt from some results says of another one."""
     renewal = learner.renewal(_part(told, rows), sign, states)
     scaling = Scaling(*renewal["scaling"][1:])

@@ -44,6 +44,7 @@ MINOR = 0.05  # importance below which a parameter hardly matters
 WORTH_NOISE, WORTH_SPREAD = 0.25, 0.01  # of the noise and of the spread of results: a gain below is not worth it
 KNOWN, PROMISING = 30, 100  # best known and most promising points among which further results are imagined
 NOTHING = 5e-4  # of the noise or the spread of results: a gain that is none
+DOUBTFUL = "Doubtful:"  # how the sentence begins
 COUNTED = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -264,8 +265,8 @@ def _doubt(facts: Facts, each: Suspicion) -> str:
     better = (each.y < each.expected) if facts.minimize else (each.y > each.expected)
     peak = ", or a narrow optimum" if better else ""
     return (
-        f"Doubtful: {called}, {plain(each.y)} at {spelled(facts.domain, each, facts.names)}; the other results predict "
-        f"{low} to {high}. A slip{peak}: evaluate it again, correct it, or leave it out."
+        f"{DOUBTFUL} {called}, {plain(each.y)} at {spelled(facts.domain, each, facts.names)}; the other results "
+        f"predict {low} to {high}. A slip{peak}: evaluate it again, correct it, or leave it out."
     )
 
 

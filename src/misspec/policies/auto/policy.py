@@ -104,6 +104,13 @@ class Auto(Policy):
             latest = next((event[1] for event in reversed(self.log.events) if event[0] == "renew"), None)
             return None if latest is None else copied(latest)
 
+    def retract(self, query: Any) -> None:
+        """As any policy does; and the model, if there is one, is learnt again at once, without the result."""
+        with self._lock:
+            super().retract(query)
+            if self._states is not None:
+                self.refresh()
+
     def adopt(self, samples: dict[str, Any]) -> None:
         """Go on with the samples of another Auto on the same domain, learnt from results that are told here too.
 
@@ -127,7 +134,8 @@ class Auto(Policy):
     def prepare(self) -> None:
         """Renew the model if it is due: an event that holds the samples."""
         if due(self.t, self._renewed):
-            self._adopt(self._learner.renewal(self.observations, self.log.sign, self._states))
+            before = self._states if self._renewed else None  # not from samples that a retracted result has bent
+            self._adopt(self._learner.renewal(self.observations, self.log.sign, before))
             self._say("the model is renewed from %d results", self.t)
 
     def on_event(self, kind: str, *rest: Any) -> None:
@@ -346,8 +354,6 @@ class Auto(Policy):
 
     def find_suspicious(self, told: Observations) -> dict[int, Prediction]:
         """By a model that is learnt again without each of those that fit worst (`doubt.py`)."""
-        if self._states is None:
-            return {}
         return doubt.predictions(self._learner, told, self.log.sign, self._states)
 
     def find_conflicts(self, events: Sequence[tuple[Any, ...]]) -> list[Conflict]:  # noqa: ARG002  # of all of them

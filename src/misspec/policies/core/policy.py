@@ -251,6 +251,8 @@ class Policy(Readings):
         with self._lock, one_thread():
             self._repair()
             id_ = query.id if isinstance(query, Query) else query
+            if id_ is None:
+                raise InvalidInput("data from elsewhere (observe) cannot be taken back; make a policy without them")
             retract(self, whole("a query to retract (or its id)", id_))
 
     def observe(self, points_or_indices: ArrayLike, y: ArrayLike, *, context: Any = None) -> None:
