@@ -211,3 +211,13 @@ def test_evaluations_of_others_are_told_as_if_they_were_observed(make):
     for name in ("counts", "rewards", "candidate_bounds", "tests"):
         if hasattr(expecting, name):
             assert getattr(expecting, name) == pytest.approx(getattr(observing, name))
+
+
+@pytest.mark.parametrize("order", [lambda y: np.argsort(-np.abs(y)), lambda y: np.argsort(-y)])
+def test_many_points_in_an_order_made_from_the_results_prove_nothing(order):
+    """f = 0 lies in the class. More than a thousand points in one call: a part of it may be chosen by its results."""
+    rng = np.random.default_rng(0)
+    domain, y = ms.Finite(rng.uniform(0, 1, (3000, 1))), rng.standard_normal(3000)
+    policy = ms.GPUCB(domain, ms.Model(RBF(0.2), norm_bound=0.5, noise=1.0))
+    policy.observe(order(y), y[order(y)])
+    assert policy.conflicts() == []

@@ -1,7 +1,9 @@
 """Smaller is better: inside, −y is maximised; everything that people see is in their own sign."""
 
+import copy
 import csv
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -299,3 +301,10 @@ def test_the_command_line(tmp_path, monkeypatch):
     assert call("run", "yes.toml", "--cores", "1", "--minimize").exit_code == 0
     (tmp_path / "odd.toml").write_text('minimize = "no"\n' + FILE)
     assert "minimize: input should be a valid boolean, got 'no'" in call("run", "odd.toml").stderr
+
+
+def test_the_posterior_of_a_minimiser_can_be_copied():
+    policy = ms.GPUCB(GRID, ABOVE, minimize=True)
+    policy.observe([3], [2.0])
+    for twin in (copy.deepcopy(policy.posterior), pickle.loads(pickle.dumps(policy.posterior))):
+        np.testing.assert_array_equal(twin.mean, policy.posterior.mean)

@@ -124,3 +124,36 @@ def test_two_threads_take_back_what_each_has_told():
         thread.join()
     assert policy.t == 12
     assert (policy.observations.y == 0.1).all()
+
+
+def test_all_results_can_be_taken_back():
+    policy = ms.Auto(ms.Box([(0, 1)]))
+    for t in range(6):
+        policy.tell(policy.ask(), float(t))
+    policy.ask()
+    for id_ in range(6):
+        policy.retract(id_)
+    assert policy.t == 0
+    assert len(policy.pending) == 7
+    policy.ask()
+    assert "there is no model yet" in policy.recommend().caveats[0]
+
+
+def test_a_query_of_another_policy_takes_nothing_back():
+    one, other = ms.UniformSampling(DOMAIN, MODEL, seed=0), ms.UniformSampling(DOMAIN, MODEL, seed=1)
+    mine, theirs = one.ask(), other.ask()
+    assert mine.index != theirs.index
+    one.tell(mine, 0.1)
+    with pytest.raises(ms.InvalidInput, match="query 0 comes from another policy"):
+        one.retract(theirs)
+    assert one.t == 1
+
+
+def test_corral_refuses_what_it_has_chosen_by():
+    policy = ms.comparators.Corral(DOMAIN, MODEL, horizon=30)
+    for t in range(8):
+        policy.tell(policy.ask(), 0.1 * t)
+    with pytest.raises(ms.InvalidInput, match="Corral has chosen by this result since then"):
+        policy.retract(3)
+    policy.retract(7)  # the last
+    assert policy.t == 7

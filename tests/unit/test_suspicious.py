@@ -45,7 +45,7 @@ def test_a_typing_error_is_named(make, off):
     before = policy.state()
     (found,) = policy.suspicious()
     assert policy.state() == before  # reading changes nothing
-    assert (found.position, found.id, found.index, found.y) == (7, None, None, y[7])
+    assert (found.row, found.id, found.index, found.y) == (7, None, None, y[7])
     assert (found.x == X[7]).all()
     right = y[7] - off
     assert found.lower <= right <= found.upper
@@ -72,7 +72,7 @@ def test_minimising_and_queries_of_its_own():
         y = float(np.sin(4 * query.x[0]) + query.x[1] ** 2)
         policy.tell(query, -900.0 if i == 10 else y)
     (found,) = policy.suspicious()
-    assert found.id == found.position == 10
+    assert found.id == found.row == 10
     assert -3 < found.lower < found.upper < 4
     said = policy.summary().splitlines()
     assert said[0].startswith("Doubtful: evaluation 11, -900 at x0 = ")
@@ -92,7 +92,7 @@ def test_two_slips_are_both_named():
     policy = ms.Auto(BOX)
     policy.observe(X, y)
     policy.refresh()
-    assert sorted(each.position for each in policy.suspicious()) == [3, 15]
+    assert sorted(each.row for each in policy.suspicious()) == [3, 15]
 
 
 def test_many_results():
@@ -102,7 +102,7 @@ def test_many_results():
     y[700] += 30.0
     policy = ms.GPUCB(BOX, MODEL)
     policy.observe(X, y)
-    assert [each.position for each in policy.suspicious()] == [700]
+    assert [each.row for each in policy.suspicious()] == [700]
 
 
 def test_a_file_names_its_line(tmp_path):
@@ -128,7 +128,7 @@ def test_a_slip_among_the_first_results(refreshed):
     if refreshed:
         policy.refresh()
     (found,) = policy.suspicious()
-    assert (found.position, found.lower, found.upper) == (2, 68.0, 108.0)
+    assert (found.row, found.lower, found.upper) == (2, 68.0, 108.0)
     quiet = ms.Auto(BOX)
     quiet.observe(data(6)[0], [68.0, 102.0, 150.0, 91.0, 108.0, 77.0])
     assert quiet.suspicious() == []

@@ -20,7 +20,7 @@ from misspec.model import Model
 from misspec.policies.bases import OverBases
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
-from misspec.policies.core.log import Asked
+from misspec.policies.core.log import Asked, Event
 from misspec.policies.core.points import Actions, Place, Round, position_in
 from misspec.policies.core.registry import Delayed
 from misspec.policies.ec_gp_ucb import decide
@@ -165,6 +165,11 @@ class Corral(OverBases):
 
     def _is_whole(self, actions: Round) -> bool:
         return self.field.fixed and (actions is None or (isinstance(actions, Actions) and self.field.is_whole(actions)))
+
+    def after_retraction(self, event: Event) -> Event | None:
+        if event[0] == "ask":
+            raise InvalidInput("Corral has chosen by this result since then; begin again without it")
+        return event
 
     def check_details(self, details: Mapping[str, Any]) -> None:
         i = whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)

@@ -17,7 +17,9 @@ class Turned:
         self.inner = posterior
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["inner"], name)
+        if "inner" not in self.__dict__:  # a copy that is being made
+            raise AttributeError(name)
+        return getattr(self.inner, name)
 
     @property
     def mean(self) -> Array:

@@ -259,7 +259,7 @@ def sentences(facts: Facts) -> list[str]:
 
 def _doubt(facts: Facts, each: Suspicion) -> str:
     """A result that the others do not predict, and what would settle it."""
-    called = f"evaluation {each.position + 1}" if facts.called is None else facts.called[each.position]
+    called = f"evaluation {each.row + 1}" if facts.called is None else facts.called[each.row]
     step = each.upper - each.lower
     low, high = rounded(each.lower, step), rounded(each.upper, step)
     better = (each.y < each.expected) if facts.minimize else (each.y > each.expected)

@@ -105,11 +105,10 @@ class Auto(Policy):
             return None if latest is None else copied(latest)
 
     def retract(self, query: Any) -> None:
-        """As any policy does; and the model, if there is one, is learnt again at once, without the result."""
+        """As any policy does; and the model is learnt again at once, without the result, if it is due."""
         with self._lock:
             super().retract(query)
-            if self._states is not None:
-                self.refresh()
+            self.refresh()
 
     def adopt(self, samples: dict[str, Any]) -> None:
         """Go on with the samples of another Auto on the same domain, learnt from results that are told here too.
@@ -134,8 +133,7 @@ class Auto(Policy):
     def prepare(self) -> None:
         """Renew the model if it is due: an event that holds the samples."""
         if due(self.t, self._renewed):
-            before = self._states if self._renewed else None  # not from samples that a retracted result has bent
-            self._adopt(self._learner.renewal(self.observations, self.log.sign, before))
+            self._adopt(self._learner.renewal(self.observations, self.log.sign, self._states))
             self._say("the model is renewed from %d results", self.t)
 
     def on_event(self, kind: str, *rest: Any) -> None:
@@ -146,9 +144,9 @@ class Auto(Policy):
             self._check_samples({"results": self.t, **renewal})  # which older states do not say
         self._adopt(renewal)
 
-    def after_retraction(self, event: Event) -> Event:
-        """Samples that were learnt from the result are due for a renewal."""
-        return ("renew", {**event[1], "results": 0}) if event[0] == "renew" else event
+    def after_retraction(self, event: Event) -> Event | None:
+        """Samples that were learnt from the result go with it."""
+        return None if event[0] == "renew" else event
 
     def _adopt(self, renewal: dict[str, Any]) -> None:
         """Believe in these samples, given all results so far."""

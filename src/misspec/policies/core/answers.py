@@ -188,14 +188,14 @@ class Conflict:
 class Suspicion:
     """A result that the others do not predict.
 
-    position           its row in `policy.observations`
+    row                its row in `policy.observations`
     id                 of its query; None for data from elsewhere
     x, index           the point
     y                  the result; expected, lower, upper: what the others predict of it, and a range of 95 %
     score              how far off it is, in standard deviations
     """
 
-    position: int
+    row: int
     id: int | None
     x: Array
     index: int | None

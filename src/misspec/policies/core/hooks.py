@@ -140,8 +140,8 @@ class Hooks(abc.ABC):
         """Why its events cannot be summed up in a snapshot (`snapshot.py`); "" where they can."""
         return "it needs all its events"
 
-    def after_retraction(self, event: Event) -> Event:
-        """An event of the log as it stands once a result before it was taken back."""
+    def after_retraction(self, event: Event) -> Event | None:
+        """An event of the log as it stands once a result before it was taken back; None for one that goes too."""
         return event
 
     # -- answers ---------------------------------------------------------------------------------------------

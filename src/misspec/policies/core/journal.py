@@ -20,11 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from misspec.domains import Domain
-from misspec.errors import InvalidInput, StorageError
+from misspec.errors import InvalidInput, MisspecError, StorageError
 from misspec.files import records, storage
 from misspec.files.records import Appender, Mark, Reader
 from misspec.policies.core import events, snapshot, state, undo
+from misspec.policies.core.answers import Query
 from misspec.policies.core.events import ENCODE, line
+from misspec.policies.core.queries import alike
 
 if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
@@ -104,9 +106,12 @@ def compact(policy: Policy, history: int | None, *, everything: bool) -> None:
     _rewrite(policy, [*log.events[first:], ("snapshot", snapshot.taken(policy, history))], "compacted")
 
 
-def retract(policy: Policy, id_: int) -> None:
-    """Take the result of a query out of the events, in the journal too: the query is pending again."""
+def retract(policy: Policy, id_: int, query: Query | None = None) -> None:
+    """Take the result of a query out of the events, in the journal too: the query is pending again. query: as it was
+    handed in, to be compared with the one that was asked."""
     events = policy.log.events
+    if query is not None and not all(alike(query, e[1]) for e in events if e[0] == "ask" and e[1].id == id_):
+        raise InvalidInput(f"query {id_} comes from another policy: its point differs from the one asked here")
     told = [turn for turn, event in enumerate(events) if event[0] == "tell" and event[1] == id_]
     if not told:
         state = "pending: drop it" if id_ in policy.log.pending else "not told here, or its result was compacted"
@@ -116,7 +121,8 @@ def retract(policy: Policy, id_: int) -> None:
     turn = told[-1]
     if any(event[0] == "snapshot" for event in events[turn:]):
         raise InvalidInput(f"the result of query {id_} was compacted, and can no longer be told from the others")
-    left = [*events[:turn], *(policy.after_retraction(event) for event in events[turn + 1 :])]
+    later = (policy.after_retraction(event) for event in events[turn + 1 :])
+    left = [*events[:turn], *(event for event in later if event is not None)]
     undo.rebuilt(policy, left)  # it fails here, if it fails, and nothing was changed
     _rewrite(policy, left, f"the result of query {id_} is taken back")
 
@@ -145,7 +151,7 @@ def compact_due(policy: Policy) -> None:
     policy._due = policy.log.turn + policy._history
     try:
         compact(policy, policy._history, everything=False)
-    except (StorageError, InvalidInput) as error:
+    except MisspecError as error:
         LOG.warning("a policy goes on without being compacted: %s", error)
 
 

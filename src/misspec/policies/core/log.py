@@ -290,8 +290,12 @@ def told_prefix(
     points: list[Array] = []
     y: list[float] = []
     calls: set[Any] = set()
+    whole_calls: list[int] = []  # lengths of the prefixes at which a call begins: one may be ordered by its results
     for turn, (kind, *rest) in enumerate(events):
-        if kind == "observe" or (kind == "ask" and OTHERS in rest[0].details):
+        others = kind == "ask" and OTHERS in rest[0].details
+        if not others or rest[0].details[OTHERS] not in calls:
+            whole_calls.append(len(y))
+        if kind == "observe" or others:
             calls.add(("observe", turn) if kind == "observe" else rest[0].details[OTHERS])
         if len(calls) > 1 and one_call:
             break
@@ -307,6 +311,7 @@ def told_prefix(
     if len(y) > CERTIFIED:  # the model's bands hold at all times, so at one that does not depend on the results
         first_seen = distinct(seen).first
         if len(first_seen) > CERTIFIED:
-            end = int(np.sort(first_seen)[CERTIFIED])
+            most = int(np.sort(first_seen)[CERTIFIED])
+            end = max(length for length in whole_calls if length <= most)
             return seen[:end], sign * np.array(y[:end])
     return seen, sign * np.array(y)

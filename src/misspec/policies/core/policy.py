@@ -253,7 +253,7 @@ class Policy(Readings):
             id_ = query.id if isinstance(query, Query) else query
             if id_ is None:
                 raise InvalidInput("data from elsewhere (observe) cannot be taken back; make a policy without them")
-            retract(self, whole("a query to retract (or its id)", id_))
+            retract(self, whole("a query to retract (or its id)", id_), query if isinstance(query, Query) else None)
 
     def observe(self, points_or_indices: ArrayLike, y: ArrayLike, *, context: Any = None) -> None:
         """Data from elsewhere (a warm start): indices, points, or points by name, as for `ask(actions=…)`.

@@ -36,7 +36,7 @@ def _meant(query: Any, log: Log, field: Field, taken: Sequence[Asked]) -> Asked:
     if int(key) not in log.pending:
         raise InvalidInput(f"query {shown(key)} is not pending: {_why_not(int(key), log)}")
     asked = log.pending[int(key)]
-    if isinstance(query, Query) and query is not asked.query and not _alike(query, asked.query):
+    if isinstance(query, Query) and query is not asked.query and not alike(query, asked.query):
         raise InvalidInput(f"query {key} comes from another policy: its point differs from the one asked here")
     return asked
 
@@ -60,7 +60,7 @@ def _named(named: Any, pending: Mapping[int, Asked], field: Field, taken: Sequen
     return waiting[rows[0]]
 
 
-def _alike(one: Query, other: Query) -> bool:
+def alike(one: Query, other: Query) -> bool:
     """Whether two queries are of one point, context included."""
     return np.array_equal(one.x, other.x) and (
         one.context is other.context
