@@ -311,7 +311,7 @@ class Auto(Policy):
         whether to go on. called: names of the results in the order told, by default their numbers."""
         with self._lock:
             self._repair()
-            self._check_fixed("a summary")
+            _check_fixed(self, "a summary")
             if self._states is None:
                 return f"{self._missing[0].upper()}{self._missing[1:]}."
             return "\n".join(learnt.sentences(learnt.facts(self, called=called)))
@@ -336,16 +336,8 @@ class Auto(Policy):
             known = self._parse(self._evidence.own.points())
             return learnt.expected_gain(self._mixture, self.field, known, self.usable, self.log.next_id, n)
 
-    def _check_fixed(self, what: str) -> None:
-        """InvalidInput where there is no domain that is the same in all rounds."""
-        if not self.field.fixed:
-            raise InvalidInput(
-                f"{what} is about a whole domain, and on {shown(self.domain)} it depends on the round; recommend(…) "
-                "and band(…) answer for one"
-            )
-
     def _check_model(self, what: str) -> None:
-        self._check_fixed(what)
+        _check_fixed(self, what)
         if self._states is None:
             remedy = f"at least {FIRST} results; {self.t} are told" if self.t < FIRST else "refresh(), or ask()"
             raise InvalidInput(f"{what} needs a model, and so {remedy}")
@@ -371,3 +363,12 @@ class Auto(Policy):
                 index = key if isinstance(key, int) and self.field.indexed else None
                 conflicts.append(Conflict(points[i], index, gap, gap))
         return conflicts
+
+
+def _check_fixed(policy: Auto, what: str) -> None:
+    """InvalidInput where there is no domain that is the same in all rounds."""
+    if not policy.field.fixed:
+        raise InvalidInput(
+            f"{what} is about a whole domain, and on {shown(policy.domain)} it depends on the round; recommend(…) "
+            "and band(…) answer for one"
+        )
