@@ -15,6 +15,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 
 import misspec as ms
+from interrupts import Interrupt
 from misspec.files import storage
 from misspec.reports import optimisation
 
@@ -315,29 +316,7 @@ def test_the_new_file_is_locked(tmp_path):
     assert text(other) == text(policy)
 
 
-class Interrupt:
-    """Ctrl-C at the n-th line that is run in these files."""
-
-    FILES = ("journal.py", "records.py", "storage.py", "undo.py", "log.py", "snapshot.py")
-
-    def __init__(self, after):
-        self.after = after
-
-    def __call__(self, frame, event, _):
-        if frame.f_code.co_filename.endswith(self.FILES):
-            self.after -= event == "line"
-            if self.after < 0:
-                sys.settrace(None)
-                raise KeyboardInterrupt
-            return self
-        return None
-
-    def __enter__(self):
-        self.before = sys.gettrace()
-        sys.settrace(self)
-
-    def __exit__(self, *_):
-        sys.settrace(self.before)
+FILES = ("journal.py", "records.py", "storage.py", "undo.py", "log.py", "snapshot.py")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
@@ -350,7 +329,7 @@ def test_an_interrupt_at_any_line_loses_nothing(tmp_path):
             policy.tell(policy.ask(**offered("gp-ucb", rng)), 0.1)
         query = policy.ask(**offered("gp-ucb", rng))
         try:
-            with Interrupt(n):
+            with Interrupt(n, files=FILES):
                 policy.compact()
         except KeyboardInterrupt:
             interrupted += 1

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from sklearn.gaussian_process.kernels import RBF, DotProduct
 
 import misspec as ms
+from interrupts import Interrupt
 from misspec.files import records
 from misspec.policies.core import events, state
 from misspec.policies.core import listed as fields
@@ -686,30 +687,7 @@ def test_details_that_are_no_json_are_refused_and_said(tmp_path):
     del ms.Policy.registry[state.name_of(Careless)]
 
 
-class Interrupt:
-    """Ctrl-C at the n-th line that is run in these files, and again some lines later."""
-
-    FILES = ("journal.py", "records.py", "policy.py", "undo.py", "log.py")
-
-    def __init__(self, *after):
-        self.after = list(after)
-
-    def __call__(self, frame, event, _):
-        if frame.f_code.co_filename.endswith(self.FILES):
-            if event == "line" and self.after:
-                self.after[0] -= 1
-                if self.after[0] < 0:
-                    self.after.pop(0)
-                    raise KeyboardInterrupt
-            return self
-        return None
-
-    def __enter__(self):
-        self.before = sys.gettrace()
-        sys.settrace(self)
-
-    def __exit__(self, *_):
-        sys.settrace(self.before)
+FILES = ("journal.py", "records.py", "policy.py", "undo.py", "log.py")
 
 
 @pytest.mark.parametrize("again", [None, 0, 3, 11])
@@ -723,7 +701,7 @@ def test_an_interrupt_at_any_line_leaves_policy_and_file_as_one(tmp_path, again)
     for n in range(0, 400, 1 if again is None else 3):
         query = policy.ask()
         try:
-            with Interrupt(n, *([] if again is None else [again])):
+            with Interrupt(n, *([] if again is None else [again]), files=FILES):
                 policy.tell(query, 0.1)
         except KeyboardInterrupt:
             interrupted += 1

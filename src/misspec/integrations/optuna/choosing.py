@@ -173,7 +173,7 @@ def teach(study: Study, axes: Axes, most: int, samples: dict[str, Any]) -> None:
 
 
 def policy_of(study: Study, space: Space | None = None) -> Auto:
-    """An Auto that knows all completed and failed trials, for `summary()`, `recommend()`, `conflicts` and `ms.report`.
+    """An Auto that knows all completed and failed trials, for `summary()`, `recommend()`, `conflicts()` and reports.
 
     space: where it is known; by default what all completed trials have in common, and nothing else is in the model.
     """

@@ -109,7 +109,7 @@ class Policy(Readings):
         self._lock = threading.RLock()
         self._broken: undo.Mark | None = None  # where a failed call that is still to be undone began
         self._delta = model.delta / parts
-        # policies that do not choose by own bands keep them to find conflicts, with half of δ for these
+        # policies that do not choose by own bands keep them for conflicts, which have shares of δ of their own
         own_delta = self._delta if flag("grounded", grounded) else model.delta / 2
         self._evidence = Evidence(self.field, model, own_delta, expects=not self.abilities.waits)
         self.grounded = bool(grounded)
