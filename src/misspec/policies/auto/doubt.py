@@ -57,27 +57,26 @@ def _part(told: Observations, rows: Any) -> Observations:
 
 def _scores(learner: Learner, told: Observations, rows: Any, sign: float, states: Array | None) -> Array:
     """How far each result is from what the others predict under the samples learnt from all of them."""
-    renewal = learner.renewal(_part(told, rows), sign, states)
-    X, z = learner.domain.encode(told.x[rows]), Scaling(*renewal["scaling"][1:]).to(sign * told.y[rows])
-    found = [leave_one_out(model, X, z) for model in models_of(renewal, learner.domain)]
-    means, variances = np.array([each[0] for each in found]), np.array([each[1] for each in found])
-    return np.asarray(np.abs(z - means.mean(axis=0)) / np.sqrt(variances.mean(axis=0) + means.var(axis=0)))
+    scaling, mean, std = _left_out(learner, told, rows, rows, sign, states)
+    return np.asarray(np.abs(scaling.to(sign * told.y[rows]) - mean) / std)
 
 
 def _prediction(
-    learner: Learner, told: Observations, rows: Any, i: int, sign: float, states: Array | None
+    learner: Learner, told: Observations, others: Any, i: int, sign: float, states: Array | None
 ) -> Prediction:
-    """What the model learnt from some results says of another one."""
-    renewal = learner.renewal(_part(told, rows), sign, states)
+    """The prediction of a result by the model that is learnt from others, in units of y: z is logarithmic far out."""
+    scaling, mean, std = _left_out(learner, told, others, np.append(others, i), sign, states)
+    centre, width = scaling.centre, scaling.width
+    return Prediction(centre + width * float(mean[-1]), width * float(std[-1]), float(sign * told.y[i]))
+
+
+def _left_out(
+    learner: Learner, told: Observations, known: Any, rows: Any, sign: float, states: Array | None
+) -> tuple[Scaling, Array, Array]:
+    """Mean and standard deviation of each of some rows given the others, under samples learnt from the known ones."""
+    renewal = learner.renewal(_part(told, known), sign, states)
     scaling = Scaling(*renewal["scaling"][1:])
-    X, x = learner.domain.encode(told.x[rows]), learner.domain.encode(told.x[[i]])
-    z = scaling.to(sign * told.y[rows])
-    means, variances = [], []
-    for model in models_of(renewal, learner.domain):
-        k = model.kernel(x, X)[0]
-        w = np.linalg.solve(model.kernel(X, X.copy()) + model.regularization * np.eye(len(X)), k)
-        means.append(model.offset + float(w @ (z - model.offset)))
-        variances.append(model.scale**2 * max(1.0 - float(w @ k), 0.0) + model.noise**2)
-    mean, std = float(np.mean(means)), float(np.sqrt(np.mean(variances) + np.var(means)))
-    # in units of y, not of z, which is logarithmic far out
-    return Prediction(scaling.centre + scaling.width * mean, scaling.width * std, float(sign * told.y[i]))
+    X, z = learner.domain.encode(told.x[rows]), scaling.to(sign * told.y[rows])
+    found = np.array([leave_one_out(model, X, z) for model in models_of(renewal, learner.domain)])
+    means, variances = found[:, 0], found[:, 1]
+    return scaling, means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))

@@ -17,7 +17,7 @@ MOST_NAMED = 5  # results: where more are far off, it is the model that is wrong
 
 
 class Prediction(NamedTuple):
-    """What the others predict of a result: mean and standard deviation, noise included; and the result."""
+    """The prediction of a result by the others, mean and standard deviation with its noise; and the result itself."""
 
     mean: float
     std: float
