@@ -12,6 +12,9 @@ Q = ȳᵀA⁻¹ȳ + W/λ the marginal likelihood of N results at u points is
 and with a known noise σ, where s = σ/√λ, −½ ln det A − ½(N − u) ln λ − (α + N/2)·ln s² − (β + Q/2)/s². There λ says
 what s is, and its prior is that of s around 1; in A it is at least the least regularization, however small σ is.
 
+A result with a noise of its own, g, has it beside the one that is learnt: λ + g²/s² stands for λ in its row. There s is
+that of the states before, or exactly σ/√λ where σ is known. Results of one point are averaged where their g are equal.
+
 Samples are states of as many slice samplers (Neal, 2003), one coordinate at a time, each started where it was left at
 the renewal before: no gradients, no step sizes.
 """
@@ -115,20 +118,29 @@ def _rms(values: Array) -> float:
 
 
 class Data(NamedTuple):
-    """Distinct points as the kernel sees them, averages and counts, the scatter around them, and N."""
+    """Distinct points as the kernel sees them, averages and counts, the scatter around them, and N; own noises g² and
+    the scatter of each row, where results have noises of their own."""
 
     points: Array
     averages: Array
     counts: Array
     scatter: float
     total: int
+    own: Array | None = None
+    scatters: Array | None = None
 
     @classmethod
-    def of(cls, points: Array, y: Array) -> Data:
-        unique, _, place = distinct(points)
+    def of(cls, points: Array, y: Array, noise: Array | None = None) -> Data:
+        """noise: g of each result, NaN for none; None where none has one."""
+        own = None if noise is None else np.nan_to_num(noise)
+        unique, _, place = distinct(points if own is None else np.column_stack([points, own]))
         counts = np.bincount(place).astype(np.float64)
         averages = np.bincount(place, y) / counts
-        return cls(unique, averages, counts, float(((y - averages[place]) ** 2).sum()), len(y))
+        squares = (y - averages[place]) ** 2
+        if own is None:
+            return cls(unique, averages, counts, float(squares.sum()), len(y))
+        scatters = np.asarray(np.bincount(place, squares), dtype=np.float64)
+        return cls(unique[:, :-1], averages, counts, float(squares.sum()), len(y), unique[:, -1] ** 2, scatters)
 
     def part(self, rng: np.random.Generator) -> Data:
         """For the hyperparameters: all points up to MOST; of more, MOST²/u but at least PART, the best among them."""
@@ -138,7 +150,9 @@ class Data(NamedTuple):
         rows = np.sort(np.append(best[: count // 4], rng.choice(best[count // 4 :], count - count // 4, replace=False)))
         share = len(rows) / len(self.averages)
         total = round(self.counts[rows].sum())
-        return Data(self.points[rows], self.averages[rows], self.counts[rows], self.scatter * share, total)
+        own, scatters = (None if each is None else each[rows] for each in (self.own, self.scatters))
+        scatter = self.scatter * share
+        return Data(self.points[rows], self.averages[rows], self.counts[rows], scatter, total, own, scatters)
 
 
 class Fitted(NamedTuple):
@@ -161,6 +175,7 @@ class Hyperposterior:
     columns: Sequence[tuple[int, int]]
     reach: Array
     noise: float | None
+    size: float = 1.0  # s², by which own noises are taken where the noise is not known
     kernel: Covariances = dataclasses.field(init=False)
     diagonal: Any = dataclasses.field(init=False)  # where packed matrices have theirs, in the order of the points
 
@@ -192,7 +207,11 @@ class Hyperposterior:
         if solved is None:
             return -math.inf
         N, u = self.data.total, len(self.data.averages)
-        value = -0.5 * float(z @ z) - 0.5 * solved.log_det - 0.5 * (N - u) * math.log(solved.lam)
+        value = -0.5 * float(z @ z) - 0.5 * solved.log_det
+        if self.data.own is None:
+            value -= 0.5 * (N - u) * math.log(solved.lam)
+        else:
+            value -= 0.5 * float((self.data.counts - 1.0) @ np.log(solved.noise))
         weight, excess = GAMMA + N / 2, GAMMA + solved.quadratic / 2
         if self.noise is None:
             return value - weight * math.log(excess)
@@ -208,7 +227,10 @@ class Hyperposterior:
         d, u = len(self.columns), len(self.data.averages)
         lam = max(math.exp(theta[d]), LEAST_REGULARIZATION)
         A = self.kernel(np.exp(theta[:d]).tolist(), share(theta))
-        A[self.diagonal] += lam / self.data.counts + JITTER
+        noise: Any = lam
+        if self.data.own is not None:
+            noise = lam + self.data.own / (self.size if self.noise is None else self.noise**2 / lam)
+        A[self.diagonal] += noise / self.data.counts + JITTER
         L, failed = lapack.dpftrf(u, A, uplo="L", overwrite_a=1)
         if failed:
             return None
@@ -218,7 +240,8 @@ class Hyperposterior:
         (yy, y1), (_, ones) = (sides.T @ sides).tolist()
         m = y1 / (1.0 + ones)
         log_det = 2.0 * float(np.log(L[self.diagonal]).sum()) + math.log1p(ones)
-        return Solved(log_det, yy - y1 * m + self.data.scatter / lam, m, lam, L, sides)
+        scatter = self.data.scatter / lam if self.data.own is None else float((self.data.scatters / noise).sum())
+        return Solved(log_det, yy - y1 * m + scatter, m, lam, noise, L, sides)
 
     def unexplained(self, theta: Array) -> float:
         """The share of the averages' variance that the model fails to predict from the others, beyond noise.
@@ -234,7 +257,7 @@ class Hyperposterior:
         packed, _ = lapack.dpftri(u, solved.L, uplo="L", overwrite_a=1)
         share = ones[:, 1] / (1.0 + ones[:, 1].sum())  # of A, whose mean is not known either
         residuals = (ones[:, 0] - share * ones[:, 0].sum()) / (packed[self.diagonal] - share * ones[:, 1])
-        noise = scale**2 * solved.lam * float(np.mean(1.0 / self.data.counts))
+        noise = scale**2 * float(np.mean(solved.noise / self.data.counts))
         return max(0.0, float(np.median(residuals**2)) / MEDIAN - noise) / total
 
     def fitted(self, theta: Array) -> Fitted:
@@ -245,23 +268,24 @@ class Hyperposterior:
         return self._fitted(theta, solved)
 
     def _fitted(self, theta: Array, solved: Solved) -> Fitted:
-        _, quadratic, m, lam, L, sides = solved
+        _, quadratic, m, _, noise, L, sides = solved
         if self.noise is None:
             scale = math.sqrt((GAMMA + quadratic / 2) / (GAMMA + self.data.total / 2))
         else:
             scale = math.exp(0.5 * self._log_square(theta))
         weights = lapack.dtfsm(1.0, L, (sides[:, 0] - m * sides[:, 1])[:, None], uplo="L", trans="T")[:, 0]
-        values = (self.data.averages - m) - (lam / self.data.counts + JITTER) * weights
+        values = (self.data.averages - m) - (noise / self.data.counts + JITTER) * weights
         return Fitted(m, scale, math.sqrt(max(0.0, float(weights @ values))))
 
 
 class Solved(NamedTuple):
-    """At one θ: ln det A, Q, m and λ; L of K + λ/n, packed, L⁻¹ȳ and L⁻¹1."""
+    """At one θ: ln det A, Q, m and λ, by itself and of each row; L of K + λ/n, packed, L⁻¹ȳ and L⁻¹1."""
 
     log_det: float
     quadratic: float
     m: float
     lam: float
+    noise: Any
     L: Array
     sides: Array
 

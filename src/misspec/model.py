@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 
 from misspec import kernels
 from misspec.domains import Domain, a_domain
-from misspec.errors import InvalidInput, flag, instance, matrix, number, shown, vector
+from misspec.errors import Array, InvalidInput, flag, instance, matrix, number, shown, vector
 
+MOST_PRECISE = 1000.0  # times as precise as the model's noise a result can be: beyond, rounding would be felt
 LEAST_REGULARIZATION = 1e-6  # default λ where the noise is next to none: keeps kernel matrices well conditioned
 SMALLEST_REGULARIZATION = 1e-12  # smallest λ accepted: below it, rounding of kernel values matters
 SMALLEST_CONSTANT, LARGEST_CONSTANT = 1e-50, 1e50  # sizes accepted: squares and ratios must not overflow
@@ -77,6 +78,14 @@ class Model:
         checked["fitted"] = flag("fitted", self.fitted)
         for name, value in checked.items():
             object.__setattr__(self, name, value)  # frozen: set once, here
+
+    def precision(self, noise: ArrayLike, count: int = 1) -> Array:
+        """σ²/σ_s² of results whose own standard deviations these are (one, or one each; NaN: that of the model): how
+        often each counts, at most a million times. Noise that is taken for more than it is does no harm."""
+        own = np.broadcast_to(np.atleast_1d(np.asarray(noise, dtype=np.float64)), (count,))
+        if not self.noise > 0:
+            raise InvalidInput("a noise of its own needs a model whose noise is above 0: what it counts is their ratio")
+        return np.where(np.isnan(own), 1.0, (self.noise / np.maximum(own, self.noise / MOST_PRECISE)) ** 2)
 
     def check(self, domain: Domain) -> None:
         """InvalidInput unless the kernel works on the domain and k(x,x) ≤ 1 there."""

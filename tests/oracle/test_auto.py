@@ -12,7 +12,11 @@ import pytest
 from scipy.stats import norm
 
 import misspec as ms
+from misspec.policies.auto import doubt as doubt_module
+from misspec.policies.auto import policy as policy_module
 from misspec.policies.auto.feasible import RECENT
+from misspec.policies.auto.model import models_of
+from misspec.policies.core.answers import Observations
 from reference import Dense
 
 X = np.random.default_rng(3).random((14, 2))
@@ -29,8 +33,10 @@ class Beliefs:
     kept within the own bands; `hoped` has the standard deviations with what is pending."""
 
     def __init__(self, policy, pending):
-        told = policy.observations
+        told, believed = policy.observations, np.setdiff1d(np.arange(policy.t), policy._doubted)
         U, y = policy.domain.encode(told.x), policy.posterior.scaling.to(policy.log.sign * told.y)
+        self.all_results = y
+        U, y = U[believed], y[believed]
         Z, models = policy.domain.encode(X), [each.model for each in policy.posterior.posteriors]
         own = policy._evidence.own
         M, H = [], []
@@ -84,6 +90,11 @@ def decide(policy, history, offer, batch, anywhere=False):
     doubt = min(1.0, policy.samples["unexplained"])
     known = np.flatnonzero(b.seen) if offer is None else offer
     best_means = b.M[:, known].max(axis=1)
+    tried = Counter([*told, *pending])
+    once = [row for row in policy._doubted if tried[told[row]] == 1 and b.all_results[row] > np.mean(best_means)]
+    if once and offer is None:
+        best = max(once, key=lambda row: b.all_results[row])
+        return "confirm", np.arange(len(X)) == told[best], np.zeros(len(X))
     rule, score = "mean and spread", b.upper(1.0)
     quiet = b.noises.mean() < 0.01
     best_result = best_means + np.maximum(b.noises, 0.01)
@@ -165,6 +176,13 @@ def test_the_rule_and_its_choice(noise, doubt, offers):
     assert rules["caution"] > 3 or doubt < 0.1
 
 
+@pytest.fixture
+def unsurprised(monkeypatch):
+    """Models that are handed in stay, whatever is told."""
+    monkeypatch.setattr(policy_module, "SURPRISING", math.inf)
+
+
+@pytest.mark.usefixtures("unsurprised")
 def test_where_half_of_the_samples_believe_in_no_noise():
     """Noise counts as a hundredth of the results' spread at least, sample by sample."""
 
@@ -178,6 +196,7 @@ def test_where_half_of_the_samples_believe_in_no_noise():
     assert np.mean(noises) > 0.02
 
 
+@pytest.mark.usefixtures("unsurprised")
 def test_where_the_model_is_too_smooth():
     """Own results are not talked away: means stay within own bands, which the samples' means leave."""
 
@@ -232,3 +251,83 @@ def test_the_rule_where_evaluations_fail(doubt):
     assert len(failed) > 5
     assert daring > 0
     assert set(rules) == {"first", "mean and spread", "improvement", "caution"}
+
+
+# -- results that are doubted ------------------------------------------------------------------------------------------
+
+
+def predicted_by(learner, renewal, told, rows, i, sign):
+    """Mean and standard deviation of result i given some rows, averaged over the models of a renewal, by dense solves;
+    in the models' units."""
+    _, centre, width = renewal["scaling"]
+    z = doubt_module.Scaling(centre, width).to(sign * told.y)
+    U, means, variances = learner.domain.encode(told.x), [], []
+    for m in models_of(renewal, learner.domain):
+        known = Dense(m.kernel, m.regularization, U[rows], z[rows], m.offset)
+        means.append(known.mean(U[[i]])[0])
+        variances.append(m.scale**2 * max(known.variance(U[[i]])[0], 0.0) + m.noise**2)
+    return np.mean(means), math.sqrt(np.mean(variances) + np.var(means)), z[i]
+
+
+def doubts(learner, told, sign, states, before):
+    """The rows that a renewal leaves out, as `doubt.py` says in words."""
+
+    def learn(out, **samples):
+        rows = [i for i in range(len(told.y)) if i not in out]
+        part = Observations(told.x[rows], told.y[rows], told.ids[rows], 0, told.noise[rows])
+        return learner.renewal(part, sign, start[0], **samples)
+
+    def far(renewal, out, i):
+        rows = [j for j in range(len(told.y)) if j not in out and j != i]
+        mean, std, _ = predicted_by(learner, renewal, told, rows, i, sign)
+        _, centre, width = renewal["scaling"]
+        return abs(sign * told.y[i] - (centre + width * mean)) / (width * std)
+
+    start, out = [states], set(before)
+    renewal = learn(out)
+    again = {i for i in out if far(renewal, out, i) <= 5.0}
+    if again:
+        out -= again
+        renewal = learn(out)
+    while len(out) < max(2, len(told.y) // 8):
+        rows = [i for i in range(len(told.y)) if i not in out]
+        scores = []
+        for i in rows:
+            mean, std, z = predicted_by(learner, renewal, told, [j for j in rows if j != i], i, sign)
+            scores.append(abs(z - mean) / std)
+        usual = max(np.median(scores) / 0.6745, 0.1)
+        suspects = [rows[k] for k in np.argsort(-np.array(scores), kind="stable")[:3] if scores[k] / usual > 4.0]
+        start[0] = np.array(renewal["states"])
+        checked = {i: far(learn({*out, i}, samples=2), {*out, i}, i) for i in suspects}
+        start[0] = states
+        if not checked or max(checked.values()) <= 5.0:
+            return sorted(out)
+        out.add(max(checked, key=checked.get))
+        renewal = learn(out)
+    return sorted(out)
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_which_results_are_doubted(case):
+    """One, two or no slips, one that was doubted before, and one that was doubted and is confirmed."""
+    rng = np.random.default_rng(case)
+    n, sign = 16 + 2 * case, -1.0 if case % 2 else 1.0
+    points = rng.random((n, 2))
+    y = np.sin(4 * points[:, 0]) + points[:, 1] ** 2 + 0.05 * rng.standard_normal(n)
+    before = []
+    if case in (1, 2, 3):
+        y[3] += 4.0
+    if case in (2, 3):
+        y[9] -= 30.0
+    if case == 3:
+        before = [9]
+    if case == 4:
+        points[7], before = points[3], [3]
+        y[[3, 7]] = 6.0
+    policy = ms.Auto(ms.Box([(0, 1), (0, 1)]), seed=case, minimize=case % 2 == 1)
+    policy.observe(points, y)
+    learner, told = policy._learner, policy.observations
+    states = np.array(learner.renewal(told, sign, None)["states"])
+    _, found = doubt_module.learnt(learner, told, sign, states, before)
+    assert found == doubts(learner, told, sign, states, before)
+    assert found == [[], [3], [3, 9], [3, 9], [], []][case]

@@ -195,7 +195,7 @@ class Corral(OverBases):
         self._half = asked if details["step"] == 1 else None
         self._rounds.ask(asked)
 
-    def on_tell(self, asked: Asked, y: float) -> None:
+    def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
         feeds = self._evidence.feeds(asked.query.id)
         super().on_tell(asked, y)
         for i in range(len(self._bases)):
@@ -206,7 +206,13 @@ class Corral(OverBases):
         for each, value in self._rounds.tell(asked, y):
             self._update(each, value)
 
-    def on_observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
+    def on_observe(
+        self,
+        actions: Actions,
+        places: list[Place],
+        y: list[float],
+        noise: list[float] | None = None,  # noqa: ARG002
+    ) -> None:
         super().on_observe(actions, places, y)
         for told in self._told:
             told += [(place.x, value) for place, value in zip(places, y, strict=True)]

@@ -79,7 +79,7 @@ class ArmElimination(Episodic):
     def _pick(self, slot: int) -> Place:
         return self.field.place(self._arms, self._arm(slot))
 
-    def on_tell(self, asked: Asked, y: float) -> None:
+    def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
         self._evidence.learn(asked.query.id, asked.place, y)
         super().on_tell(asked, y)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Unpack
 
 from misspec.comparators.igp_ucb import with_ridge
@@ -26,6 +27,7 @@ class GPTS(ThompsonSampling):
         self._ends.delta = self._delta / 2.0  # the other half is for the samples
         if horizon is not None and self.field.fixed:
             self._ends.gain = information_gain(domain, model, horizon)
+            self.abilities = dataclasses.replace(self.abilities, takes_noise=False)  # γ counts results
 
     @classmethod
     def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, **settings: Unpack[Common]) -> GPTS:

@@ -31,6 +31,7 @@ class IGPUCB(UpperConfidence):
         super().__init__(domain, model, width="improved", **settings)
         if horizon is not None and self.field.fixed:
             self._ends.gain = information_gain(domain, model, horizon)
+            self.abilities = dataclasses.replace(self.abilities, takes_noise=False)  # γ counts results
 
     @classmethod
     def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, **settings: Unpack[Common]) -> IGPUCB:

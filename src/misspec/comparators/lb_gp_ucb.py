@@ -173,7 +173,7 @@ class LBGPUCB(OverBases):
         self._varies = self._varies or asked.details["varies"]
         self._ledger.ask(asked)
 
-    def on_tell(self, asked: Asked, y: float) -> None:
+    def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
         super().on_tell(asked, y)
         if not asked.of_others:
             self._count(self._ledger.tell(asked, y))

@@ -152,7 +152,7 @@ class RegretBalancing(OverBases):
         self.caution.asked(asked.details)
         self._ledger.ask(asked)
 
-    def on_tell(self, asked: Asked, y: float) -> None:
+    def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
         super().on_tell(asked, y)  # 6, 7   observe y_t; update the base
         if not asked.of_others:
             self._count(self._ledger.tell(asked, y))

@@ -57,7 +57,7 @@ def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Maximiser
 class UpperConfidence(Policy):
     """Algorithm 1 for any ε and enlargement: one posterior, and the maximiser of its upper end."""
 
-    abilities = Abilities(draws=False)
+    abilities = Abilities(draws=False, takes_noise=True)
 
     def __init__(
         self,

@@ -82,7 +82,7 @@ class Enlarged:
             return slope
         if self._pays:  # ‖b‖₂ ≤ ε√t + B√ρ₂ in the place of ε√t
             slope += self.model.norm_bound * math.sqrt(self.posterior.missed_squares / self.model.regularization)
-        return slope + widths.paper_slope(self.epsilon, self.posterior.t + 1, self.model)
+        return slope + widths.paper_slope(self.epsilon, self.posterior.mass + 1, self.model)
 
     @property
     def inflation(self) -> float:
@@ -114,7 +114,7 @@ class Enlarged:
         if self.exact(flat=c.flat):
             return widths.enlargement_exact(self.epsilon, c.norm1())
         if self.norm2(flat=c.flat):
-            return widths.enlargement_norm2(self.epsilon, self.posterior.t + 1, c.norm2())
+            return widths.enlargement_norm2(self.epsilon, self.posterior.mass + 1, c.norm2())
         return 0.0
 
     # -- choosing --------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ class Enlarged:
         if self.exact():
             norm, added = 1, sign * self.epsilon
         elif self.norm2():
-            norm, added = 2, sign * self.epsilon * math.sqrt(posterior.t + 1)
+            norm, added = 2, sign * self.epsilon * math.sqrt(posterior.mass + 1)
 
         def score(U: Array, _: Array) -> Array:
             here = posterior.look(U, pending=pending)

@@ -100,7 +100,7 @@ class Episodic(Policy):
         else:
             self._slots.append(asked)
 
-    def on_tell(self, asked: Asked, y: float) -> None:
+    def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
         self._results[asked.details["slot"]] = y
         if len(self._results) == self._length:  # used in the order asked: the order told does not matter
             results = np.array([self._results[slot] for slot in range(self._length)])

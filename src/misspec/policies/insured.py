@@ -118,7 +118,7 @@ class InsuredUCB(UpperConfidence):
         """The row to test, and whether for its own results. It may be the eager choice, and then costs nothing."""
         possible = upper >= lower.max()  # own bands do not say that another is better
         if 2 * self._again < self.tests:
-            spread = self.layered.noise / np.sqrt(np.maximum(known.counts, 1.0))
+            spread = self.layered.noise / np.sqrt(np.where(known.counts > 0, known.counts, 1.0))
             above = (known.average - known.model_mean) / np.sqrt(spread**2 + known.model_variance)
             hopeful = known.average + EAGER * spread
             surprising = possible & (known.counts > 0) & (known.hoped == known.counts)

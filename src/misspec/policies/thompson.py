@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Unpack
 
@@ -41,7 +42,7 @@ class ThompsonSampling(UpperConfidence):
     missed   the largest k(x,x) − ‖ψ(x)‖² found (of at most 1)
     """
 
-    abilities = Abilities()
+    abilities = Abilities(takes_noise=True)
 
     def __init__(
         self,
@@ -55,7 +56,8 @@ class ThompsonSampling(UpperConfidence):
         super().__init__(domain, model, width=width, budget=budget, **settings)
         self.basis = self.field.basis(model)
         self.missed = 0.0 if self.basis is None else self.basis.missed
-        self.abilities = Abilities(takes_points=not self.field.size)  # on a list, samples are known only there
+        # on a list, samples are known only there
+        self.abilities = dataclasses.replace(self.abilities, takes_points=not self.field.size)
 
     def admit(self, actions: Actions) -> Actions:
         if self.abilities.takes_points or actions.rows is not None:

@@ -18,7 +18,7 @@ from misspec.theory.widths import Width
 class UniformSampling(UpperConfidence):
     """x_t is drawn uniformly from what is on offer; bands and recommendation are those of GP-UCB's posterior."""
 
-    abilities = Abilities()
+    abilities = Abilities(takes_noise=True)
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class FeatureBase(Formulas):
     def _renew(self) -> None:
         """Recompute the regressions from sufficient statistics."""
 
-    def _told_at(self, row: int, value: float, surprise: float) -> None:
+    def _told_at(self, row: int, value: float, surprise: float, precision: float) -> None:
         """One observation was told."""
 
     def forget(self) -> bool:
@@ -48,27 +48,27 @@ class FeatureBase(Formulas):
     def settle(self, row: int) -> None:
         """The point was told or given up: its features will hardly be asked for again."""
 
-    def add(self, row: int, value: float) -> None:
+    def add(self, row: int, value: float, precision: float = 1.0) -> None:
         """One told observation at a distinct point."""
         own = self.view.own_weights(self, row)  # before the step
-        h, factor, surprise = self.told.add(self.row(row), value + self.table.corrections[row])
+        h, factor, surprise = self.told.add(self.row(row), value + self.table.corrections[row], precision)
         if self.view.listed:
-            told = Step(row, value, h, factor, surprise, self._shadow_factors(row, h, pending=False))
-            surprise = self.view.step(self, told, own)
-        self.table.add(row, value)
-        self._told_at(row, value, surprise)
+            unseen = self._shadow_factors(row, h, pending=False)
+            surprise = self.view.step(self, Step(row, value, h, factor, surprise, unseen, precision), own)
+        self.table.add(row, value, precision)
+        self._told_at(row, value, surprise, precision)
         self._since_refresh += 1
         if self._since_refresh >= max(REFRESH, 4 * self.rank) or self.view.doubtful:
             self.refresh()
 
-    def add_all(self, rows: list[int], values: Array) -> None:
+    def add_all(self, rows: list[int], values: Array, precision: Array | None) -> None:
         """Count many observations; `refresh` takes them into the regressions."""
-        self.table.add_all(rows, values)
+        self.table.add_all(rows, values, precision)
 
-    def anticipate(self, row: int) -> None:
+    def anticipate(self, row: int, precision: float = 1.0) -> None:
         """Count a distinct point as observed in the variance for choosing, if anything is pending."""
         if self.with_pending is not None:
-            h, factor = self.with_pending.expect(self.row(row))
+            h, factor = self.with_pending.expect(self.row(row), precision)
             self.view.expect(h, factor, self._shadow_factors(row, h, pending=True))
 
     def expect(self, row: int) -> None:

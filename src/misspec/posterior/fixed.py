@@ -64,16 +64,16 @@ class Fixed(FeatureBase):
         if len(self._F.all):  # else features are computed where they are needed
             self._F.replace(self._F.all[rows])
 
-    def add_all(self, rows: list[int], values: Array) -> None:
+    def add_all(self, rows: list[int], values: Array, precision: Array | None) -> None:
         Phi = self.rows(rows)
-        super().add_all(rows, values)
-        self._gather(rows, Phi, values)
+        super().add_all(rows, values, precision)
+        self._gather(rows, Phi, values, precision)
 
-    def _gather(self, rows: list[int], Phi: Array, values: Array) -> None:  # noqa: ARG002
+    def _gather(self, rows: list[int], Phi: Array, values: Array, precision: Array | None) -> None:  # noqa: ARG002
         """Count many observations in S and p."""
-        self.told.gather(Phi, values)
+        self.told.gather(Phi, values, precision)
         if self.with_pending is not None:
-            self.with_pending.gather(Phi, np.zeros(len(values)))
+            self.with_pending.gather(Phi, np.zeros(len(values)), precision)
 
 
 class Linear(Fixed):
@@ -197,14 +197,14 @@ class Budgeted(FromDictionary, Fixed):
 
     # -- what is missed ------------------------------------------------------------------------------------------
 
-    def _told_at(self, row: int, value: float, surprise: float) -> None:  # noqa: ARG002
+    def _told_at(self, row: int, value: float, surprise: float, precision: float) -> None:  # noqa: ARG002
         if self.missed_of[row]:
-            self.missed.add(self.row(row), self.missed_of[row])
+            self.missed.add(self.row(row), self.missed_of[row], precision)
         self.settle(row)
 
-    def _gather(self, rows: list[int], Phi: Array, values: Array) -> None:
-        super()._gather(rows, Phi, values)
-        self.missed.add_all(Phi, np.array([self.missed_of[row] for row in rows]))
+    def _gather(self, rows: list[int], Phi: Array, values: Array, precision: Array | None) -> None:
+        super()._gather(rows, Phi, values, precision)
+        self.missed.add_all(Phi, np.array([self.missed_of[row] for row in rows]), precision)
         for row in rows:
             self.settle(row)
 

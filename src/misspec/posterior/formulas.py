@@ -232,8 +232,8 @@ class Formulas(ABC):
         return np.zeros(len(self.table))
 
     def misfit_total(self, epsilon: float) -> float:
-        """Σ_s b_s = ε·t + B·ρ, t the told observations and the next."""
-        return epsilon * (self.table.t + 1) + self.model.norm_bound * self.missed.total
+        """Σ_s b_s = ε·t + B·ρ, t the told observations and the next, each as often as it counts."""
+        return epsilon * (self.table.mass + 1) + self.model.norm_bound * self.missed.total
 
     def bias_at(self, phi: Array, residual: Array, told: Solved | None = None) -> Bias:
         """See `Glance.bias`, at points with these features and residuals."""

@@ -57,10 +57,10 @@ class Growing(FromDictionary):
         self._drift = 0.0  # what shadows were told since they were corrected, times that
         self._largest = 0.0  # max |y − offset| so far
 
-    def _told_at(self, row: int, value: float, surprise: float) -> None:
+    def _told_at(self, row: int, value: float, surprise: float, precision: float) -> None:
         self._largest = max(self._largest, abs(value))
         if row in self._reach:
-            self._drift += self._reach[row] * abs(surprise)
+            self._drift += self._reach[row] * abs(surprise) * precision
             if self._drift > DRIFT * self._largest:
                 self._correct()
 
@@ -197,7 +197,7 @@ class Growing(FromDictionary):
         residual = self._residual(points, self.all_rows)
         weight = counts**2 * np.maximum(residual, LEAST_RESIDUAL) * max(self.view.largest_residual, LEAST_RESIDUAL)
         weight[[*self.dictionary.members, *self.shadows.rows]] = 0.0
-        heavy = np.flatnonzero((weight > TOLERANCE**2) & (counts > 1))
+        heavy = np.flatnonzero((weight > TOLERANCE**2) & (counts > 1.0))
         for row in heavy[np.argsort(-weight[heavy], kind="stable")][: max(MOST_SHADOWS, 2 * self.rank)].tolist():
             self._shadow(row, self.row(row), float(residual[row]), self.view.columns(points[[row]], math.inf))
 

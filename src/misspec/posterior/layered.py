@@ -87,23 +87,26 @@ class Layered:
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def learn(self, key: Key, encoded: Array, y: float, *, expected: bool = False) -> None:
+    def learn(self, key: Key, encoded: Array, y: float, *, expected: bool = False, noise: float | None = None) -> None:
         """A result that the posterior has been told; encoded: the point as the kernel sees it, shape (1, E). expected:
-        it is pending, and is counted already in the variance for choosing."""
+        it is pending, and is counted already in the variance for choosing. noise: its own standard deviation."""
+        precision = 1.0 if noise is None else float(self._posterior.model.precision(noise)[0])
         self._follow()
         row, table = self._enter(key, encoded), self._table
         n, before, value = float(table.counts[row]), self._average[row], y - self._posterior.model.offset
-        after = before + (value - before) / (n + 1)
+        after = before + precision * (value - before) / (n + precision)
         if n:
-            self._squares += (value - before) * (value - after)
+            self._squares += precision * (value - before) * (value - after)
             self._repeats += 1
-        self._b += (self._weight(row, n + 1) * after - self._weight(row, n) * before) * self._F.row(row)
+        self._b += (self._weight(row, n + precision) * after - self._weight(row, n) * before) * self._F.row(row)
         if expected:
+            if precision != 1.0:  # it was counted as one
+                self._count(self._choosing, row, n + table.pending[row], precision - 1.0)
             self._settle(row)
         elif self._with_pending is not None:
-            self._count(self._with_pending, row, n + table.pending.get(row, 0), 1)
-        self._count(self._told, row, n, 1)
-        table.add(row, value)
+            self._count(self._with_pending, row, n + table.pending.get(row, 0), precision)
+        self._count(self._told, row, n, precision)
+        table.add(row, value, precision)
         self._average[row] = after
         if self.t >= self._next:
             self._next = max(self.t + 1, math.ceil(GROWTH * self.t))
@@ -131,7 +134,7 @@ class Layered:
         if not self._table.pending:
             self._with_pending = None
 
-    def _count(self, covariance: Covariance, row: int, n: float, change: int) -> None:
+    def _count(self, covariance: Covariance, row: int, n: float, change: float) -> None:
         """A point that counts n times counts so many times more."""
         weight = self._weight(row, n + change) - self._weight(row, n)
         covariance.shrink(self._F.row(row), weight, self._tracked)
@@ -236,7 +239,7 @@ class Layered:
         return [(noise + self.scale**2 * level, each) for level, each in self._summed.items()]
 
     def _weights(self, n: Array) -> Array:
-        known = self.noise**2 / np.maximum(n, 1.0) + self.scale**2 * np.array(self._residual)
+        known = self.noise**2 / np.where(n > 0, n, 1.0) + self.scale**2 * np.array(self._residual)
         return np.where(n > 0, 1.0 / (self.misfit_size**2 + known), 0.0)
 
     def _covariance(self, weights: Array) -> Covariance:
@@ -313,7 +316,7 @@ class Layered:
     def _share(self, n: Array) -> Array:
         """a = τ²/(τ² + σ²/n), 0 where n is."""
         t2 = self.misfit_size**2
-        return t2 / (t2 + self.noise**2 / np.maximum(n, 1.0)) * (n > 0) if t2 else np.zeros(len(n))
+        return t2 / (t2 + self.noise**2 / np.where(n > 0, n, 1.0)) * (n > 0) if t2 else np.zeros(len(n))
 
 
 class Covariance:

@@ -63,6 +63,11 @@ class Posterior:
         return self._base.table.t
 
     @property
+    def mass(self) -> float:
+        """Σ_s σ²/σ_s² over the told observations: t, where no noise of their own was given."""
+        return self._base.table.mass
+
+    @property
     def budget(self) -> int | None:
         """Features at most; None where nothing is missed."""
         return self._base.budget
@@ -84,7 +89,8 @@ class Posterior:
 
     @property
     def counts(self) -> Array:
-        """How often each distinct point was observed, in the order of first visits (0: only pending so far)."""
+        """How often each distinct point was observed, in the order of first visits (0: only pending so far); a result
+        with a noise of its own counts σ²/σ_s² times."""
         return self._base.table.counts
 
     @property
@@ -159,22 +165,27 @@ class Posterior:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def observe(self, X: ArrayLike, y: ArrayLike) -> None:
-        """Tell observations y at the rows of X. Input that is refused changes nothing."""
+    def observe(self, X: ArrayLike, y: ArrayLike, *, noise: ArrayLike | None = None) -> None:
+        """Tell observations y at the rows of X. noise: their own standard deviations, one for all or one each.
+        Input that is refused changes nothing."""
         encoded = self.domain.encode(X)
-        self._observe(encoded, vector("observations", y, length=len(encoded)))
+        precision = None if noise is None else self.model.precision(noise, len(encoded))
+        self._observe(encoded, vector("observations", y, length=len(encoded)), precision)
 
-    def add(self, encoded: Array, y: float, *, expected: bool = False) -> None:
+    def add(self, encoded: Array, y: float, *, expected: bool = False, noise: float | None = None) -> None:
         """Tell one result at a point that was checked before, shape (1, E). expected: it is pending, and already
-        counted in the variance for choosing."""
-        base = self._base
+        counted in the variance for choosing. noise: its own standard deviation."""
+        base, precision = self._base, 1.0 if noise is None else float(self.model.precision(noise)[0])
+        if expected and precision != 1.0:  # it was counted as one
+            base.release(self._pending_row(encoded))
+            expected = False
         if expected:
             row = self._pending_row(encoded)
             base.table.release(row)
         else:
             row = self._row(encoded)
-            base.anticipate(row)
-        base.add(row, y - self.model.offset)
+            base.anticipate(row, precision)
+        base.add(row, y - self.model.offset, precision)
         if expected and not base.table.pending:
             base.recount_pending()
 
@@ -204,16 +215,17 @@ class Posterior:
         """Go on from a snapshot of a posterior that was made in the same way."""
         resume(self._base, snapshot, Regression)
 
-    def _observe(self, encoded: Array, y: Array) -> None:
+    def _observe(self, encoded: Array, y: Array, precision: Array | None) -> None:
         values = y - self.model.offset
         if len(y) >= (BULK if self.t else MANY):
-            self._observe_all(encoded, values)
+            self._observe_all(encoded, values, precision)
             return
-        for row, value in zip(self._rows(encoded), values.tolist(), strict=True):
-            self._base.anticipate(row)
-            self._base.add(row, value)
+        each = [1.0] * len(y) if precision is None else precision.tolist()
+        for row, value, by in zip(self._rows(encoded), values.tolist(), each, strict=True):
+            self._base.anticipate(row, by)
+            self._base.add(row, value, by)
 
-    def _observe_all(self, encoded: Array, values: Array) -> None:
+    def _observe_all(self, encoded: Array, values: Array, precision: Array | None) -> None:
         """Many at once: enter their points, count, and recompute. Whatever fails, nothing is changed."""
         before = None
         if len(values) > BLOCK:  # else `_rows` tries all kernel values first
@@ -222,7 +234,9 @@ class Posterior:
             before = copy.deepcopy(self._base, {id(each): each for each in shared})
         try:
             for start in range(0, len(values), BLOCK):
-                self._base.add_all(self._rows(encoded[start : start + BLOCK]), values[start : start + BLOCK])
+                part = slice(start, start + BLOCK)
+                by = None if precision is None else precision[part]
+                self._base.add_all(self._rows(encoded[part]), values[part], by)
             self._base.refresh()
         except BaseException:
             self._base = self._base if before is None else before

@@ -57,32 +57,35 @@ class Regression:
         """Uᵀz with UᵀU = C: a sample of the coefficients' deviation, for standard normal z."""
         return np.asarray(cholesky(self._C, lower=False, check_finite=False).T @ z)
 
-    def add(self, phi: Array, y: float) -> tuple[Array, float, float]:
-        """Observe y at φ. Returns h = Cφ before, the factor 1/(λ + φᵀCφ), and y minus the mean before."""
-        h, factor = self.expect(phi)
+    def add(self, phi: Array, y: float, precision: float = 1.0) -> tuple[Array, float, float]:
+        """Observe y at φ, with noise λ/precision. Returns h = Cφ before, the factor 1/(λ/precision + φᵀCφ), and y
+        minus the mean before."""
+        h, factor = self.expect(phi, precision)
         if not len(phi):
             return h, factor, y
         surprise = y - float(phi @ self.w)
-        self._p += (y / self.regularization) * phi
+        self._p += (precision * y / self.regularization) * phi
         self.w += (factor * surprise) * h
         return h, factor, surprise
 
-    def expect(self, phi: Array) -> tuple[Array, float]:
-        """Observe something at φ: C changes, w does not. Returns h = Cφ before, and the factor 1/(λ + φᵀCφ)."""
+    def expect(self, phi: Array, precision: float = 1.0) -> tuple[Array, float]:
+        """Observe something at φ: C changes, w does not. Returns h = Cφ before, and the factor of `add`."""
+        noise = self.regularization / precision
         if not len(phi):
-            return phi, 1.0 / self.regularization
+            return phi, 1.0 / noise
         h = blas.dsymv(1.0, self._C, phi)
         seen = float(phi @ h)
-        factor = 1.0 / (self.regularization + seen)
+        factor = 1.0 / (noise + seen)
         self._C = blas.dsyr(-factor, h, a=self._C, overwrite_a=1)
-        self._S = blas.dsyr(1.0 / self.regularization, phi, a=self._S, overwrite_a=1)
-        self.log_det += math.log1p(seen / self.regularization)
+        self._S = blas.dsyr(1.0 / noise, phi, a=self._S, overwrite_a=1)
+        self.log_det += math.log1p(seen / noise)
         return h, factor
 
-    def gather(self, Phi: Array, y: Array) -> None:
-        """Count y at the rows of Φ in S and p; `renew` takes them into C and w."""
+    def gather(self, Phi: Array, y: Array, precision: Array | None) -> None:
+        """Count y at the rows of Φ in S and p; `renew` takes them into C and w. precision: of each, None for 1."""
         if Phi.shape[1]:
-            self._S = blas.dsyrk(1.0 / self.regularization, Phi.T, beta=1.0, c=self._S, overwrite_c=1)
+            scaled, y = (Phi, y) if precision is None else (np.sqrt(precision)[:, None] * Phi, precision * y)
+            self._S = blas.dsyrk(1.0 / self.regularization, scaled.T, beta=1.0, c=self._S, overwrite_c=1)
             self._p += y @ Phi / self.regularization
 
     def shift(self, change: Array) -> None:
@@ -163,21 +166,22 @@ class Missed:
         """One more feature."""
         self._H = bordered(self._H)
 
-    def add(self, phi: Array, missed: float) -> None:
+    def add(self, phi: Array, missed: float, precision: float = 1.0) -> None:
         """One observation at φ."""
         if missed == 0.0:
             return
-        self.total += missed
-        self.squares += missed * missed
+        self.total += precision * missed
+        self.squares += precision * missed * missed
         if len(phi):
-            self._H = blas.dsyr(missed, phi, a=self._H, overwrite_a=1)
+            self._H = blas.dsyr(precision * missed, phi, a=self._H, overwrite_a=1)
 
-    def add_all(self, Phi: Array, missed: Array) -> None:
+    def add_all(self, Phi: Array, missed: Array, precision: Array | None) -> None:
         """Many at once."""
-        self.total += float(missed.sum())
-        self.squares += float(missed @ missed)
+        weighted = missed if precision is None else precision * missed
+        self.total += float(weighted.sum())
+        self.squares += float(weighted @ missed)
         if Phi.shape[1]:
-            scaled = np.sqrt(missed)[:, None] * Phi
+            scaled = np.sqrt(weighted)[:, None] * Phi
             self._H = blas.dsyrk(1.0, scaled.T, beta=1.0, c=self._H, overwrite_c=1)
 
     def times(self, b: Array) -> Array:

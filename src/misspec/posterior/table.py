@@ -14,6 +14,8 @@ Key = int | bytes  # of a point: a candidate's index, or its coordinates to the 
 class Table:
     """Distinct points, told or pending, each with its count n and the sum of its observations (minus the offset).
 
+    An observation counts as often as its precision says: the ratio of the model's noise variance to its own.
+
     corrections   what is added to the average of a point for what it has in common with others that the dictionary
                   cannot see: `shadows.py`
     pending       rows that are expected to be observed, and how often each
@@ -23,6 +25,7 @@ class Table:
 
     def __init__(self, dimension: int) -> None:
         self.t = 0  # told observations
+        self.mass = 0.0  # Σ of their precisions
         self.pending: dict[int, int] = {}
         self._row: dict[Key, int] = {}
         self._U: Array = np.zeros((0, dimension))
@@ -47,7 +50,7 @@ class Table:
     def averages(self) -> Array:
         """ȳ minus the offset, shape (u,); 0 where there are no observations."""
         counts = self.counts
-        return self._sums[: len(counts)] / np.maximum(counts, 1.0)
+        return self._sums[: len(counts)] / np.where(counts > 0.0, counts, 1.0)
 
     @property
     def corrections(self) -> Array:
@@ -86,17 +89,19 @@ class Table:
         self._row[key] = row
         return row
 
-    def add(self, row: int, value: float) -> None:
+    def add(self, row: int, value: float, precision: float = 1.0) -> None:
         """Count one observation, minus the offset."""
-        self._n[row] += 1.0
-        self._sums[row] += value
+        self._n[row] += precision
+        self._sums[row] += precision * value
         self.t += 1
+        self.mass += precision
 
-    def add_all(self, rows: Sequence[int], values: Array) -> None:
-        """Count many observations."""
-        np.add.at(self._n, rows, 1.0)
-        np.add.at(self._sums, rows, values)
+    def add_all(self, rows: Sequence[int], values: Array, precision: Array | None) -> None:
+        """Count many observations; precision: of each, None for 1."""
+        np.add.at(self._n, rows, 1.0 if precision is None else precision)
+        np.add.at(self._sums, rows, values if precision is None else precision * values)
         self.t += len(rows)
+        self.mass += len(rows) if precision is None else float(precision.sum())
 
     def replace(self, averages: Array) -> None:
         """Other averages (minus the offset) at the same points, with the same counts."""

@@ -130,9 +130,9 @@ class Tracked(Posterior):
         """Φh over the candidates, in a buffer that the next call overwrites: one pass over memory."""
         return self.evened(self._view.product(h))
 
-    def observe_index(self, indices: ArrayLike, y: ArrayLike) -> None:
-        """Tell observations y at candidates. Input that is refused changes nothing."""
-        if isinstance(indices, int | np.integer) and isinstance(y, float) and math.isfinite(y):
+    def observe_index(self, indices: ArrayLike, y: ArrayLike, *, noise: ArrayLike | None = None) -> None:
+        """Tell observations y at candidates; noise as for `observe`. Input that is refused changes nothing."""
+        if isinstance(indices, int | np.integer) and isinstance(y, float) and math.isfinite(y) and noise is None:
             known = self._view.row_of
             row = int(known[indices]) if 0 <= indices < len(known) else -1
             if row >= 0:  # a point seen before, one at a time: the usual step, by a short cut
@@ -140,7 +140,8 @@ class Tracked(Posterior):
                 self._base.add(row, y - self.model.offset)
                 return
         chosen = self.domain.validate_indices(indices)
-        self._observe(self._view.X[chosen], vector("observations", y, length=len(chosen)))
+        precision = None if noise is None else self.model.precision(noise, len(chosen))
+        self._observe(self._view.X[chosen], vector("observations", y, length=len(chosen)), precision)
 
 
 def _frozen(values: Array) -> Array:

@@ -38,9 +38,10 @@ class Step(NamedTuple):
     row: int
     value: float  # y − offset
     h: Array  # Cφ before
-    factor: float  # 1/(λ + φᵀCφ)
+    factor: float  # 1/(λ/precision + φᵀCφ)
     surprise: float  # y minus the mean before
     unseen: Array | None  # the shadows' factors in c; None without shadows
+    precision: float
 
 
 class View:
@@ -271,7 +272,7 @@ class WeightedView(View):
             points = base.table.points
             column = kernels.cross(self.kernel, points, points[[row]])[:, 0]
         surprise = told.value - float(own @ base.table.averages)
-        factor = self.weights.step(row, own, column, c)
+        factor = self.weights.step(row, own, column, c, told.precision)
         self._update(c, factor, surprise)
         return surprise
 

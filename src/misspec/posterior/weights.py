@@ -58,15 +58,15 @@ class Weights:
         """k(x_j, x) over the distinct points, at one candidate, shape (u,)."""
         return np.ascontiguousarray(self._K[: self._size, index])
 
-    def step(self, row: int, own: Array, column: Array, c: Array) -> float:
+    def step(self, row: int, own: Array, column: Array, c: Array, precision: float) -> float:
         """Observe a distinct point, whose own weights are `own` and kernel values with the distinct points `column`.
-        Writes c, queues the update, returns 1/(λ + σ²)."""
+        Writes c, queues the update, returns 1/(λ/precision + σ²)."""
         u, k = self._size, self._deferred
         c[:] = self._K[row]
         blas.dgemv(-1.0, self._base[:u].T, column, beta=1.0, y=c, overwrite_y=1)
         if k:
             blas.dgemv(-1.0, self._G[:k].T, self._D[:k, :u] @ column, beta=1.0, y=c, overwrite_y=1)
-        factor = 1.0 / (self._regularization + max(0.0, self._own[row] - float(own @ column)))
+        factor = 1.0 / (self._regularization / precision + max(0.0, self._own[row] - float(own @ column)))
         np.multiply(c, factor, out=self._G[k])
         np.negative(own, out=self._D[k, :u])
         self._D[k, u:] = 0.0

@@ -24,6 +24,13 @@ def own_radius(noise: float, n: int, rank: int, delta: float) -> float:
     return noise * math.sqrt(2.0 * math.log(math.pi**2 * n**2 * rank * (rank + 1) / (3.0 * delta)) / n)
 
 
+def weighted_radius(noise: float, mass: float, rank: int, delta: float) -> float:
+    """σ√((n + 1)(2 ln(j(j+1)/δ) + ln(1 + n)))/n, n = Σ_s σ²/σ_s²: of an average weighted by these, where each noise σ_s
+    was known before its result; by a normal mixture, valid for all n and j at once."""
+    log = 2.0 * math.log(rank * (rank + 1) / delta) + math.log1p(mass)
+    return noise * math.sqrt((mass + 1.0) * log) / mass
+
+
 Key = int | bytes  # identifies a point: a candidate's index, or its coordinates to the bit
 
 
@@ -34,10 +41,18 @@ class _Own:
     rank: int  # j
     x: Array | None
     n: int = 0
-    total: float = 0.0
+    mass: float = 0.0  # Σ of precisions: n, unless results have noises of their own
+    total: float = 0.0  # Σ of results, each times its precision
+    weighted: bool = False  # whether the first result has a noise of its own
+    beside: int = 0  # results that do not count
     lower: float = -math.inf
     upper: float = math.inf
     uncounted: dict[int, float | None] = dataclasses.field(default_factory=dict)  # query → result or None, as asked
+    precision: dict[int, float] = dataclasses.field(default_factory=dict)  # of these, where it has a noise of its own
+
+    def radius(self, noise: float, delta: float) -> float:
+        by = (self.mass, self.rank, delta)
+        return weighted_radius(noise, *by) if self.weighted else own_radius(noise, self.n, self.rank, delta)
 
 
 class OwnBands:
@@ -51,6 +66,9 @@ class OwnBands:
     candidates each pays for rank N, which is valid for any order and number of calls: N bands at rank N spend
     N/(N(N + 1)) of δ, which is what the ranks 1 … N leave. Elsewhere all new points of a call pay for the last of
     them, which is valid for one call.
+
+    Where the first result of a point has a noise of its own, the average is weighted (`weighted_radius`). Where a later
+    one has, it does not count: its band stays that of the results before, which the union over counts pays for.
 
     `lower` and `upper` cover the `size` candidates of a Finite domain, ∓∞ where nothing was observed.
     """
@@ -75,7 +93,7 @@ class OwnBands:
         twin = copy.copy(self)
         twin.lower, twin.upper, twin._known = self.lower.copy(), self.upper.copy(), {}
         for key, own in self._known.items():
-            twin._known[key] = dataclasses.replace(own, uncounted=dict(own.uncounted))
+            twin._known[key] = dataclasses.replace(own, uncounted=dict(own.uncounted), precision=dict(own.precision))
         return twin
 
     def forget(self) -> None:
@@ -106,17 +124,17 @@ class OwnBands:
     def table(self, delta: float | None = None) -> tuple[Array, Array, NDArray[np.intp], Array]:
         """Points, averages, counts and radii; delta: instead of its own."""
         seen = [own for own in self._known.values() if own.n]
-        averages = np.array([own.total / own.n for own in seen])
+        averages = np.array([own.total / own.mass for own in seen])
         if delta is None:
             radii = np.array([0.5 * (own.upper - own.lower) for own in seen])
         else:
-            radii = np.array([own_radius(self.noise, own.n, own.rank, delta) for own in seen])
+            radii = np.array([own.radius(self.noise, delta) for own in seen])
         return self.points(), averages, np.array([own.n for own in seen], dtype=np.intp), radii
 
     def count(self, key: Key) -> int:
         """Results at a point."""
         own = self._known.get(key)
-        return 0 if own is None else own.n + sum(y is not None for y in own.uncounted.values())
+        return 0 if own is None else own.n + own.beside + sum(y is not None for y in own.uncounted.values())
 
     def at(self, keys: Sequence[Key]) -> tuple[Array, Array]:
         """Lower and upper ends for these keys."""
@@ -135,10 +153,12 @@ class OwnBands:
             self._ranks += 1
         self._known[key].uncounted[query] = None
 
-    def tell(self, key: Key, y: float, query: int) -> None:
-        """Enter a query's result."""
+    def tell(self, key: Key, y: float, query: int, precision: float | None = None) -> None:
+        """Enter a query's result; precision: σ²/σ_s², where it has a noise of its own."""
         own = self._known[key]
         own.uncounted[query] = y
+        if precision is not None:
+            own.precision[query] = precision
         self._advance(key, own)
 
     def drop(self, key: Key, query: int) -> None:
@@ -147,12 +167,20 @@ class OwnBands:
         del own.uncounted[query]
         self._advance(key, own)
 
-    def observe(self, keys: Sequence[Key], y: Sequence[float], points: Sequence[Array] | None = None) -> None:
+    def observe(
+        self,
+        keys: Sequence[Key],
+        y: Sequence[float],
+        points: Sequence[Array] | None = None,
+        precision: Sequence[float | None] | None = None,
+    ) -> None:
         """Enter results from elsewhere, in one call."""
         self._enter(keys, [None] * len(keys) if points is None else points)
-        for key, value in zip(keys, y, strict=True):
+        for key, value, by in zip(keys, y, precision or [None] * len(keys), strict=True):
             self._elsewhere -= 1  # negative: not the number of a query of this policy
             self._known[key].uncounted[self._elsewhere] = value
+            if by is not None:
+                self._known[key].precision[self._elsewhere] = by
         for key in dict.fromkeys(keys):
             self._advance(key, self._known[key])
 
@@ -177,11 +205,19 @@ class OwnBands:
             if y is None:
                 break
             del uncounted[first]
-            own.total += y
+            by = own.precision.pop(first, None)
+            if not own.n:
+                own.weighted = by is not None
+            if by is not None and not own.weighted:
+                own.beside += 1
+                continue
+            by = 1.0 if by is None else by
+            own.total += by * y
+            own.mass += by
             own.n += 1
         if own.n > n:
-            radius = own_radius(self.noise, own.n, own.rank, self.delta)
-            own.lower, own.upper = own.total / own.n - radius, own.total / own.n + radius
+            radius = own.radius(self.noise, self.delta)
+            own.lower, own.upper = own.total / own.mass - radius, own.total / own.mass + radius
             if isinstance(key, int):
                 self.lower[key], self.upper[key] = own.lower, own.upper
 

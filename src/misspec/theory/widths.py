@@ -102,7 +102,7 @@ def nonadaptive(
 # -- misspecification: enlargements, added to any width ----------------------------------------------------------------
 
 
-def paper_slope(epsilon: float, t: int, model: Model) -> float:
+def paper_slope(epsilon: float, t: float, model: Model) -> float:
     """ε√t/√λ, the paper's enlargement as a factor on σ_{t−1}(x); t = told observations + 1.
 
     Algorithm 1, line 4; Lemma 2 needs only √(t−1).
@@ -115,7 +115,7 @@ def enlargement_exact(epsilon: float, weights_norm1: Array) -> Array:
     return epsilon * weights_norm1
 
 
-def enlargement_norm2(epsilon: float, t: int, weights_norm2: Array) -> Array:
+def enlargement_norm2(epsilon: float, t: float, weights_norm2: Array) -> Array:
     """ε√t‖ζ(x)‖₂, t = told observations + 1: between the exact one and the paper's, by Cauchy–Schwarz and λ‖ζ‖₂² ≤ σ².
 
     Its cost does not depend on t.

@@ -93,6 +93,7 @@ def diagnose(
     fixed_design: bool = False,
     time_order: bool = False,
     groups: ArrayLike | None = None,
+    noise: ArrayLike | None = None,
 ) -> Diagnosis:
     """A lower bound on the model's misspecification, from observations gathered in any way.
 
@@ -118,8 +119,11 @@ def diagnose(
 
     groups: a number per observation, where the points leave something out; only observations of one group are repeats.
     Equal points of different groups are then different arms, which no function of the class can tell apart.
+    noise: standard deviations of the observations' own, in the place of σ: one each, NaN for those without.
     """
-    options: dict[str, Any] = {"fixed_design": fixed_design, "time_order": time_order, "groups": groups}
+    options: dict[str, Any] = {
+        "fixed_design": fixed_design, "time_order": time_order, "groups": groups, "noise": noise
+    }  # fmt: skip
     return next(diagnoses(points, observations, [model], domain=domain, **options))
 
 
@@ -132,6 +136,7 @@ def diagnoses(
     fixed_design: bool = False,
     time_order: bool = False,
     groups: ArrayLike | None = None,
+    noise: ArrayLike | None = None,
 ) -> Iterator[Diagnosis]:
     """`diagnose` for models that differ in their norm bound only."""
     X = matrix("points", points, rows_at_least=1)
@@ -140,21 +145,22 @@ def diagnoses(
     number, first = numbered_points(
         X if groups is None else np.column_stack([X, vector("groups", groups, length=len(X))])
     )
-    counts = np.bincount(number)
-    averages = np.bincount(number, y) / counts
-    distinct = X[first]
+    precision = None if noise is None else model.precision(noise, len(X))
+    distinct, repeats = X[first], np.bincount(number)
     encoded = distinct if domain is None else encoded_by(domain, distinct)
     check_known(Finite(encoded[:MOST_DISTINCT]), model)
-    u, delta, ordered = len(counts), model.delta / PARTS, flag("time_order", time_order)
-    everything = Averages(encoded, averages, counts, _sums(number, (y - averages[number]) ** 2))
+    u, delta, ordered = len(first), model.delta / PARTS, flag("time_order", time_order)
+    everything = Averages.at(encoded, number, y, precision)
+    averages, counts = everything.averages, everything.counts
     radii = model.noise * np.sqrt(2.0 * math.log(2.0 * u / delta) / counts)
     if adaptive:
         sizes, which = (counts, slice(None)) if ordered else np.unique(counts, return_inverse=True)
         last = max(u, len(domain)) if isinstance(domain, Finite) else u
         ranks = range(1, u + 1) if ordered else [last] * len(sizes)
         pairs = zip(sizes.tolist(), ranks, strict=True)
-        radii = np.array([own_bands.own_radius(model.noise, n, rank, delta) for n, rank in pairs])[which]
-    seen = f"{len(y)} observations at {u} distinct points, {int((counts > 1).sum())} of them repeated"
+        radius = own_bands.own_radius if precision is None else own_bands.weighted_radius
+        radii = np.array([radius(model.noise, n, rank, delta) for n, rank in pairs])[which]
+    seen = f"{len(y)} observations at {u} distinct points, {int((repeats > 1).sum())} of them repeated"
     used = fed = np.arange(u)  # points compared with the class, and points that the posterior is fed
     if u > MOST_DISTINCT:
         used = _sharpest(radii, SHARPEST)
@@ -162,7 +168,7 @@ def diagnoses(
         seen += f"; of these points the {len(used)} with the smallest radii were used"
     told = everything.part(fed)
     del X, y, number, first  # there may be millions of rows
-    distinct, counts = distinct[used], counts[used]
+    distinct, repeats = distinct[used], repeats[used]
     own = OwnIntervals(encoded[used], averages[used], radii[used])
     also = None if domain is None else domain.probes()
     also = None if also is None or len(also) * len(used) ** 2 > MOST_WORK else also
@@ -180,8 +186,8 @@ def diagnoses(
         if by_bands[: len(used)].max() > by_class:
             worst = int(by_bands[: len(used)].argmax())
         proofs = (
-            _certificate("class", by_class, delta, np.repeat(np.maximum(far, 0.0), counts)),
-            _certificate("bands", float(by_bands.max()), delta, np.repeat(by_bands[: len(used)], counts)),
+            _certificate("class", by_class, delta, np.repeat(np.maximum(far, 0.0), repeats)),
+            _certificate("bands", float(by_bands.max()), delta, np.repeat(by_bands[: len(used)], repeats)),
             _certificate("energy", by_energy.epsilon, delta, everything.averages[by_energy.used] - by_energy.fitted),
         )
         diagnosis = Diagnosis(
@@ -190,7 +196,7 @@ def diagnoses(
             norm_needed=min(norms, default=math.inf),
             points=distinct,
             averages=own.averages,
-            counts=counts,
+            counts=repeats,
             radii=own.radii,
             fitted=nearest.values + model.offset,
             adaptive=adaptive,
@@ -210,31 +216,41 @@ class OwnIntervals(NamedTuple):
 
 
 class Averages(NamedTuple):
-    """Observations at distinct points as the kernel sees them: averages, counts, and squares around the averages."""
+    """Observations at distinct points as the kernel sees them: averages, how often each point counts (Σ of precisions),
+    squares around the averages, and the numbers of results."""
 
     encoded: Array
     averages: Array
-    counts: NDArray[np.intp]
+    counts: Array
     within: Array
+    results: Array
 
     @classmethod
-    def of(cls, encoded: Array, y: Array) -> Averages:
-        """From single observations."""
+    def of(cls, encoded: Array, y: Array, precision: Array | None = None) -> Averages:
+        """From single observations; precision: of each, None for 1."""
         number, first = numbered_points(encoded)
-        counts = np.bincount(number)
-        averages = np.bincount(number, y) / np.maximum(counts, 1)
-        return cls(encoded[first], averages, counts, _sums(number, (y - averages[number]) ** 2))
+        return cls.at(encoded[first], number, y, precision)
+
+    @classmethod
+    def at(cls, encoded: Array, number: NDArray[np.intp], y: Array, precision: Array | None) -> Averages:
+        """From observations at numbered points."""
+        by = np.ones(len(y)) if precision is None else precision
+        counts = _sums(number, by)
+        averages = np.bincount(number, by * y) / np.where(counts > 0, counts, 1.0)
+        within = _sums(number, by * (y - averages[number]) ** 2)
+        return cls(encoded, averages, counts, within, _sums(number, np.ones(len(y))))
 
     def part(self, rows: NDArray[np.intp]) -> Averages:
         """Some of the points."""
-        return Averages(self.encoded[rows], self.averages[rows], self.counts[rows], self.within[rows])
+        return Averages(*(column[rows] for column in self))
 
     def energy(self, model: Model, *, delta: float, fixed: bool = False) -> Energy:
         """The energy certificate of all of them."""
         if not len(self.counts):
             return Energy(0.0, 0.0, 0.0, np.zeros(0, dtype=np.intp), np.zeros(0))
-        counts = self.counts.astype(np.float64)
-        return energy(model, self.encoded, self.averages, counts, self.within, counts, delta=delta, fixed=fixed)
+        return energy(
+            model, self.encoded, self.averages, self.counts, self.within, self.results, delta=delta, fixed=fixed
+        )
 
 
 def _sums(number: NDArray[np.intp], values: Array) -> Array:

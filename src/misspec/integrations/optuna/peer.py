@@ -40,6 +40,6 @@ class TPE(UniformSampling):
         place = self.field.place(self.field.whole("TPE"), row)
         return Decision(place, None, {"details": {"trial": trial.number}})
 
-    def on_tell(self, asked: Asked, y: float) -> None:
+    def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
         super().on_tell(asked, y)
         self._study.tell(asked.details["trial"], y)

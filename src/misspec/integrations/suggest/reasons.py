@@ -56,6 +56,8 @@ class Reasons(NamedTuple):
     def _chosen(self, rule: str, mean: float, std: float, others: bool) -> str:
         if rule == "first":
             return f"far from the others: the first {FIRST} results are spread out, to learn what matters"
+        if rule == "confirm":
+            return "the others do not predict its result, which would be the best: to confirm it before it is believed"
         if rule == "caution":
             return "in case the model is wrong: it may be better than the model believes"
         assert self.best is not None  # there is no model without results

@@ -1,82 +1,129 @@
 """Results that the others do not predict: each is judged by a model that has not seen it.
 
-A result far off bends the model and its noise, and hides itself. So the few that fit worst are left out one by one, the
-model is learnt again from the others, and says what it would have expected; one that is confirmed stays out while the
-next is looked for.
+A result far off bends the model and its noise, and hides itself. So a renewal leaves it out, and keeps it out for as
+long as the model of the others excludes it:
+
+    1   learn from all results but those doubted before; believe those again that this model predicts
+    2   of the results that are left, look at the few that the others predict worst
+    3   learn from the others without it: where that model excludes one, doubt it, and go on with 2
+
+A result that is doubted teaches nothing, until it is told once more: an optimum looks like an error, so that one which
+would be the best is asked again (`rules.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from misspec.errors import Array
 from misspec.hyperparameters import Scaling
-from misspec.policies.auto.model import Learner, models_of
+from misspec.policies.auto.model import CHECKED, Learner, models_of
 from misspec.policies.core.answers import Observations
-from misspec.policies.core.suspicion import FAR, MOST_NAMED, Prediction, leave_one_out
+from misspec.policies.core.suspicion import FAR, Prediction, leave_one_out
 
 LEAST = 8  # results from which models are learnt without some of them: of fewer, a model says little about the others
-FEWEST, APART = 5, 5.0  # of fewer results than LEAST, one this many ranges of the others away from them is doubted
+FEWEST, BELOW, ABOVE = 5, 5.0, 1.0  # of fewer results than LEAST, one is doubted that lies so many ranges of the others
+# away from them: soon if it is better, since asking it again costs little then, and searching around an error much; it
+# is named only if it is as far off as one that is worse
 LOOKED_AT = 3  # results that fit worst, for each of which the model is learnt again
-MOST_TOLD = 1000  # results up to which the model is learnt again, which takes seconds then
+LOOSE = 4.0  # how far a result is off, in units of what is usual, to be looked at: one in 16,000 if the model is right
+USUAL = 0.6745  # median of the absolute value of a standard normal variable
+TIGHTEST = 0.1  # of it: where half of the results are predicted to rounding, others are not far off for that
+MOST_TOLD = 1000  # results up to which others are looked for, which takes seconds then
+MOST, PART = 2, 8  # results that are doubted at most, or one in PART: where more are far off, the model is wrong
 
 
-def predictions(learner: Learner, told: Observations, sign: float, states: Array | None) -> dict[int, Prediction]:
-    """Of each suspicious result what the others predict, in units of sign·y; by its position."""
-    named: dict[int, Prediction] = {}
-    if FEWEST <= len(told.y) < LEAST:
-        return _apart(sign * told.y)
-    if not LEAST <= len(told.y) <= MOST_TOLD:
-        return named
-    while len(named) < MOST_NAMED:
-        left = np.setdiff1d(np.arange(len(told.y)), list(named))
-        scores = _scores(learner, told, left, sign, states)
-        worst = left[np.argsort(-scores, kind="stable")[:LOOKED_AT]]
-        found = {int(i): _prediction(learner, told, left[left != i], int(i), sign, states) for i in worst}
-        far = max(found, key=lambda i: found[i].score)
-        if found[far].score <= FAR:
+def learnt(
+    learner: Learner, told: Observations, sign: float, states: Array | None, doubted: Collection[int]
+) -> tuple[dict[str, Any], list[int]]:
+    """A renewal from the results that are believed, and the rows of the others. doubted: before this renewal."""
+    t, out = len(told.y), set(doubted)
+    if t < LEAST:
+        out = set(_apart(sign * told.y, ABOVE)) if t >= FEWEST else set()
+    renewal = _renewal(learner, told, sign, states, out)
+    if not LEAST <= t <= MOST_TOLD:
+        return renewal, sorted(out)
+    again = {i for i, each in predicted(learner, renewal, told, sign, out).items() if each.score <= FAR}
+    if again:
+        out -= again
+        renewal = _renewal(learner, told, sign, states, out)
+    while len(out) < max(MOST, t // PART):
+        found = _farthest(learner, renewal, told, sign, out)
+        if found is None:
             break
-        named[far] = found[far]
-    return named
+        out.add(found)
+        renewal = _renewal(learner, told, sign, states, out)
+    return renewal, sorted(out)
 
 
-def _apart(y: Array) -> dict[int, Prediction]:
-    """The one result, if any, that lies far from all others."""
+def _apart(y: Array, above: float) -> dict[int, Prediction]:
+    """The one result, if any, that lies far from all others, and their range; above: how far, if it is better."""
     for i in (int(y.argmin()), int(y.argmax())):
         low, high = float(np.delete(y, i).min()), float(np.delete(y, i).max())
-        if max(low - y[i], y[i] - high) > APART * (high - low) > 0:
+        if max((low - y[i]) / BELOW, (y[i] - high) / above) > high - low > 0:
             return {i: Prediction(0.5 * (low + high), 0.25 * (high - low), float(y[i]))}
     return {}
 
 
-def _part(told: Observations, rows: Any) -> Observations:
-    return Observations(told.x[rows], told.y[rows], told.ids[rows])
+def _renewal(
+    learner: Learner, told: Observations, sign: float, states: Array | None, out: Collection[int], **samples: int
+) -> dict[str, Any]:
+    """Learnt from all results but some; `results` counts all."""
+    rows = _others(told, out)
+    part = Observations(told.x[rows], told.y[rows], told.ids[rows], noise=told.noise[rows])
+    return {**learner.renewal(part, sign, states, **samples), "results": len(told.y)}
 
 
-def _scores(learner: Learner, told: Observations, rows: Any, sign: float, states: Array | None) -> Array:
-    """How far each result is from what the others predict under the samples learnt from all of them."""
-    scaling, mean, std = _left_out(learner, told, rows, rows, sign, states)
-    return np.asarray(np.abs(scaling.to(sign * told.y[rows]) - mean) / std)
+def _others(told: Observations, out: Collection[int]) -> Any:
+    return np.setdiff1d(np.arange(len(told.y)), list(out))
 
 
-def _prediction(
-    learner: Learner, told: Observations, others: Any, i: int, sign: float, states: Array | None
-) -> Prediction:
-    """The prediction of a result by the model that is learnt from others, in units of y: z is logarithmic far out."""
-    scaling, mean, std = _left_out(learner, told, others, np.append(others, i), sign, states)
-    centre, width = scaling.centre, scaling.width
-    return Prediction(centre + width * float(mean[-1]), width * float(std[-1]), float(sign * told.y[i]))
+def _farthest(
+    learner: Learner, renewal: dict[str, Any], told: Observations, sign: float, out: Collection[int]
+) -> int | None:
+    """The row that the others exclude most, each by a model that is learnt without it; None for none."""
+    rows = _others(told, out)
+    scores = unusual(learner, renewal, told, sign, rows)
+    found: dict[int, Prediction] = {}
+    for k in np.argsort(-scores, kind="stable")[:LOOKED_AT]:
+        if scores[k] > LOOSE:
+            i = int(rows[k])
+            without = _renewal(learner, told, sign, np.array(renewal["states"]), {*out, i}, samples=CHECKED)
+            found |= {row: each for row, each in predicted(learner, without, told, sign, {*out, i}).items() if row == i}
+    far = max(found, key=lambda i: found[i].score, default=None)
+    return far if far is not None and found[far].score > FAR else None
 
 
-def _left_out(
-    learner: Learner, told: Observations, known: Any, rows: Any, sign: float, states: Array | None
-) -> tuple[Scaling, Array, Array]:
-    """Mean and standard deviation of each of some rows given the others, under samples learnt from the known ones."""
-    renewal = learner.renewal(_part(told, known), sign, states)
+def unusual(learner: Learner, renewal: dict[str, Any], told: Observations, sign: float, rows: Any) -> Array:
+    """How far each result is from what the others predict, in units of what is usual: a result far off makes the noise
+    large, and all others are nearer than that."""
     scaling = Scaling(*renewal["scaling"][1:])
     X, z = learner.domain.encode(told.x[rows]), scaling.to(sign * told.y[rows])
-    found = np.array([leave_one_out(model, X, z) for model in models_of(renewal, learner.domain)])
-    means, variances = found[:, 0], found[:, 1]
-    return scaling, means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+    own = told.noise[rows] / scaling.width
+    models = models_of(renewal, learner.domain)
+    found = np.array([leave_one_out(model, X, z, np.hypot(model.noise, own)) for model in models])
+    scores = np.abs(z - found[:, 0].mean(axis=0)) / np.sqrt(found[:, 1].mean(axis=0) + found[:, 0].var(axis=0))
+    return np.asarray(scores / max(float(np.median(scores)) / USUAL, TIGHTEST))
+
+
+def predicted(
+    learner: Learner, renewal: dict[str, Any], told: Observations, sign: float, out: Collection[int]
+) -> dict[int, Prediction]:
+    """Of some rows what the others predict, by the models of a renewal; in units of sign·y, linearly far out too."""
+    if len(told.y) < LEAST:
+        return {i: each for i, each in _apart(sign * told.y, BELOW).items() if i in out}  # a good one is no news
+    found: dict[int, Prediction] = {}
+    scaling, models = Scaling(*renewal["scaling"][1:]), models_of(renewal, learner.domain)
+    rows = _others(told, out)
+    for i in sorted(out):
+        here = [*rows, i]
+        X, z, own = learner.domain.encode(told.x[here]), scaling.to(sign * told.y[here]), told.noise[here]
+        own = own / scaling.width
+        each = np.array([np.array(leave_one_out(model, X, z, np.hypot(model.noise, own)))[:, -1] for model in models])
+        mean, std = each[:, 0].mean(), np.sqrt(each[:, 1].mean() + each[:, 0].var())
+        centre, width = scaling.centre, scaling.width
+        found[i] = Prediction(centre + width * float(mean), width * float(std), float(sign * told.y[i]))
+    return found

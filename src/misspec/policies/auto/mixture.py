@@ -163,16 +163,18 @@ class Mixture:
 
     # -- feeding, as a field does: points that were checked before, as the kernel sees them ----------------------
 
-    def add(self, encoded: Array, y: float, *, expected: bool = False) -> None:
-        """One result; expected: the point counts as pending."""
+    def add(self, encoded: Array, y: float, *, expected: bool = False, noise: float | None = None) -> None:
+        """One result; expected: the point counts as pending. noise: its own, beside that of the models."""
         for each in self.posteriors:
-            each.add(encoded, y, expected=expected)
+            each.add(
+                encoded, y, expected=expected, noise=None if noise is None else math.hypot(each.model.noise, noise)
+            )
 
-    def observe_index(self, index: int, y: float) -> None:
+    def observe_index(self, index: int, y: float, *, noise: float | None = None) -> None:
         """One result at a candidate of a list."""
         tracked: Any = self.posteriors
         for each in tracked:
-            each.observe_index(index, y)
+            each.observe_index(index, y, noise=_beside(each, noise))
 
     def expect(self, encoded: Array) -> None:
         """A pending point."""
@@ -184,10 +186,10 @@ class Mixture:
         for each in self.posteriors:
             each.release(encoded)
 
-    def observe(self, X: ArrayLike, y: ArrayLike) -> None:
+    def observe(self, X: ArrayLike, y: ArrayLike, *, noise: ArrayLike | None = None) -> None:
         """Results at the rows of X (user units)."""
         for each in self.posteriors:
-            each.observe(X, y)
+            each.observe(X, y, noise=None if noise is None else np.hypot(each.model.noise, noise))
 
     # -- for choosing: in the model's units ------------------------------------------------------------------
 
@@ -199,6 +201,11 @@ class Mixture:
         if low is None or high is None:
             return Beliefs(M, S, np.zeros(M.shape[1], dtype=bool))
         return Beliefs(np.clip(M, low, high), S, np.isfinite(high))
+
+    def surprise(self, beliefs: Beliefs, z: float, noise: float) -> float:
+        """Between a result, in the model's units, and its prediction at one point, in standard deviations."""
+        mean, std = moments(beliefs.M, beliefs.S)
+        return abs(z - float(mean[0])) / math.sqrt(float(std[0]) ** 2 + float(np.mean(self.noises**2)) + noise**2)
 
     def search(
         self,
@@ -247,3 +254,8 @@ class Mixture:
     def _stacked(self, means: Sequence[Array], variances: Sequence[Array]) -> tuple[Array, Array]:
         """M and S."""
         return np.array(means), self._scales * np.sqrt(np.maximum(np.array(variances), LEAST**2))
+
+
+def _beside(posterior: Posterior, noise: float | None) -> float | None:
+    """The noise of a result that has one of its own beside that of the model."""
+    return None if noise is None else math.hypot(posterior.model.noise, noise)

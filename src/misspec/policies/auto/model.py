@@ -6,11 +6,13 @@ A *renewal* is a dict of JSON, which is an event of the policy and which another
     fitted        offset, scale and norm of each
     scaling       sign (−1 where smaller is better), and centre and width of sign·y
     unexplained   share of the results' variance that the samples miss beyond noise, on average
-    results       how many it was learnt from
+    results       how many it was learnt from, with those that are doubted
+    doubted       [*x, y] of each result that it was not learnt from (`doubt.py`)
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -30,6 +32,7 @@ GROWTH = 1 / 7  # by which the results grow before a renewal: then renewals cost
 STALE = 2  # times the results of the last renewal: beyond, reports should rest on a newer model
 EXACT = 300  # results up to which nothing is saved: beyond, costs that grow as t³ would be felt
 SAMPLES, LEAST_SAMPLES = 8, 2  # of the hyperparameters; beyond EXACT results SAMPLES·EXACT/t, since more data know them
+CHECKED = 2  # samples by which a result is judged that they were not learnt from
 FEATURES = 300  # of a posterior at least, beyond EXACT results; there are 2·EXACT²/t, so that a query costs the same
 LISTED = 5000  # candidates up to which posteriors are exact whatever t: a list has so many features at most
 LARGEST_STATE = 700.0  # θ is a logarithm, and this about that of the largest float
@@ -47,17 +50,21 @@ class Learner:
         """What stands for a model before there is one."""
         return Model(ProductMatern(np.ones(len(self.columns)), self.columns), norm_bound=1.0, noise=1.0, fitted=True)
 
-    def renewal(self, told: Observations, sign: float, states: Array | None) -> dict[str, Any]:
+    def renewal(self, told: Observations, sign: float, states: Array | None, samples: int = SAMPLES) -> dict[str, Any]:
         """The samples given these results. sign: −1 where smaller is better; states: θ at the renewal before."""
         t = len(told.y)
         y = sign * told.y
         scaling = Scaling.of(y, self.noise)
         rng = np.random.default_rng([self.seed, t, 1])
-        data = Data.of(self.domain.encode(told.x), scaling.to(y)).part(rng)
+        own = None if not len(told.noise) or np.isnan(told.noise).all() else told.noise / scaling.width
+        data = Data.of(self.domain.encode(told.x), scaling.to(y), own).part(rng)
         noise = None if self.noise is None else max(self.noise / scaling.width, hyperparameters.LEAST_WIDTH)
         target = Hyperposterior(data, self.columns, self.reach, noise)
-        count = min(SAMPLES, max(LEAST_SAMPLES, round(SAMPLES * EXACT / t)))
+        count = min(samples, max(LEAST_SAMPLES, round(SAMPLES * EXACT / t)))
         states = hyperparameters.start(target, count, rng) if states is None else states[:count]
+        if own is not None and noise is None:
+            size = float(np.mean([target.fitted(theta).scale ** 2 for theta in states]))
+            target = dataclasses.replace(target, size=size)
         states = hyperparameters.renewed(target, states, hyperparameters.sweeps(target), rng)
         return {
             "states": states.tolist(),

@@ -35,6 +35,7 @@ from misspec.policies.core.suspicion import Prediction
 from misspec.posterior import Posterior
 from misspec.search import distinct
 
+SURPRISING = 5.0  # standard deviations between a result and its prediction after which the model is renewed at once
 BAND = 2.0  # standard deviations of reported bands: 95 % if the model is right
 DELTA = 0.1  # of own bands, by which means are clipped: at 0.1 they are hardly wider than the bands of the model
 UNKNOWN = 4.0  # half-width, in ranges of the results, of the band of an unseen point before there is a model
@@ -55,7 +56,7 @@ class Auto(Policy):
     other.
     """
 
-    abilities = Abilities(heeds_failures=True)
+    abilities = Abilities(heeds_failures=True, takes_noise=True)
 
     def __init__(
         self,
@@ -75,6 +76,8 @@ class Auto(Policy):
         self._without.append("its model is learnt from the data: nothing is guaranteed")
         self._states: Array | None = None  # of the samplers; None before there is a model
         self._renewed = 0  # results at the last renewal
+        self._doubted: list[int] = []  # rows of results that are not believed
+        self._surprised = False  # by a result since then
         self._unexplained = 1.0  # share of the results' variance that the model does not predict
         self._outcomes = Outcomes(domain, self._learner.columns, self._learner.reach)
         # one posterior stands for a model before there is one, however many results come at once
@@ -132,9 +135,11 @@ class Auto(Policy):
 
     def prepare(self) -> None:
         """Renew the model if it is due: an event that holds the samples."""
-        if due(self.t, self._renewed):
-            self._adopt(self._learner.renewal(self.observations, self.log.sign, self._states))
-            self._say("the model is renewed from %d results", self.t)
+        if due(self.t, self._renewed) or self._surprised:
+            told = self.observations
+            renewal, doubted = doubt.learnt(self._learner, told, self.log.sign, self._states, self._doubted)
+            self._adopt({**renewal, "doubted": [[*told.x[i].tolist(), float(told.y[i])] for i in doubted]})
+            self._say("the model is renewed from %d results", self.t - len(doubted))
 
     def on_event(self, kind: str, *rest: Any) -> None:
         if kind != "renew":
@@ -154,8 +159,9 @@ class Auto(Policy):
         self._unexplained = float(renewal["unexplained"])
         models = models_of(renewal, self.domain)
         self.model = max(models, key=lambda model: model.noise)  # own bands rest on the largest noise that is likely
-        self._evidence = Evidence(self.field, self.model, DELTA)
+        self._evidence = Evidence(self.field, self.model, DELTA, beside=True)
         self._own = self._evidence.own
+        self._doubted, self._surprised = self._rows_of(renewal.get("doubted", [])), False
         budget = budget_of(self.t, self.field.size)
         self._believe(models, Scaling(*renewal["scaling"][1:]), budget)
         self._feed(exact=budget is None)
@@ -173,19 +179,35 @@ class Auto(Policy):
     def _feed(self, *, exact: bool) -> None:
         """All results so far to new posteriors; where these have room for some, the best ones come first."""
         told = self.observations
-        z, order = self._mixture.scaling.to(self.log.sign * told.y), np.arange(len(told.y))
+        order = np.setdiff1d(np.arange(len(told.y)), self._doubted)
+        z = self._mixture.scaling.to(self.log.sign * told.y)
         if not exact:
-            best = np.sort(np.argsort(-z, kind="stable")[: len(z) // FIRST_FED])
+            best = np.sort(order[np.argsort(-z[order], kind="stable")[: len(order) // FIRST_FED]])
             order = np.concatenate([best, np.setdiff1d(order, best)])
         places = [self._outcomes.told[i] for i in order.tolist()]
-        self._evidence.observe(told.x[order], places, z[order].tolist())
+        own = None if np.isnan(told.noise).all() else (told.noise[order] / self._mixture.scaling.width).tolist()
+        self._evidence.observe(told.x[order], places, z[order].tolist(), own)
 
-    def on_tell(self, asked: Asked, y: float) -> None:
-        super().on_tell(asked, float(self._mixture.scaling.to(y)))
+    def _rows_of(self, results: Sequence[Sequence[float]]) -> list[int]:
+        """The first rows that hold these results, [*x, y] each; of those that are not told here, none."""
+        told = self.observations
+        table = np.column_stack([told.x, told.y]) if results else told.x
+        same = [np.flatnonzero((table == np.array(each)).all(axis=1)) for each in results]
+        return sorted({int(rows[0]) for rows in same if len(rows)})
+
+    def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:
+        z, own = float(self._mixture.scaling.to(y)), None if noise is None else noise / self._mixture.scaling.width
+        if self._states is not None and not self._surprised:
+            beliefs = self._mixture.look(self.field, self._own, self.field.only(asked.place), pending=False)
+            self._surprised = self._mixture.surprise(beliefs, z, own or 0.0) > SURPRISING
+        super().on_tell(asked, z, own)
         self._outcomes.tell([asked.place], [y])
 
-    def on_observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
-        super().on_observe(actions, places, self._mixture.scaling.to(y).tolist())
+    def on_observe(
+        self, actions: Actions, places: list[Place], y: list[float], noise: list[float] | None = None
+    ) -> None:
+        own = None if noise is None else (np.array(noise) / self._mixture.scaling.width).tolist()
+        super().on_observe(actions, places, self._mixture.scaling.to(y).tolist(), own)
         self._outcomes.tell(places, y)
 
     def on_drop(self, asked: Asked) -> None:
@@ -211,8 +233,8 @@ class Auto(Policy):
         n = self.t + len(outcomes.dropped) + len(pending)
         rule, found = choose(
             Turn(
-                self.field, self._mixture, self._own, outcomes, actions, n, min(1.0, self._unexplained), pending,
-                self._batch, self._parse,
+                self.field, self._mixture, self._own, outcomes, self._doubted, actions, n, min(1.0, self._unexplained),
+                pending, self._batch, self._parse,
             )
         )  # fmt: skip
         mean, std = self._mixture.reported(*found.here())
@@ -343,8 +365,13 @@ class Auto(Policy):
             raise InvalidInput(f"{what} needs a model, and so {remedy}")
 
     def find_suspicious(self, told: Observations) -> dict[int, Prediction]:
-        """By a model that is learnt again without each of those that fit worst (`doubt.py`)."""
-        return doubt.predictions(self._learner, told, self.log.sign, self._states)
+        """Results that the model is not learnt from (`doubt.py`); where it is stale, those of the next one."""
+        doubted, renewal = self._doubted, self.samples
+        if self.stale or self._surprised or renewal is None:
+            if self.t < FIRST:
+                return {}
+            renewal, doubted = doubt.learnt(self._learner, told, self.log.sign, self._states, doubted)
+        return doubt.predicted(self._learner, renewal, told, self.log.sign, doubted)
 
     def find_conflicts(self, events: Sequence[tuple[Any, ...]]) -> list[Conflict]:  # noqa: ARG002  # of all of them
         """Points whose own band does not meet the model's. The learnt norm bound is not a claim, and proves nothing."""

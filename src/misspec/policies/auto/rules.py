@@ -6,6 +6,8 @@
 | rule            | rounds                                          | score                                            |
 |-----------------|-------------------------------------------------|--------------------------------------------------|
 | first           | until there are five results                    | distance from all others, of 16 random points    |
+| confirm         | while a doubted result would be the best, and   | that point                                       |
+|                 | is the only one of its point                    |                                                  |
 | mean and spread | all others                                      | mean + standard deviation                        |
 | improvement     | 2u·n, at most n/2; of a batch all but the first | expected improvement over the best mean          |
 | caution         | 15u·√n, at most 6√n, where the choice by the    | expected improvement over the best result, which |
@@ -86,6 +88,9 @@ class Found(NamedTuple):
 
 def choose(turn: Turn) -> tuple[str, Found]:
     """The name of the rule, and what it found."""
+    doubted = turn.to_confirm()
+    if doubted is not None:
+        return "confirm", doubted
     rule = next(rule for rule in RULES if rule.due(turn))
     found = turn.best(rule.score(turn))
     if turn.is_idle(found) or (turn.knows(found, TAUGHT) and turn.allows(turn.caution(found))):
@@ -101,6 +106,7 @@ class Turn:
     mixture: Mixture
     own: OwnBands | None
     outcomes: Outcomes
+    doubted: Sequence[int]  # results that are not believed
     actions: Round
     n: int
     doubt: float  # u
@@ -124,7 +130,8 @@ class Turn:
     def best_means(self) -> Array:
         """For each sample of the model, the largest mean at a point with results, or among those on offer."""
         if self.actions is None:
-            known = self.parse(distinct(np.array([place.x for place in self.outcomes.told])).points)
+            believed = [place.x for row, place in enumerate(self.outcomes.told) if row not in self.doubted]
+            known = self.parse(distinct(np.array(believed)).points)
         else:  # where the offer is to be searched, a cover of it
             known = self.field.spread(self.actions) if isinstance(self.actions, Context) else self.actions
         return np.asarray(self.mixture.look(self.field, self.own, known, pending=False).M.max(axis=1))
@@ -134,7 +141,7 @@ class Turn:
         """The best result; among what is on offer, a mean that is as lucky as one result can be. Without noise, what is
         better by too little to matter is no better."""
         if self.actions is None:
-            results = self.mixture.scaling.to(self.outcomes.y)
+            results = self.mixture.scaling.to(np.delete(self.outcomes.y, self.doubted))
             return float(results.max()) + (NEGLIGIBLE if self.quiet else 0.0)
         return np.asarray(self.best_means + np.maximum(self.mixture.noises, NEGLIGIBLE))
 
@@ -169,6 +176,18 @@ class Turn:
             return spent
         rivals = ~spent & (upper(RIVAL)(M, S).values > M.mean(axis=0)[spent].max())
         return ~rivals if rivals.any() else np.zeros(len(spent), dtype=bool)
+
+    def to_confirm(self) -> Found | None:
+        """A doubted result that would be the best, at a point without another one; None where there is none."""
+        if self.actions is not None or not self.doubted:
+            return None
+        keys = [place.key for place in self.outcomes.told] + [asked.place.key for asked in self.pending]
+        z = self.mixture.scaling.to(self.outcomes.y)
+        best = max(self.doubted, key=lambda row: float(z[row]) if keys.count(keys[row]) == 1 else -math.inf)
+        if keys.count(keys[best]) > 1 or z[best] <= float(np.mean(self.best_means)):
+            return None
+        offer = self.field.only(self.outcomes.told[best])
+        return Found(offer, 0, self.mixture.look(self.field, self.own, offer, pending=True))
 
     # -- the best by a score -------------------------------------------------------------------------------------
 

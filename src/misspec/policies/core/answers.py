@@ -32,12 +32,14 @@ class Observations:
     x, y        points in user units, shape (n, d), and results
     ids         of the queries; -1 for data from elsewhere
     forgotten   results before these, of which only sums are left (`policy.compact`)
+    noise       their own standard deviations, NaN for those without
     """
 
     x: Array
     y: Array
     ids: NDArray[np.intp]
     forgotten: int = 0
+    noise: Array = dataclasses.field(default_factory=lambda: np.zeros(0))
 
     def __len__(self) -> int:
         return len(self.y)

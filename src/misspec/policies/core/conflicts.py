@@ -30,9 +30,9 @@ def conflicts_of(policy: Hooks, events: Sequence[log.Event]) -> list[Conflict]:
         best = np.sort(np.argsort(radii, kind="stable")[: log.CERTIFIED])
         points, averages, radii, keys = points[best], averages[best], radii[best], [keys[i] for i in best]
     doubtful = _doubtful(policy, len(points))
-    prefix, y = log.told_prefix(events, field, model, policy.log.sign, one_call=policy.log.in_parts)
+    prefix, y, noise = log.told_prefix(events, field, model, policy.log.sign, one_call=policy.log.in_parts)
     encoded = field.domain.encode(prefix)
-    told = certificates.Averages.of(encoded, y)
+    told = certificates.Averages.of(encoded, y, None if np.isnan(noise).all() else model.precision(noise, len(y)))
     found = certificates.certified_conflicts(
         policy.reported_model,
         certificates.OwnIntervals(policy.domain.encode(points), averages, radii),

@@ -2,9 +2,9 @@
 
 ["ask", {…}]          a query: id, index, position, NUMBERS and asked_at, those that are set; x, where there is no
                       index, and the context as base64 of float64, little-endian; details, where there are any
-["tell", id, y]       a result
+["tell", id, y, noise]      a result; noise: its own, where it has one
 ["drop", id]          a failure
-["observe", points, values, contexts]      arrays (`encoding.encode_array`), contexts where there are any
+["observe", points, values, contexts, noises]      arrays (`encoding.encode_array`), the last two where there are any
 [kind, …]             any other event: of the policy's own, or a snapshot (`snapshot.py`)
 
 Coordinates in decimal digits would take three times as long and twice the bytes.
@@ -29,9 +29,9 @@ from misspec.policies.core.field import Field
 
 TYPES: dict[str, list[list[type]]] = {  # what can follow the names of events
     "ask": [[dict]],
-    "tell": [[int, float], [int, int]],
+    "tell": [[int, float], [int, int], [int, float, float], [int, int, float]],
     "drop": [[int]],
-    "observe": [[dict, dict], [dict, dict, dict]],
+    "observe": [[dict, dict], [dict, dict, dict], [dict, dict, dict, dict], [dict, dict, type(None), dict]],
 }
 LITTLE = sys.byteorder == "little"
 STORED = {"id", "position", "details", "asked_at", *NUMBERS}  # of a query, besides where it is
@@ -42,12 +42,12 @@ def line(event: tuple[Any, ...]) -> bytes:
     """An event as one line of JSON; TypeError, ValueError or RecursionError for details that are none."""
     kind = event[0]
     if kind == "tell":
-        return f'["tell",{event[1]},{event[2]!r}]'.encode()
+        return f'["tell",{",".join(map(repr, event[1:]))}]'.encode()
     if kind == "ask":
         return f'["ask",{_query(event[1])}]'.encode()
     if kind == "observe":
-        arrays = (np.asarray(each) for each in event[1:])
-        return ENCODE([kind, *(encode_array(each) for each in arrays)]).encode()
+        arrays = (None if each is None else encode_array(np.asarray(each)) for each in event[1:])
+        return ENCODE([kind, *arrays]).encode()
     return ENCODE(event).encode()
 
 
@@ -111,8 +111,10 @@ def decoded(event: Any, field: Field) -> tuple[Any, ...]:
     if kind == "ask":
         return kind, query(rest[0], field)
     if kind == "observe":
-        points, values, *contexts = (_numbers(each) for each in rest)
-        return kind, points, values.tolist(), *contexts
+        points, values = map(_numbers, rest[:2])
+        contexts = [None if each is None else _numbers(each) for each in rest[2:3]]
+        noises = [decode_array("stored data", each).tolist() for each in rest[3:]]  # checked where they are learnt
+        return kind, points, values.tolist(), *contexts, *noises
     if kind not in TYPES:
         check_plain(f"a {shown(kind)} event", rest)  # of the policy's own: it says what it does not know
     return tuple(event)  # of results: `tell` and `drop` say what they do not take

@@ -6,6 +6,7 @@ in turn never needs that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,9 +26,10 @@ class Evidence:
     told ones only. A query is meant for all posteriors, unless `restrict` says for which.
     """
 
-    def __init__(self, field: Field, model: Model, delta: float, *, expects: bool = True) -> None:
-        self.field = field
+    def __init__(self, field: Field, model: Model, delta: float, *, expects: bool = True, beside: bool = False) -> None:
+        self.field, self._model = field, model
         self._expects = expects  # whether posteriors count what is pending
+        self._beside = beside  # whether results have the model's noise beside that of their own
         self.own = OwnBands(model.noise, delta, field.size)
         self.posteriors: list[Posterior] = []
         self.layers: list[Layered] = []  # on these posteriors, and fed after them
@@ -66,14 +68,20 @@ class Evidence:
             for place in asked.values():
                 layer.expect(place.key, self.field.only(place).encoded)
 
-    def learn(self, id: int, place: Place, y: float) -> None:  # noqa: A002
-        """The result of a query."""
+    def learn(self, id: int, place: Place, y: float, noise: float | None = None) -> None:  # noqa: A002
+        """The result of a query; noise: its own standard deviation."""
         expected = id in self._expected
         for posterior in self._settled(id):
-            self.field.learn(posterior, place, y, expected=expected)
-        self.own.tell(place.key, y, id)
+            self.field.learn(posterior, place, y, expected=expected, noise=noise)
+        self.own.tell(place.key, y, id, self._precision(noise))
         for layer in self.layers:
-            layer.learn(place.key, self.field.only(place).encoded, y, expected=expected)
+            layer.learn(place.key, self.field.only(place).encoded, y, expected=expected, noise=noise)
+
+    def _precision(self, noise: float | None) -> float | None:
+        """How often a result counts in its own band; None for once."""
+        if noise is None or noise != noise:
+            return None
+        return float(self._model.precision(math.hypot(noise, self._model.noise) if self._beside else noise)[0])
 
     def forget(self, id: int, place: Place) -> None:  # noqa: A002
         """A query that was dropped."""
@@ -115,11 +123,15 @@ class Evidence:
         self._asked = {id_: asked.place for id_, asked in pending.items() if id_ not in self._expected}
         self._restricted = {}
 
-    def observe(self, points: object, places: Sequence[Place], y: Sequence[float]) -> None:
-        """Data from elsewhere, points in user units."""
+    def observe(
+        self, points: object, places: Sequence[Place], y: Sequence[float], noise: Sequence[float] | None = None
+    ) -> None:
+        """Data from elsewhere, points in user units; noise: their own standard deviations, NaN for none."""
         for posterior in self.posteriors:
-            posterior.observe(points, y)  # type: ignore[arg-type]  # (n, d)
-        self.own.observe([place.key for place in places], y, [place.x for place in places])
+            posterior.observe(points, y, noise=noise)  # type: ignore[arg-type]  # (n, d)
+        each = [math.nan] * len(places) if noise is None else noise
+        by = None if noise is None else [self._precision(one) for one in noise]
+        self.own.observe([place.key for place in places], y, [place.x for place in places], by)
         for layer in self.layers:
-            for place, value in zip(places, y, strict=True):
-                layer.learn(place.key, self.field.only(place).encoded, value)
+            for place, value, one in zip(places, y, each, strict=True):
+                layer.learn(place.key, self.field.only(place).encoded, value, noise=None if one != one else one)

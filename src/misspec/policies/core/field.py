@@ -106,8 +106,10 @@ class Field(Protocol):
     def posterior(self, model: Model, *, weights: bool, budget: int | None) -> Posterior:
         """A posterior that this field can feed; weights: whether ‖ζ‖₁ is needed at every step."""
 
-    def learn(self, posterior: Posterior, place: Place, y: float, *, expected: bool) -> None:
-        """A result; expected: the place counts as pending."""
+    def learn(
+        self, posterior: Posterior, place: Place, y: float, *, expected: bool, noise: float | None = None
+    ) -> None:
+        """A result; expected: the place counts as pending. noise: its own standard deviation."""
 
     def expect(self, posterior: Posterior, place: Place) -> None:
         """A pending query."""
@@ -259,8 +261,10 @@ class Shared:
     def posterior(self, model: Model, *, weights: bool, budget: int | None) -> Posterior:
         return Posterior(model, self.domain, weights=weights, budget=budget)
 
-    def learn(self, posterior: Posterior, place: Place, y: float, *, expected: bool) -> None:
-        posterior.add(self.encoded(place), y, expected=expected)
+    def learn(
+        self, posterior: Posterior, place: Place, y: float, *, expected: bool, noise: float | None = None
+    ) -> None:
+        posterior.add(self.encoded(place), y, expected=expected, noise=noise)
 
     def expect(self, posterior: Posterior, place: Place) -> None:
         posterior.expect(self.encoded(place))

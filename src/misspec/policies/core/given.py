@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from misspec.errors import InvalidInput
+from misspec.errors import LARGEST, InvalidInput, array, shown
 from misspec.policies.core.points import Actions, Round
 
 if TYPE_CHECKING:
@@ -33,6 +34,39 @@ def points_of(policy: Policy, points_or_indices: Any, context: Any) -> Actions:
     if context is None:
         return policy.admit(policy._parse(points_or_indices))
     return policy.admit(policy.field.pair(points_or_indices, context, policy.model))
+
+
+def noises(policy: Policy, noise: Any, count: int) -> list[float] | None:
+    """The own noises of results, NaN for those without; None where none has one."""
+    if noise is None:
+        return None
+    each = [noise] * count if isinstance(noise, int | float) else list_of_numbers(noise, count)
+    found = [math.nan if one is None else float(one) for one in each]
+    if all(math.isnan(one) for one in found):
+        return None
+    wrong = next((one for one in found if one < 0 or one > LARGEST), None)
+    if wrong is not None:
+        raise InvalidInput(f"a noise must be a standard deviation, 0 or above and finite, got {shown(wrong)}")
+    if not policy.abilities.takes_noise:
+        raise InvalidInput(
+            f"{type(policy).__name__} takes no noise of single results; ECGPUCB, GPUCB, InsuredUCB, ThompsonSampling "
+            "and Auto do"
+        )
+    policy.model.precision(found, count)  # raises where the model has none
+    return found
+
+
+def list_of_numbers(given: Any, count: int) -> list[Any]:
+    """As many numbers as there are results; None and NaN among them."""
+    found = array("noise must be numbers", given)
+    if found.dtype.kind not in "iufO":
+        raise InvalidInput(f"noise must be numbers, got {shown(given)}")
+    if found.shape != (count,):
+        raise InvalidInput(f"noise must be one number, or {count} in a list, got shape {found.shape}")
+    try:
+        return [None if one is None else float(one) for one in found.tolist()]
+    except (TypeError, ValueError):
+        raise InvalidInput(f"noise must be numbers, got {shown(given)}") from None
 
 
 def is_empty(given: Any) -> bool:

@@ -34,6 +34,7 @@ class Abilities:
     takes_actions    ask(actions=…) works; takes_points: these may be points never seen before
     takes_data       it takes data from elsewhere
     waits            results of an episode are used only when all of them are told
+    takes_noise      results may have noises of their own: tell(…, noise=…)
     keeps_rounds     told queries carry bookkeeping (rounds, episodes) that `observe` cannot supply
     draws            choosing may draw from self._rng
     heeds_failures   a dropped query teaches it where evaluations fail; otherwise it is as if never asked
@@ -42,6 +43,7 @@ class Abilities:
     takes_actions: bool = True
     takes_points: bool = True
     takes_data: bool = True
+    takes_noise: bool = False
     waits: bool = False
     keeps_rounds: bool = False
     draws: bool = True
@@ -112,17 +114,19 @@ class Hooks(abc.ABC):
     def on_ask(self, asked: Asked) -> None:  # noqa: B027  # optional
         """A query was handed out."""
 
-    def on_tell(self, asked: Asked, y: float) -> None:
-        """A query has a result."""
-        self._evidence.learn(asked.query.id, asked.place, y)
+    def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:
+        """A query has a result; noise: its own standard deviation, where the policy takes that."""
+        self._evidence.learn(asked.query.id, asked.place, y, noise)
 
     def on_drop(self, asked: Asked) -> None:
         """A query was dropped."""
         self._evidence.forget(asked.query.id, asked.place)
 
-    def on_observe(self, actions: Actions, places: list[Place], y: list[float]) -> None:
-        """Data came from elsewhere."""
-        self._evidence.observe(actions.points, places, y)
+    def on_observe(
+        self, actions: Actions, places: list[Place], y: list[float], noise: list[float] | None = None
+    ) -> None:
+        """Data came from elsewhere; noise: as for `on_tell`, NaN for results without."""
+        self._evidence.observe(actions.points, places, y, noise)
 
     def check_details(self, details: Mapping[str, Any]) -> None:  # noqa: B027  # optional
         """InvalidInput where the details of a stored query, which this policy reads back, are not as it writes them."""
@@ -186,7 +190,8 @@ class Hooks(abc.ABC):
         """Of each result that the others do not predict what they do, in units of what is maximised; by its row."""
         y, encoded = self.log.sign * told.y, self.domain.encode(told.x)
         mean = self.posterior_in_use.look(encoded).mean if len(y) else y
-        return predictions(self.reported_model, encoded, y, np.abs(y - mean))
+        own = None if np.isnan(told.noise).all() else told.noise
+        return predictions(self.reported_model, encoded, y, np.abs(y - mean), own)
 
     # -- what there is to read of some policies --------------------------------------------------------------
 

@@ -64,11 +64,11 @@ class _Listed(Shared):
     def posterior(self, model: Model, *, weights: bool, budget: int | None) -> Tracked:
         return Tracked(model, self.list, weights=weights, budget=budget)
 
-    def learn(self, posterior: Any, place: Place, y: float, *, expected: bool) -> None:
+    def learn(self, posterior: Any, place: Place, y: float, *, expected: bool, noise: float | None = None) -> None:
         if isinstance(place.key, int) and not expected:
-            posterior.observe_index(place.key, y)
+            posterior.observe_index(place.key, y, noise=noise)
         else:
-            super().learn(posterior, place, y, expected=expected)
+            super().learn(posterior, place, y, expected=expected, noise=noise)
 
     def look(self, posterior: Any, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
         rows = actions.rows

@@ -1,9 +1,9 @@
 """The events of a policy, in order, and what can be read from them alone.
 
 ("ask", query)                       a query was handed out, or others have begun it (OTHERS in its details)
-("tell", id, y)                      its result
+("tell", id, y[, noise])             its result, with its own noise if it has one
 ("drop", id)                         its evaluation failed
-("observe", points, values[, c])     data from elsewhere, with their contexts if there are any
+("observe", points, values[, c[, n]])   data from elsewhere, with contexts and noises if there are any (c may be None)
 ("snapshot", content)                all that was learnt before (`snapshot.py`): events before it are history
 (kind, …)                            what a policy records for itself (`Policy.on_event`)
 """
@@ -90,13 +90,13 @@ class Log:
         self.events.append(("ask", query))
         return asked
 
-    def tell(self, asked: Asked, y: float) -> None:
+    def tell(self, asked: Asked, y: float, noise: float | None = None) -> None:
         """A pending query has a result."""
         self._settle(asked)
         self.t += 1
         self.answered += not asked.of_others
         self._latest = max(self._latest, asked.turn)
-        self.events.append(("tell", asked.query.id, y))
+        self.events.append(("tell", asked.query.id, y) if noise is None else ("tell", asked.query.id, y, noise))
 
     def drop(self, asked: Asked) -> None:
         """A pending query gets no result."""
@@ -107,9 +107,10 @@ class Log:
         del self.pending[asked.query.id]
         self._of_others -= asked.of_others
 
-    def observe(self, stored: Sequence[Any], values: list[float]) -> None:
+    def observe(self, stored: Sequence[Any], values: list[float], noise: list[float] | None = None) -> None:
         """Data from elsewhere; stored: their points, and contexts if there are any (`Field.stored`)."""
         points, *contexts = stored
+        contexts = contexts if noise is None else [*(contexts or [None]), noise]
         self.calls += 1
         self._latest = self.turn
         self.t += len(values)
@@ -163,12 +164,12 @@ class Log:
                 each = rest[0]
                 short.ask(each, self.field.stored_place(each.index, each.x, each.context))
             elif kind == "tell":
-                short.tell(short.pending[rest[0]], rest[1])
+                short.tell(short.pending[rest[0]], *rest[1:])
             elif kind == "drop":
                 short.drop(short.pending[rest[0]])
             elif kind == "observe":
-                points, values, *contexts = rest
-                short.observe([points, *contexts], values)
+                short.calls, short._latest, short.t = short.calls + 1, short.turn, short.t + len(rest[1])
+                short.events.append((kind, *rest))
             elif kind == "snapshot":
                 short.resume(*rest)
             else:
@@ -208,9 +209,16 @@ def pending_of(content: Any, field: Field) -> list[Asked]:
     return found
 
 
-def observed(field: Field, model: Model, points: Any, _: Any, *contexts: Any) -> Actions:
+def observed(field: Field, model: Model, points: Any, _: Any, contexts: Any = None, __: Any = None) -> Actions:
     """The points of an event "observe"."""
-    return field.pair(points, contexts[0], model) if contexts else field.parse(points, model)
+    return field.parse(points, model) if contexts is None else field.pair(points, contexts, model)
+
+
+def noises_of(kind: str, rest: Sequence[Any]) -> list[float]:
+    """The own noises of the results of an event, NaN for those without."""
+    if kind == "tell":
+        return [rest[2] if len(rest) > 2 else math.nan]
+    return list(rest[3]) if len(rest) > 3 else [math.nan] * len(rest[1])
 
 
 def observations(events: Sequence[Event], field: Field, model: Model, forgotten: int = 0) -> Observations:
@@ -218,6 +226,7 @@ def observations(events: Sequence[Event], field: Field, model: Model, forgotten:
     x: list[Array] = []
     y: list[float] = []
     ids: list[int] = []
+    noise: list[float] = []
     asked: dict[int, Query] = {}
     for kind, *rest in events:
         if kind == "ask":
@@ -228,12 +237,14 @@ def observations(events: Sequence[Event], field: Field, model: Model, forgotten:
             x.append(field.point(asked[rest[0]]))
             y.append(rest[1])
             ids.append(rest[0])
+            noise += noises_of(kind, rest)
         elif kind == "observe":
             x.extend(observed(field, model, *rest).points)
             y.extend(rest[1])
             ids.extend([-1] * len(rest[1]))
+            noise += noises_of(kind, rest)
     points = np.array(x).reshape(len(y), field.domain.dimension)
-    return Observations(points, np.array(y), np.array(ids, dtype=np.intp), forgotten)
+    return Observations(points, np.array(y), np.array(ids, dtype=np.intp), forgotten, np.array(noise))
 
 
 def milestone(events: Sequence[Event], t: int) -> int:
@@ -261,7 +272,7 @@ def own_bands(events: Sequence[Event], field: Field, model: Model, now: OwnBands
             last = each.details.get(OTHERS)
             own.ask(place.key, each.id, place.x, others=None if last is None else last - each.id)
         elif kind == "tell":
-            own.tell(asked[rest[0]].key, sign * rest[1], rest[0])
+            own.tell(asked[rest[0]].key, sign * rest[1], rest[0], *precisions(model, kind, rest))
         elif kind == "drop":
             own.drop(asked[rest[0]].key, rest[0])
         elif kind == "snapshot":
@@ -270,25 +281,31 @@ def own_bands(events: Sequence[Event], field: Field, model: Model, now: OwnBands
         elif kind == "observe":
             parsed = observed(field, model, *rest)
             places = [field.place(parsed, row) for row in range(len(rest[1]))]
-            values = [sign * y for y in rest[1]]
-            own.observe([place.key for place in places], values, [place.x for place in places])
+            values, by = [sign * y for y in rest[1]], precisions(model, kind, rest)
+            own.observe([place.key for place in places], values, [place.x for place in places], by)
     return own
+
+
+def precisions(model: Model, kind: str, rest: Sequence[Any]) -> list[float | None]:
+    """How often each result of an event counts in its own band; None for those without a noise of their own."""
+    return [None if one != one else float(model.precision(one)[0]) for one in noises_of(kind, rest)]
 
 
 def told_prefix(
     events: Sequence[Event], field: Field, model: Model, sign: float, *, one_call: bool
-) -> tuple[Array, Array]:
-    """Points and sign·y up to the first pending query, in the order asked.
+) -> tuple[Array, Array, Array]:
+    """Points, sign·y and own noises (NaN for none) up to the first pending query, in the order asked.
 
     one_call: and up to the second call that brings points from elsewhere, since these may be chosen by their values.
     Nothing where earlier events are forgotten: a band from a part of the data, begun again and again, would not hold.
     """
     if events and events[0][0] == "snapshot":
-        return np.zeros((0, field.domain.dimension)), np.zeros(0)
-    results = {event[1]: event[2] for event in events if event[0] == "tell"}
+        return np.zeros((0, field.domain.dimension)), np.zeros(0), np.zeros(0)
+    results = {event[1]: event[2:] for event in events if event[0] == "tell"}
     dropped = {event[1] for event in events if event[0] == "drop"}
     points: list[Array] = []
     y: list[float] = []
+    noise: list[float] = []
     calls: set[Any] = set()
     whole_calls: list[int] = []  # lengths of the prefixes at which a call begins: one may be ordered by its results
     for turn, (kind, *rest) in enumerate(events):
@@ -303,15 +320,17 @@ def told_prefix(
             break
         if kind == "ask" and rest[0].id in results:
             points.append(field.point(rest[0]))
-            y.append(results[rest[0].id])
+            y.append(results[rest[0].id][0])
+            noise.append((*results[rest[0].id], math.nan)[1])
         elif kind == "observe":
             points.extend(observed(field, model, *rest).points)
             y.extend(rest[1])
+            noise += noises_of(kind, rest)
     seen = np.reshape(points, (len(y), field.domain.dimension))
     if len(y) > CERTIFIED:  # the model's bands hold at all times, so at one that does not depend on the results
         first_seen = distinct(seen).first
         if len(first_seen) > CERTIFIED:
             most = int(np.sort(first_seen)[CERTIFIED])
             end = max(length for length in whole_calls if length <= most)
-            return seen[:end], sign * np.array(y[:end])
-    return seen, sign * np.array(y)
+            return seen[:end], sign * np.array(y[:end]), np.array(noise[:end])
+    return seen, sign * np.array(y), np.array(noise)

@@ -38,7 +38,7 @@ from misspec.policies.core import state, undo
 from misspec.policies.core.answers import Query
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.fields import field_of
-from misspec.policies.core.given import is_empty, points_of, round_of
+from misspec.policies.core.given import is_empty, noises, points_of, round_of
 from misspec.policies.core.hooks import LOG
 from misspec.policies.core.journal import Journal, attach, compact, compact_due, retract, save
 from misspec.policies.core.log import OTHERS, Log
@@ -199,14 +199,17 @@ class Policy(Readings):
         self._evidence.ask(query.id, place, asked.details[OTHERS] - query.id if asked.of_others else None)
         self.on_ask(asked)
 
-    def tell(self, query: Any, y: Any) -> None:
+    def tell(self, query: Any, y: Any, *, noise: Any = None) -> None:
         """The result of a query, or results of several, in any order and in parts. A failed call changes nothing.
         Text is not a number; True is 1, and False 0.
+
+        noise: a standard deviation of its own, one for all or one each (NaN: none), known before the result: the error
+        of an average of replicates, or of a better instrument. It replaces the model's; for `Auto` it comes on top.
 
         A query is known by itself or its id; on a Space by a dict of its params, on a table by its row, on a domain
         with names by its name: the one that has waited longest, where several are alike. A frame is a list of rows.
         """
-        if isinstance(query, Query | int) and type(y) is float and abs(y) <= LARGEST:  # the usual call, by a short cut
+        if isinstance(query, Query | int) and type(y) is float and abs(y) <= LARGEST and noise is None:  # as usual
             batch, values = [query], [y]
         else:
             batch = list_of(query)
@@ -214,11 +217,12 @@ class Policy(Readings):
         with self._lock:
             self._repair()
             known = meant(batch, self.log, self.field, "told")
+            own = noises(self, noise, len(values))
 
             def learn() -> None:
-                for asked, value in zip(known, values, strict=True):
-                    self.log.tell(asked, value)
-                    self.on_tell(asked, self.log.sign * value)
+                for asked, value, one in zip(known, values, own or [math.nan] * len(values), strict=True):
+                    self.log.tell(asked, value, None if one != one else one)
+                    self.on_tell(asked, self.log.sign * value, *([] if one != one else [one]))
 
             self._changed(learn)
             if LOG.isEnabledFor(logging.DEBUG) and not self._replaying:
@@ -255,8 +259,9 @@ class Policy(Readings):
                 raise InvalidInput("data from elsewhere (observe) cannot be taken back; make a policy without them")
             retract(self, whole("a query to retract (or its id)", id_), query if isinstance(query, Query) else None)
 
-    def observe(self, points_or_indices: ArrayLike, y: ArrayLike, *, context: Any = None) -> None:
-        """Data from elsewhere (a warm start): indices, points, or points by name, as for `ask(actions=…)`.
+    def observe(self, points_or_indices: ArrayLike, y: ArrayLike, *, noise: Any = None, context: Any = None) -> None:
+        """Data from elsewhere (a warm start): indices, points, or points by name, as for `ask(actions=…)`. noise: as
+        for `tell`.
 
         On a `Joint` domain, points are rows [x, c]; with context=, x alone, and one context for all or one per row.
 
@@ -264,9 +269,11 @@ class Policy(Readings):
         on, what came first may have been chosen like that, and bands are guaranteed no longer, unless
         delays="independent" says that it was not.
         """
-        self._learn_from(points_or_indices, y, context, warn=True)
+        self._learn_from(points_or_indices, y, context, noise, warn=True)
 
-    def _learn_from(self, points_or_indices: Any, y: Any, context: Any, *, warn: bool = False) -> None:
+    def _learn_from(
+        self, points_or_indices: Any, y: Any, context: Any, noise: Any = None, *, warn: bool = False
+    ) -> None:
         """Learn data from elsewhere. warn: say, before anything is learnt, how many lie outside the domain."""
         with self._lock:
             self._repair()
@@ -278,6 +285,7 @@ class Policy(Readings):
                 return  # a table, or a file of results, that has none yet
             given = points_of(self, points_or_indices, context)
             values = vector("observations", y, length=len(given.points), remedy=FAILED).tolist()
+            own = noises(self, noise, len(values))
             places = [self.field.place(given, row) for row in range(len(values))]
             if warn and self.field.edges:
                 outside = np.flatnonzero(~self.domain.contains(given.points))
@@ -289,8 +297,9 @@ class Policy(Readings):
                     )
 
             def learn() -> None:
-                self.log.observe(self.field.stored(given), values)
-                self.on_observe(given, places, [self.log.sign * value for value in values])
+                self.log.observe(self.field.stored(given), values, own)
+                signed = [self.log.sign * value for value in values]
+                self.on_observe(given, places, signed, *([] if own is None else [own]))
 
             self._changed(learn)
 

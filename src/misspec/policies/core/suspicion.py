@@ -29,17 +29,22 @@ class Prediction(NamedTuple):
         return abs(self.y - self.mean) / self.std
 
 
-def leave_one_out(model: Model, encoded: Array, y: Array) -> tuple[Array, Array]:
+def leave_one_out(model: Model, encoded: Array, y: Array, noise: Array | None = None) -> tuple[Array, Array]:
     """Mean and variance of each result given all others: with Q = (K + λI)⁻¹ they predict y − (Q(y − offset))/Q_ss
-    with a variance of 1/Q_ss − λ beside the noise, in units of scale² (of B², where that is larger)."""
+    with a variance of 1/Q_ss − λ beside the noise, in units of scale² (of B², where that is larger). noise: own ones,
+    NaN for none; where σ_s stands for σ, λσ_s²/σ² stands for λ."""
     K = kernels.cross(model.kernel, encoded, encoded)
-    Q = np.linalg.inv(K + model.regularization * np.eye(len(y)))
-    unknown = np.maximum(1.0 / np.diag(Q) - model.regularization, 0.0)
+    by = 1.0 if noise is None else model.precision(noise, len(y))
+    ridge = model.regularization / by * np.ones(len(y))
+    Q = np.linalg.inv(K + np.diag(ridge))
+    unknown = np.maximum(1.0 / np.diag(Q) - ridge, 0.0)
     size = model.scale if model.fitted else max(model.scale, model.norm_bound)
-    return y - (Q @ (y - model.offset)) / np.diag(Q), size**2 * unknown + model.noise**2
+    return y - (Q @ (y - model.offset)) / np.diag(Q), size**2 * unknown + model.noise**2 / by
 
 
-def predictions(model: Model, encoded: Array, y: Array, surprise: Array) -> dict[int, Prediction]:
+def predictions(
+    model: Model, encoded: Array, y: Array, surprise: Array, noise: Array | None = None
+) -> dict[int, Prediction]:
     """Of each result that is far off what the others predict, by its position. One that is named is left out while the
     next is looked for. surprise: how far each is from the posterior, to look at the worst of very many."""
     named: dict[int, Prediction] = {}
@@ -47,11 +52,11 @@ def predictions(model: Model, encoded: Array, y: Array, surprise: Array) -> dict
         left = np.setdiff1d(np.arange(len(y)), list(named))
         found: dict[int, Prediction] = {}
         if 1 < len(left) <= MOST:
-            found = _left_out(model, encoded, y, left, left)
+            found = _left_out(model, encoded, y, left, left, noise)
         elif len(left) > MOST:
             for i in left[np.argsort(-surprise[left], kind="stable")[:LOOKED_AT]]:
                 near = left[np.argsort(((encoded[left] - encoded[i]) ** 2).sum(axis=1), kind="stable")[:MOST]]
-                found |= _left_out(model, encoded, y, near, np.array([i]))
+                found |= _left_out(model, encoded, y, near, np.array([i]), noise)
         far = max(found, key=lambda i: found[i].score, default=None)
         if far is None or found[far].score <= FAR:
             break
@@ -59,8 +64,10 @@ def predictions(model: Model, encoded: Array, y: Array, surprise: Array) -> dict
     return named
 
 
-def _left_out(model: Model, encoded: Array, y: Array, rows: Array, wanted: Array) -> dict[int, Prediction]:
+def _left_out(
+    model: Model, encoded: Array, y: Array, rows: Array, wanted: Array, noise: Array | None
+) -> dict[int, Prediction]:
     """Predictions of some results, each from the other rows."""
-    mean, variance = leave_one_out(model, encoded[rows], y[rows])
+    mean, variance = leave_one_out(model, encoded[rows], y[rows], None if noise is None else noise[rows])
     at = np.flatnonzero(np.isin(rows, wanted))
     return {int(rows[k]): Prediction(float(mean[k]), float(np.sqrt(variance[k])), float(y[rows[k]])) for k in at}

@@ -141,8 +141,10 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
                     policy.check_details(query.details)
                 policy._register(query, policy.field.stored_place(query.index, query.x, query.context))
             elif kind == "observe":
-                points, values, *contexts = rest
-                policy._learn_from(points, values, contexts[0] if contexts else None)
+                points, values, contexts, noise = (*rest, None, None)[:4]
+                policy._learn_from(points, values, contexts, noise)
+            elif kind == "tell" and len(rest) > 2:
+                policy.tell(rest[0], rest[1], noise=rest[2])
             elif kind == "tell" and rest[0] in policy.log.pending and type(y := rest[1]) is float and abs(y) <= LARGEST:
                 asked = policy.log.pending[rest[0]]  # as in `Policy.tell`, by a short cut
                 policy.log.tell(asked, y)
