@@ -302,8 +302,12 @@ def doubts(learner, told, sign, states, before):
         start[0] = states
         if not checked or max(checked.values()) <= 5.0:
             return sorted(out)
-        out.add(max(checked, key=checked.get))
-        renewal = learn(out)
+        worst = max(checked, key=checked.get)
+        without = learn({*out, worst})
+        if far(without, {*out, worst}, worst) <= 5.0:
+            return sorted(out)
+        out.add(worst)
+        renewal = without
     return sorted(out)
 
 

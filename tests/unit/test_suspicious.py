@@ -5,6 +5,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
+from misspec.policies.auto.units import block_of
 from misspec.policies.core.suspicion import leave_one_out
 
 BOX = ms.Box([(0, 1), (0, 1)])
@@ -151,3 +152,52 @@ def test_corrected_it_is_as_if_it_had_been_right():
     assert policy.suspicious() == []
     with pytest.raises(ms.InvalidInput, match="data from elsewhere"):
         policy.retract(None)
+
+
+# -- blocks in another unit --------------------------------------------------------------------------------------------
+
+
+def yields(n=20, seed=0):
+    rng = np.random.default_rng([seed, 8])
+    X = rng.random((n, 2))
+    return X, 75 + 15 * np.sin(4 * X[:, 0]) + 8 * X[:, 1] + 2 * rng.standard_normal(n), rng
+
+
+@pytest.mark.parametrize(("factor", "count"), [(0.01, 10), (0.01, 4), (1000.0, 5), (10.0, 3), (0.1, 8)])
+def test_a_block_in_another_unit_is_named(factor, count):
+    X, y, rng = yields(seed=count)
+    block = np.sort(rng.permutation(20)[:count])
+    y[block] *= factor
+    policy = ms.Auto(BOX)
+    policy.observe(X, y)
+    policy.refresh()
+    found = sorted(policy.suspicious(), key=lambda each: each.row)
+    assert [each.row for each in found] == block.tolist() or (count == 10 and len(found) == 10)
+    right = factor if found[0].row not in block else 1 / factor  # of two equal halves, the smaller results
+    assert all(each.factor == pytest.approx(right) for each in found)
+    assert all(each.lower - 15 < each.y * each.factor < each.upper + 15 for each in found if count < 10)
+
+
+def test_good_and_bad_settings_are_not_units():
+    """The parameters say which is which."""
+    for seed in range(3):
+        X, _, rng = yields(24, seed)
+        policy = ms.Auto(BOX, seed=seed)
+        policy.observe(X, np.where(X[:, 0] > 0.5, 80.0, 0.9) * np.exp(0.2 * rng.standard_normal(24)))
+        policy.refresh()
+        assert all(each.factor == 1.0 for each in policy.suspicious())
+
+
+def test_where_a_block_lies():
+    """By hand: the gap, the factor, the smaller block, and what is no block."""
+    y = np.array([80.0, 0.7, 90.0, 60.0, 0.85, 75.0, 70.0, 66.0])
+    assert (block_of(y).rows.tolist(), block_of(y).factor) == ([1, 4], 100.0)
+    assert block_of(-y).rows.tolist() == [1, 4]
+    up = np.array([80.0, 7e4, 90.0, 60.0, 8.5e4, 75.0, 70.0, 66.0])
+    assert (block_of(up).rows.tolist(), block_of(up).factor) == ([1, 4], 1e-3)
+    assert block_of(y[:7]) is None  # too few
+    assert block_of(np.where(y == 80.0, -80.0, y)) is None  # of both signs
+    assert block_of(np.where(y < 1, 0.02 * y, y)) is None  # no power of ten up to a thousand
+    assert block_of(np.where(y == 0.7, 70.0, y)) is None  # one result is a slip, not a unit
+    assert block_of(np.where(y < 1, 40.0 * y, y)) is None  # no gap
+    assert block_of(np.array([80.0, 0.1, 90.0, 60.0, 4.0, 75.0, 70.0, 66.0])) is None  # not among the others

@@ -54,8 +54,11 @@ def learnt(
         found = _farthest(learner, renewal, told, sign, out)
         if found is None:
             break
+        without = _renewal(learner, told, sign, states, {*out, found})
+        if predicted(learner, without, told, sign, [*out, found])[found].score <= FAR:
+            break
         out.add(found)
-        renewal = _renewal(learner, told, sign, states, out)
+        renewal = without
     return renewal, sorted(out)
 
 

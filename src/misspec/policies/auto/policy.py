@@ -20,7 +20,7 @@ from misspec.domains import Domain
 from misspec.errors import Array, HorizonReached, InvalidInput, number, shown, whole
 from misspec.hyperparameters import LARGEST_FLOAT, Scaling
 from misspec.model import Model
-from misspec.policies.auto import doubt, learnt
+from misspec.policies.auto import doubt, learnt, units
 from misspec.policies.auto.feasible import SURE, Outcomes
 from misspec.policies.auto.mixture import Mixture, moments, upper
 from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, checked_samples, due, models_of
@@ -367,6 +367,8 @@ class Auto(Policy):
     def find_suspicious(self, told: Observations) -> dict[int, Prediction]:
         """Results that the model is not learnt from (`doubt.py`); where it is stale, those of the next one."""
         doubted, renewal = self._doubted, self.samples
+        if block := units.predictions(self._learner, told, self.log.sign, self._states):
+            return block
         if self.stale or self._surprised or renewal is None:
             if self.t < FIRST:
                 return {}

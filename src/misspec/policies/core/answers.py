@@ -195,6 +195,8 @@ class Suspicion:
     x, index           the point
     y                  the result; expected, lower, upper: what the others predict of it, and a range of 95 %
     score              how far off it is, in standard deviations
+    factor             what would bring it among the others: 10, 100, 1000 or their inverses, where several results look
+                       like another unit; else 1
     """
 
     row: int
@@ -206,6 +208,7 @@ class Suspicion:
     lower: float
     upper: float
     score: float
+    factor: float = 1.0
 
 
 class Decision(NamedTuple):

@@ -122,7 +122,7 @@ class Readings(Hooks):
                 found.append(
                     Suspicion(
                         row, None if id_ < 0 else id_, told.x[row], place.index, float(told.y[row]), sign * each.mean,
-                        ends[0], ends[1], each.score,
+                        ends[0], ends[1], each.score, each.factor,
                     )
                 )  # fmt: skip
             return sorted(found, key=lambda each: -each.score)

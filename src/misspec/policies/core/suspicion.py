@@ -22,6 +22,7 @@ class Prediction(NamedTuple):
     mean: float
     std: float
     y: float
+    factor: float = 1.0  # that brings it to the others, where several look like another unit
 
     @property
     def score(self) -> float:

@@ -1,0 +1,93 @@
+"""Results in another unit: a block that is ten, a hundred or a thousand times too large or too small.
+
+Sorted by size, such results have a gap; times the factor, they lie among the others. Good and bad settings can look
+like that too, but then the parameters say which is which. So a block is named only where a model does not predict,
+from the other results, which ones belong to it (their leave-one-out error is at least CHANCE of their variance); and
+does predict the results better once the block is rescaled, by the leave-one-out densities of both:
+
+    Σ_i ln p(c_i·y_i | others) + ln c_i  −  Σ_i ln p(y_i | others)  >  PROOF,      c the factor in the block, else 1
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.errors import Array
+from misspec.hyperparameters import REACH, Scaling
+from misspec.policies.auto.model import CHECKED, Learner, models_of
+from misspec.policies.core.answers import Observations
+from misspec.policies.core.suspicion import Prediction, leave_one_out
+
+LEAST, MOST = 8, 1000  # results from which, and up to which, a block is looked for
+GAP = 0.4  # of log₁₀|y| between the blocks, at least
+NEAR = 0.3  # of log₁₀|y|: how well the factor fits, and how far the rescaled block may reach beyond the others
+POWERS = (1, 2, 3)  # of ten
+CHANCE = 0.5  # of the variance of who belongs to the block: a model that predicts it leaves about a third
+PROOF = 10.0  # nats
+
+
+class Block(NamedTuple):
+    """Rows that look like another unit, and what they are to be multiplied by."""
+
+    rows: NDArray[np.intp]
+    factor: float
+
+
+def block_of(y: Array) -> Block | None:
+    """The smaller of two blocks that a gap separates, if a power of ten brings it among the others."""
+    if len(y) < LEAST or not ((y > 0).all() or (y < 0).all()):
+        return None
+    size = np.log10(np.abs(y))
+    order = np.argsort(size, kind="stable")
+    gaps = np.diff(size[order])
+    at = int(gaps.argmax())
+    low, high = np.sort(order[: at + 1]), np.sort(order[at + 1 :])
+    if gaps[at] < GAP or min(len(low), len(high)) < 2:
+        return None
+    apart = float(np.median(size[high]) - np.median(size[low]))
+    power = round(apart)
+    if power not in POWERS or abs(apart - power) > NEAR:
+        return None
+    wrong, right, shift = (low, high, power) if len(low) <= len(high) else (high, low, -power)
+    moved = size[wrong] + shift
+    if moved.min() < size[right].min() - NEAR or moved.max() > size[right].max() + NEAR:
+        return None
+    return Block(wrong, 10.0**shift)
+
+
+def predictions(learner: Learner, told: Observations, sign: float, states: Array | None) -> dict[int, Prediction]:
+    """Of each result of a block in another unit what the others predict, the block rescaled; in units of sign·y."""
+    block = block_of(told.y) if len(told.y) <= MOST else None
+    if block is None:
+        return {}
+    belongs = np.isin(np.arange(len(told.y)), block.rows).astype(np.float64)
+    _, guess, _ = _judged(learner, dataclasses.replace(told, y=sign * belongs), sign, None)
+    if float(np.mean((guess - belongs) ** 2)) < CHANCE * float(np.var(belongs)):
+        return {}
+    rescaled = told.y.copy()
+    rescaled[block.rows] *= block.factor
+    before, _, _ = _judged(learner, told, sign, states)
+    after, mean, std = _judged(learner, dataclasses.replace(told, y=rescaled), sign, None)
+    if after + len(block.rows) * np.log(block.factor) - before <= PROOF:
+        return {}
+    return {
+        int(i): Prediction(float(mean[i]), float(std[i]), float(sign * told.y[i]), block.factor) for i in block.rows
+    }
+
+
+def _judged(learner: Learner, told: Observations, sign: float, states: Array | None) -> tuple[float, Array, Array]:
+    """Σ ln p of the results, each given the others, and mean and standard deviation of each; in units of sign·y."""
+    renewal = learner.renewal(told, sign, states, samples=CHECKED)
+    scaling = Scaling(*renewal["scaling"][1:])
+    X, z, own = learner.domain.encode(told.x), scaling.to(sign * told.y), told.noise / scaling.width
+    models = models_of(renewal, learner.domain)
+    found = np.array([leave_one_out(model, X, z, np.hypot(model.noise, own)) for model in models])
+    mean, variance = found[:, 0].mean(axis=0), found[:, 1].mean(axis=0) + found[:, 0].var(axis=0)
+    far = np.maximum(np.abs(sign * told.y - scaling.centre) / scaling.width - REACH, 0.0)  # where z is logarithmic
+    density = -0.5 * float(((z - mean) ** 2 / variance + np.log(variance)).sum())
+    density -= float(np.log1p(far).sum()) + len(z) * np.log(scaling.width)
+    return density, scaling.centre + scaling.width * mean, scaling.width * np.sqrt(variance)
