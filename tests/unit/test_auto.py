@@ -13,6 +13,7 @@ from scipy.integrate import quad
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
+from cover import covering
 from misspec import hyperparameters
 from misspec.errors import HorizonReached, InvalidInput, StorageError
 from misspec.policies.auto import doubt
@@ -78,8 +79,7 @@ def dense(policy, Z):
     return np.array(M), np.array(S)
 
 
-@pytest.mark.parametrize("minimize", [False, True])
-@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize(("name", "minimize"), covering(DOMAINS, [False, True]))
 def test_it_believes_the_average_of_its_samples(name, minimize):
     """Between renewals too, with some results asked for and some from elsewhere."""
     domain = DOMAINS[name]
@@ -409,8 +409,7 @@ VALUES = {
 SETTINGS = {"plain": {}, "noise": {"noise": 0.1}, "little noise": {"noise": 1e-9}, "minimising": {"minimize": True}}
 
 
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize(("name", "settings"), covering(VALUES, SETTINGS))
 def test_results_of_any_kind(name, settings):
     """No error, no warning (which is an error here), and what is believed is finite."""
     policy = ms.Auto(FINITE, **SETTINGS[settings])

@@ -205,6 +205,7 @@ def test_the_folder_of_another_experiment_is_left_alone(tmp_path):
 # -- the command ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_demo(tmp_path, monkeypatch):
     """Both parts in the order of the story, then one page with both; a second time nothing is done again."""
     monkeypatch.chdir(tmp_path)

@@ -223,6 +223,7 @@ def test_runs_in_threads_of_one_process_take_turns(once, tmp_path):
     assert threads() == before
 
 
+@pytest.mark.slow
 def test_a_dask_scheduler_is_found_by_its_address(once, tmp_path):
     script = """
 from pathlib import Path
@@ -251,6 +252,7 @@ def script(tmp_path, text):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.slow
 def test_a_run_that_kills_its_dask_worker_is_a_failed_run(tmp_path):
     script(
         tmp_path,
@@ -281,6 +283,7 @@ if __name__ == "__main__":
     )
 
 
+@pytest.mark.slow
 def test_a_dask_scheduler_that_goes_away_is_a_message_and_what_is_done_stays(tmp_path):
     script(
         tmp_path,
@@ -523,6 +526,7 @@ def test_ctrl_c_ends_at_once_and_says_how_to_continue(tmp_path):
     assert f"go on with: misspec run {file} --into 'my results' --cores 2" in err
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_wait_for_long_runs(tmp_path):
     (tmp_path / "slow.toml").write_text(LONG.replace("horizon = 400", "horizon = 1000000"))  # minutes each
     with command("run", "slow.toml", "--cores", 2, cwd=tmp_path) as process:
