@@ -5,6 +5,11 @@ import itertools
 import pytest
 
 
+def slowly(*values):
+    """Values whose cases are slow tests."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
 def covering(*lists):
     """All combinations, for `pytest.mark.parametrize`: the diagonal, where each value occurs, and the rest as slow."""
     places = [list(each) for each in lists]

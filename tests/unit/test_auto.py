@@ -13,7 +13,7 @@ from scipy.integrate import quad
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
-from cover import covering
+from cover import covering, slowly
 from misspec import hyperparameters
 from misspec.errors import HorizonReached, InvalidInput, StorageError
 from misspec.policies.auto import doubt
@@ -230,7 +230,7 @@ def test_the_model_is_renewed_when_the_data_have_grown_by_a_seventh():
         assert later == max(earlier + 1, int(np.ceil(earlier * 8 / 7 - 1e-9)))
 
 
-@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize("name", ["finite", "space", *slowly("box", "whole", "table")])
 def test_restoring_replays_renewals_and_samples_nothing(name, monkeypatch, tmp_path):
     domain = DOMAINS[name]
     policy = ms.Auto(domain, seed=2)
