@@ -22,7 +22,6 @@ the renewal before: no gradients, no step sizes.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import logging
 import math
 import time
@@ -37,6 +36,7 @@ from misspec.errors import Array
 from misspec.model import LEAST_REGULARIZATION, Model
 from misspec.product import ProductMatern, distance, profile
 from misspec.search import distinct
+from misspec.threads import once
 
 LOG = logging.getLogger("misspec.hyperparameters")
 # Priors are wide, and scale with the dimension: distances in the unit cube grow as √d, and so do length scales.
@@ -188,14 +188,14 @@ class Hyperposterior:
         numbered = _packed(np.diag(np.arange(1.0, u + 1.0)))
         object.__setattr__(self, "diagonal", np.argsort(numbered, kind="stable")[-u:])
 
-    @functools.cached_property
+    @once
     def centre(self) -> Array:
         d = len(self.columns)
         noise = math.log(NOISE) if self.noise is None else 2.0 * math.log(self.noise)
         scales = [OPTIONS if stop - start > 1 else SCALE for start, stop in self.columns]
         return np.append(np.log(scales) + 0.5 * math.log(d), [noise, SHARE])
 
-    @functools.cached_property
+    @once
     def spread(self) -> Array:
         return np.append(np.full(len(self.columns), SCALE_SPREAD), [NOISE_SPREAD, SHARE_SPREAD])
 

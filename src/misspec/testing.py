@@ -127,7 +127,6 @@ def continues_to_the_bit(subject: Subject) -> None:
                 restore(json.loads(json.dumps(policy.state())), kernel=subject.kernel, width=subject.width),
                 _through_file(policy, Path(folder) / f"{moment}.misspec", subject),
                 load(Path(folder) / "journal", kernel=subject.kernel, width=subject.width),
-                copy.deepcopy(policy),
             ]
             if subject.kernel is None and subject.width is None:
                 twins.append(pickle.loads(pickle.dumps(policy)))  # in memory, as joblib does; never from disk
@@ -416,7 +415,7 @@ def _continue(subject: Subject, policy: Policy) -> list[Query]:
     """Tell all pending queries, then play some more rounds."""
     pending = policy.pending
     policy.tell(pending, [subject.noisy(q) for q in pending])
-    return [*subject.play(policy, 6), *subject.play(policy, 6, batch=3)]
+    return [*subject.play(policy, 4), *subject.play(policy, 3, batch=3)]
 
 
 def _wander(subject: Subject, policy: Policy, rng: np.random.Generator) -> None:

@@ -7,24 +7,18 @@ of threads; and its matrices are so small that threads only slow them down.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import threading
 import weakref
-from typing import Any, Protocol
-
-
-class Forkable(Protocol):
-    """An object that must be told when the process is forked."""
-
-    def forked(self) -> None:
-        """Called in the child, which has one thread: whatever other threads were doing stays half done."""
-
+from typing import TYPE_CHECKING, Any
 
 _FORKABLE: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
-def tell_of_forks(what: Forkable) -> None:
-    """Call the object's `forked` in every forked child, as long as the object lives."""
+def tell_of_forks(what: Any) -> None:
+    """Call the object's `forked()` in every forked child, as long as the object lives. A child has one thread: whatever
+    others were doing stays half done."""
     _FORKABLE[id(what)] = what
 
 
@@ -34,6 +28,16 @@ def lock_after_fork(lock: Any) -> Any:
         lock.release()
         return lock
     return threading.RLock()
+
+
+if TYPE_CHECKING:
+    once = functools.cached_property
+else:
+
+    class once(functools.cached_property):  # noqa: N801  # a decorator
+        """Without the lock that Python 3.11 has in it: other threads do not wait, nor do forked children, for ever."""
+
+        lock = property(lambda _: contextlib.nullcontext(), lambda *_: None)
 
 
 def _tell_of_fork() -> None:

@@ -74,7 +74,13 @@ def browser():
         started.close()
 
 
-@pytest.fixture(params=["desk", "phone"])
+# Drawing takes seconds: the layout is looked at on both, each control on one of them.
+DESK, PHONE, BOTH = (
+    pytest.mark.parametrize("page", on, indirect=True) for on in (["desk"], ["phone"], ["desk", "phone"])
+)
+
+
+@pytest.fixture
 def page(request, browser, address):
     """The page, drawn; any message of the console, any error and any request to a network fails the test."""
     phone = request.param == "phone"
@@ -100,6 +106,7 @@ def drawn(page):
     )
 
 
+@BOTH
 def test_figures_are_drawn(page):
     assert set(drawn(page)) >= {"regret", "epsilon", "active", "bases", "coverage"}
     assert page.locator(".card .js-plotly-plot").count() == 4
@@ -107,6 +114,7 @@ def test_figures_are_drawn(page):
     assert page.locator("tbody tr").count() == 4
 
 
+@PHONE
 def test_names_are_printed_as_they_are(page):
     assert page.title() == NASTY
     assert page.locator("h1").inner_text() == NASTY
@@ -116,6 +124,7 @@ def test_names_are_printed_as_they_are(page):
     assert page.locator("img").count() == 0
 
 
+@DESK
 def test_the_slider_changes_the_picture(page):
     card = page.locator(".card").first
     assert page.locator("#round").inner_text() == "round 200"
@@ -141,6 +150,7 @@ def test_the_slider_changes_the_picture(page):
     assert page.evaluate(active) == 40 > at_the_end > 0  # and so does the active set
 
 
+@PHONE
 def test_play_moves_the_slider(page):
     page.locator("#play").click()
     page.wait_for_function("document.getElementById('slider').value > 2", timeout=20_000)
@@ -148,6 +158,7 @@ def test_play_moves_the_slider(page):
     assert "play" in page.locator("#play").inner_text()
 
 
+@PHONE
 def test_a_click_in_the_legend_hides_a_line(page):
     def shown():
         return page.evaluate("document.getElementById('regret').data.filter(t => t.visible !== 'legendonly').length")
@@ -160,6 +171,7 @@ def test_a_click_in_the_legend_hides_a_line(page):
     assert shown() == before - 3  # the line and both edges of its spread
 
 
+@DESK
 def test_hovering_tells_the_value(page):
     page.locator("#regret").scroll_into_view_if_needed()
     place = page.locator("#regret .nsewdrag").first.bounding_box()
@@ -170,6 +182,7 @@ def test_hovering_tells_the_value(page):
     assert "ECGPUCB" in shown
 
 
+@DESK
 def test_another_epsilon_keeps_the_round_and_the_hidden_lines(page):
     page.locator("#regret .legendtoggle").nth(1).click()
     page.wait_for_function("document.getElementById('regret').data.some(t => t.visible === 'legendonly')")
@@ -182,6 +195,7 @@ def test_another_epsilon_keeps_the_round_and_the_hidden_lines(page):
     assert set(page.evaluate(hidden)) == {"ECGPUCB"}
 
 
+@PHONE
 def test_axes_and_bounds_can_be_switched(page):
     page.locator("#bounds").click()
     page.wait_for_function("document.getElementById('regret').layout.xaxis.type === 'log'", timeout=10_000)
@@ -191,7 +205,9 @@ def test_axes_and_bounds_can_be_switched(page):
     page.wait_for_function("document.getElementById('regret').layout.xaxis.type === 'linear'", timeout=10_000)
 
 
-@pytest.mark.parametrize(("problem", "group"), [("two dimensions", 2), ("trap", 3)])
+@pytest.mark.parametrize(
+    ("page", "problem", "group"), [("desk", "two dimensions", 2), ("phone", "trap", 3)], indirect=["page"]
+)
 def test_other_problems_are_drawn_too(page, problem, group):
     page.select_option("#problem", label=problem)
     page.wait_for_selector(f"body[data-drawn='{group}']", timeout=60_000)
@@ -202,6 +218,7 @@ def test_other_problems_are_drawn_too(page, problem, group):
     assert page.locator(".card").nth(2).screenshot() != before
 
 
+@BOTH
 def test_the_page_fits(page, tmp_path):
     """Nothing sticks out sideways; the picture is for people (the folder is printed when a test fails)."""
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
@@ -223,7 +240,7 @@ def demo(tmp_path_factory):
     return path.resolve().as_uri()
 
 
-@pytest.mark.parametrize("width", [360, 390, 430, 1280])
+@pytest.mark.parametrize("width", [360, *(pytest.param(width, marks=pytest.mark.slow) for width in (390, 430)), 1280])
 def test_the_demo(browser, demo, width, tmp_path):
     """Both parts are drawn, the first one first; nothing sticks out sideways, and nothing is complained of."""
     context = browser.new_context(
@@ -278,12 +295,18 @@ kind = "RegretBalancing"
 """
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_a_contextual_problem(browser, tmp_path, width):
-    ex.go(CONTEXTUAL.encode(), tmp_path, cores=1)
-    found = ex.results(tmp_path)
-    path = tmp_path / "index.html"
+@pytest.fixture(scope="module")
+def contextual(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("contextual")
+    ex.go(CONTEXTUAL.encode(), folder, cores=1)
+    found = ex.results(folder)
+    path = folder / "index.html"
     path.write_text(page_of(found, tables.summary(found), all_bounds(found)), encoding="utf-8")
+    return path.resolve().as_uri()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_contextual_problem(browser, contextual, width):
     context = browser.new_context(
         viewport={"width": width, "height": 844}, is_mobile=width < 640, has_touch=width < 640
     )
@@ -291,7 +314,7 @@ def test_a_contextual_problem(browser, tmp_path, width):
     complaints = []
     opened.on("console", lambda m: complaints.append(m.text))
     opened.on("pageerror", lambda e: complaints.append(str(e)))
-    opened.goto(path.resolve().as_uri())
+    opened.goto(contextual)
     opened.wait_for_selector("body[data-drawn='0']", timeout=60_000)
     assert set(drawn(opened)) == {"regret", "share", "bases", "coverage"}
     assert not opened.locator("#bands").is_visible()  # there is no list to draw bands over
@@ -316,7 +339,7 @@ def optimisation(tmp_path_factory):
     return path.resolve().as_uri()
 
 
-@pytest.mark.parametrize("width", [1280, 390, 360])
+@pytest.mark.parametrize("width", [1280, 360])
 def test_a_report_of_one_optimisation(browser, optimisation, width):
     context = browser.new_context(
         viewport={"width": width, "height": 844}, is_mobile=width < 640, has_touch=width < 640

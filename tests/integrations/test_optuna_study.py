@@ -58,6 +58,7 @@ def played(n, policy="auto", seed=0, direction="maximize", sign=1.0, **options):
     return study
 
 
+@pytest.mark.slow
 def test_it_finds_what_random_search_does_not():
     random = optuna.create_study(direction="maximize", sampler=optuna.samplers.RandomSampler(seed=0))
     random.optimize(objective, n_trials=25)

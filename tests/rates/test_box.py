@@ -45,8 +45,9 @@ def play(policy, function, seed):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_the_optimum_is_found_and_the_bound_holds(name):
-    """Five functions: recommended within 5 % of the optimum, cumulative regret below the theorem's bound."""
+def test_on_a_box(name):
+    """Five functions. The optimum is found: recommended within 5 % of it, cumulative regret below the theorem's bound.
+    And a fine grid, of 40 × 40, agrees: mean regret per round within a third of the grid's, or within 0.01."""
     gain = ms.information_gain(BOX, MODEL, ROUNDS)
     bounds = {
         "gp-ucb": ms.theory.ec_gp_ucb_bound(MODEL, ROUNDS, gain, 0.0),
@@ -54,17 +55,12 @@ def test_the_optimum_is_found_and_the_bound_holds(name):
         "phased": ms.theory.phased_bound(MODEL, ROUNDS, gain, 0.0),
         "balancing": ms.theory.balancing_bound(MODEL, ROUNDS, gain, 0.0),
     }
+    box, grid = [], []
     for seed in range(5):
         function = Member(seed)
         regret, left = play(POLICIES[name](BOX), function, seed)
         assert left <= 0.05 * function.best
         assert regret.sum() <= bounds[name]
-
-
-@pytest.mark.parametrize("name", POLICIES)
-def test_box_and_fine_grid_agree(name):
-    """Mean regret per round on the box and on a grid of 40 × 40, five functions: within a third, or within 0.01."""
-    functions = [Member(seed) for seed in range(5)]
-    box = [play(POLICIES[name](BOX), f, seed)[0].mean() for seed, f in enumerate(functions)]
-    grid = [play(POLICIES[name](BOX.grid(40)), f, seed)[0].mean() for seed, f in enumerate(functions)]
+        box.append(regret.mean())
+        grid.append(play(POLICIES[name](BOX.grid(40)), function, seed)[0].mean())
     assert abs(np.mean(box) - np.mean(grid)) <= max(0.01, np.mean(grid) / 3)

@@ -36,7 +36,8 @@ MISFITS = {0.0: ["none"], 0.05: ["random", "spikes"], 0.3: ["random", "ripple"]}
 
 @pytest.mark.parametrize("name", ["ec", "phased", "balancing"])
 def test_regret_stays_below_the_theorem(name):
-    """200 runs, with and without misfit, at every round. A bound may fail in a fraction δ of runs; none does."""
+    """60 runs, with and without misfit, at every round. A bound may fail in a fraction δ of runs; none does. Were it to
+    fail in 0.05 of them, the test would not see it with probability below 0.05."""
     gain = ms.information_gain(DOMAIN, LARGE, T)
     make = paper_policies(T, gain.upper)[name]
     rounds = np.arange(1, T + 1)
@@ -50,7 +51,7 @@ def test_regret_stays_below_the_theorem(name):
         }[name]()
         for epsilon in MISFITS
     }
-    for run in range(200):
+    for run in range(60):
         epsilon = [0.0, 0.05, 0.3][run % 3]
         misfit = MISFITS[epsilon][run % len(MISFITS[epsilon])]
         problem = ms.problems.misspecified(DOMAIN, LARGE, epsilon, misfit, seed=run)
@@ -61,14 +62,14 @@ def test_regret_stays_below_the_theorem(name):
 
 
 def test_the_grounded_policy_stays_below_its_own_bound():
-    """Ten points, so that the model-free part of the bound counts: 100 runs."""
+    """Ten points, so that the model-free part of the bound counts: 60 runs, none of which fails."""
     domain, epsilon = circle(10, 3, seed=1), 0.1
     model = ms.Model(DotProduct(0.0), norm_bound=1.0, noise=0.1, regularization=1.0)
     gain = ms.information_gain(domain, model, 3000)
     rounds = np.arange(1, 3001)
     bound = ms.theory.ec_gp_ucb_bound(model, rounds, gain, epsilon, grounded_points=10)
     assert bound[-1] < 0.5 * ms.theory.ec_gp_ucb_bound(model, 3000, gain, epsilon)
-    for run in range(100):
+    for run in range(60):
         problem = ms.problems.misspecified(domain, model, epsilon, "random", seed=run)
         trace = play(ms.ECGPUCB(domain, model, epsilon=epsilon), problem, 3000, run)
         assert (trace.cumulative_regret <= bound).all()
@@ -190,10 +191,10 @@ def test_well_specified_data_raise_no_alarm(fixed):
 @pytest.mark.parametrize("misfit", ["random", "ripple"])
 @pytest.mark.parametrize("fixed", [False, True], ids=["adaptive", "fixed"])
 def test_half_of_a_misfit_is_certified(misfit, fixed):
-    """Misfit 0.2, noise 0.1, 6,000 observations at 60 points: at least 0.1 certified on each of 20 problems, and never
+    """Misfit 0.2, noise 0.1, 6,000 observations at 60 points: at least 0.1 certified on each of 10 problems, and never
     more than the truth."""
     model = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
-    for seed in range(20):
+    for seed in range(10):
         problem = ms.problems.misspecified(LINE, model, 0.2, misfit, seed)
         trace = play(ms.UniformSampling(LINE, model, seed=seed), problem, 6000, seed)
         found = ms.diagnose(trace.x, trace.y, model, domain=LINE, fixed_design=fixed)
@@ -216,7 +217,7 @@ def test_the_adversary_hurts_more_than_chance():
 
 
 def test_balancing_learns_to_read_digits():
-    """1,000 rounds on 300 images, three seeds: ahead of uniform and of EC-GP-UCB with ε = 1 in accuracy over the last
+    """1,000 rounds on 300 images, two seeds: ahead of uniform and of EC-GP-UCB with ε = 1 in accuracy over the last
     200 rounds, and above 0.8; a right answer by chance is 0.1."""
     problem = ms.problems.digits_bandit(300)
     assert 0.1 < problem.epsilon < 0.5
@@ -229,7 +230,7 @@ def test_balancing_learns_to_read_digits():
         "uniform": lambda seed: ms.UniformSampling(problem.domain, problem.model, seed=seed, **options),
     }
     accuracy = {
-        name: np.mean([1.0 - play(policy(seed), problem, 1000, seed).regret[-200:].mean() for seed in range(3)])
+        name: np.mean([1.0 - play(policy(seed), problem, 1000, seed).regret[-200:].mean() for seed in range(2)])
         for name, policy in make.items()
     }
     assert accuracy["balancing"] > 0.8

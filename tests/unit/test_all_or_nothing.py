@@ -13,6 +13,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
+from cover import covering
 
 POINTS = np.random.default_rng(0).random((60, 2))
 DOMAIN, BOX = ms.Finite(POINTS), ms.Box([(0, 1)] * 2)
@@ -153,9 +154,9 @@ def test_a_batch_that_fails_in_a_later_posterior_counts_nowhere():
     np.testing.assert_array_equal(twin.band(POINTS).lower, policy.band(POINTS).lower)
 
 
-@pytest.mark.parametrize("name", ["gp-ucb", "ec", "balancing", "balancing own"])
-@pytest.mark.parametrize("domain", [DOMAIN, BOX], ids=["arms", "box"])
-def test_sixteen_threads(name, domain):
+@pytest.mark.parametrize(("name", "kind"), covering(["gp-ucb", "ec", "balancing", "balancing own"], ["arms", "box"]))
+def test_sixteen_threads(name, kind):
+    domain = DOMAIN if kind == "arms" else BOX
     policy = MAKE[name](domain, ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1))
     failures, told = [], []
     rounds = 12 if domain is DOMAIN else 2

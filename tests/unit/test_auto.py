@@ -13,6 +13,7 @@ from scipy.integrate import quad
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
+from cover import covering, slowly
 from misspec import hyperparameters
 from misspec.errors import HorizonReached, InvalidInput, StorageError
 from misspec.policies.auto.mixture import improvement, upper
@@ -77,8 +78,7 @@ def dense(policy, Z):
     return np.array(M), np.array(S)
 
 
-@pytest.mark.parametrize("minimize", [False, True])
-@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize(("name", "minimize"), covering(DOMAINS, [False, True]))
 def test_it_believes_the_average_of_its_samples(name, minimize):
     """Between renewals too, with some results asked for and some from elsewhere."""
     domain = DOMAINS[name]
@@ -229,7 +229,7 @@ def test_the_model_is_renewed_when_the_data_have_grown_by_a_seventh():
         assert later == max(earlier + 1, int(np.ceil(earlier * 8 / 7 - 1e-9)))
 
 
-@pytest.mark.parametrize("name", DOMAINS)
+@pytest.mark.parametrize("name", ["finite", "space", *slowly("box", "whole", "table")])
 def test_restoring_replays_renewals_and_samples_nothing(name, monkeypatch, tmp_path):
     domain = DOMAINS[name]
     policy = ms.Auto(domain, seed=2)
@@ -408,8 +408,7 @@ VALUES = {
 SETTINGS = {"plain": {}, "noise": {"noise": 0.1}, "little noise": {"noise": 1e-9}, "minimising": {"minimize": True}}
 
 
-@pytest.mark.parametrize("settings", SETTINGS)
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize(("name", "settings"), covering(VALUES, SETTINGS))
 def test_results_of_any_kind(name, settings):
     """No error, no warning (which is an error here), and what is believed is finite."""
     policy = ms.Auto(FINITE, **SETTINGS[settings])

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import misspec
+from cover import slowly
 from files import head
 from misspec.cli import app
 from misspec.integrations import table as tables
@@ -357,16 +358,16 @@ def test_options_that_are_no_numbers(misspec_command, tmp_path):
     misspec_command("gain", "--dimension", "9" * 30, code=2)
 
 
-def test_a_dask_address_that_is_none_is_said_and_nothing_is_left_behind(tmp_path):
+@pytest.mark.parametrize("address", ["garbage", *slowly("tcp://", "")])
+def test_a_dask_address_that_is_none_is_said_and_nothing_is_left_behind(tmp_path, address):
     (tmp_path / "small.toml").write_text(SMALL)
-    for address in ("garbage", "tcp://", ""):
-        done = subprocess.run(
-            [sys.executable, "-m", "misspec.cli", "run", "small.toml", "--dask", address],
-            cwd=tmp_path, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 1
-        assert f"cannot reach a Dask scheduler at {address!r}" in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
+    done = subprocess.run(
+        [sys.executable, "-m", "misspec.cli", "run", "small.toml", "--dask", address],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert f"cannot reach a Dask scheduler at {address!r}" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_names_do_not_steer_the_terminal(misspec_command, tmp_path):

@@ -78,6 +78,7 @@ def test_a_reaction_can_be_named_in_a_file(tmp_path):
 # -- the contest ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_same_numbers_on_any_number_of_cores_and_the_same_noise_for_all(tmp_path):
     seen = []
     one = ex.contest_in(tmp_path / "one", 7, 2, cores=1, show=lambda p: seen.append((p.rounds, p.runs)))
@@ -205,6 +206,7 @@ def test_the_folder_of_another_experiment_is_left_alone(tmp_path):
 # -- the command ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_demo(tmp_path, monkeypatch):
     """Both parts in the order of the story, then one page with both; a second time nothing is done again."""
     monkeypatch.chdir(tmp_path)

@@ -138,6 +138,7 @@ def test_a_recommendation_is_judged_on_further_action_sets(results):
     assert row["recommended_regret"][0] == pytest.approx(np.mean(both))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_file_can_be_run_and_reported_from_the_command_line(tmp_path):
     file = tmp_path / "small.toml"
     small = HEAD.replace("seeds = 2", "seeds = 1").replace("horizon = 60", "horizon = 8").replace("[0.0, 0.1]", "[0.1]")

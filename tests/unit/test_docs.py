@@ -110,6 +110,7 @@ def run(line, *more):
     return done.output
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_commands_of_the_page_on_experiments_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     doing, drawing, gain = commands("experiments.md", {"toml": "ripple.toml"}, tmp_path)

@@ -81,7 +81,10 @@ def test_every_example_is_run():
     assert {path.stem for path in FOLDER.glob("*.py")} == set(CHECKS)
 
 
-@pytest.mark.parametrize("name", CHECKS)
+FULL_SIZE = ("digits", "experiment")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in FULL_SIZE else n for n in CHECKS])
 def test_example(name, capsys):
     if name.startswith("botorch"):
         pytest.importorskip("botorch", reason="BoTorch is not installed; the extra `botorch` brings it")

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,6 +48,20 @@ TOML = HEAD + PROBLEM + POLICIES
 
 def experiment(text=TOML):
     return ex.parse(text.encode(), "test.toml")
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory):
+    """All runs, done once on one core."""
+    folder = tmp_path_factory.mktemp("once")
+    ex.go(TOML.encode(), folder, cores=1)
+    return folder
+
+
+@pytest.fixture
+def done(once, tmp_path):
+    """A copy of them, to be changed."""
+    return Path(shutil.copytree(once, tmp_path / "done"))
 
 
 def frames(folder):
@@ -105,8 +120,7 @@ def test_what_decides_the_result_changes_every_key(old, new):
     assert keys.isdisjoint(run.key for run in experiment(TOML.replace(old, new)).runs())
 
 
-def test_a_run_is_what_simulate_gives_by_hand(tmp_path):
-    ex.go(TOML.encode(), tmp_path, cores=1)
+def test_a_run_is_what_simulate_gives_by_hand(once):
     domain = ms.Box([(0, 2)]).grid(21)
     model = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
     makers = {
@@ -117,7 +131,7 @@ def test_a_run_is_what_simulate_gives_by_hand(tmp_path):
         ),
         "RegretBalancing": lambda p, s: ms.RegretBalancing(domain, model, horizon=40, seed=s),
     }
-    results = ex.results(tmp_path)
+    results = ex.results(once)
     assert len(results.runs) == 16
     for each in results.runs:
         run = each.run
@@ -180,19 +194,18 @@ def test_the_demo_is_valid_and_has_all_six_forms():
 # -- same bits, nothing lost -------------------------------------------------------------------------------------------
 
 
-def test_one_core_many_cores_and_dask_give_the_same_bits(tmp_path):
+def test_one_core_many_cores_and_dask_give_the_same_bits(once, tmp_path):
     file = tmp_path / "small.toml"
     file.write_text(TOML)
-    ex.go(TOML.encode(), tmp_path / "one", cores=1)
     for name, options in (("two", ["--cores", "2"]), ("dask", ["--dask", "local"])):
         with command("run", file, "--into", tmp_path / name, *options) as process:
             out, err = process.communicate(timeout=120)
             assert process.returncode == 0, err
         assert "ECGPUCB" in out
-        assert_same(frames(tmp_path / "one"), frames(tmp_path / name))
+        assert_same(frames(once), frames(tmp_path / name))
 
 
-def test_runs_in_threads_of_one_process_take_turns(tmp_path):
+def test_runs_in_threads_of_one_process_take_turns(once, tmp_path):
     """As in a Dask worker with several threads: the number of BLAS threads belongs to the process."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -202,16 +215,16 @@ def test_runs_in_threads_of_one_process_take_turns(tmp_path):
         return [each["num_threads"] for each in threadpoolctl.threadpool_info()]
 
     before = threads()
-    ex.go(TOML.encode(), tmp_path / "one", cores=1)
     folder, runs = ex.Folder(tmp_path / "threads"), experiment().runs()
     with folder.locked(TOML.encode(), "test.toml"), ThreadPoolExecutor(2) as pool:
         for run, content in zip(runs, pool.map(execute, runs), strict=True):
             folder.write(run, content)
-    assert_same(frames(tmp_path / "one"), frames(tmp_path / "threads"))
+    assert_same(frames(once), frames(tmp_path / "threads"))
     assert threads() == before
 
 
-def test_a_dask_scheduler_is_found_by_its_address(tmp_path):
+@pytest.mark.slow
+def test_a_dask_scheduler_is_found_by_its_address(once, tmp_path):
     script = """
 from pathlib import Path
 from distributed import LocalCluster
@@ -227,8 +240,7 @@ if __name__ == "__main__":
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
-    ex.go(TOML.encode(), tmp_path / "one", cores=1)
-    assert_same(frames(tmp_path / "one"), frames(tmp_path / "dask"))
+    assert_same(frames(once), frames(tmp_path / "dask"))
 
 
 def script(tmp_path, text):
@@ -240,6 +252,7 @@ def script(tmp_path, text):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
+@pytest.mark.slow
 def test_a_run_that_kills_its_dask_worker_is_a_failed_run(tmp_path):
     script(
         tmp_path,
@@ -270,6 +283,7 @@ if __name__ == "__main__":
     )
 
 
+@pytest.mark.slow
 def test_a_dask_scheduler_that_goes_away_is_a_message_and_what_is_done_stays(tmp_path):
     script(
         tmp_path,
@@ -312,25 +326,23 @@ def test_no_dask_scheduler_is_a_clear_message(tmp_path, monkeypatch):
         ex.go(TOML.encode(), tmp_path, dask="nowhere:1")
 
 
-def test_only_what_is_missing_is_done(tmp_path):
-    ex.go(TOML.encode(), tmp_path, cores=1)
-    before = frames(tmp_path)
-    times = {path: path.stat().st_mtime_ns for path in finished(tmp_path)}
-    gone = finished(tmp_path)[3]
+def test_only_what_is_missing_is_done(done):
+    before = frames(done)
+    times = {path: path.stat().st_mtime_ns for path in finished(done)}
+    gone = finished(done)[3]
     gone.unlink()
-    progress = ex.go(TOML.encode(), tmp_path, cores=1)
+    progress = ex.go(TOML.encode(), done, cores=1)
     assert (progress.before, progress.of, progress.runs) == (15, 1, 1)
-    assert_same(before, frames(tmp_path))
-    now = {path: path.stat().st_mtime_ns for path in finished(tmp_path)}
+    assert_same(before, frames(done))
+    now = {path: path.stat().st_mtime_ns for path in finished(done)}
     assert {path for path in times if now.get(path) != times[path]} == {gone}
 
 
-def test_an_edited_experiment_keeps_what_is_still_valid(tmp_path):
-    ex.go(TOML.encode(), tmp_path, cores=1)
+def test_an_edited_experiment_keeps_what_is_still_valid(done):
     longer = TOML.replace("seeds = 2", "seeds = 3")
-    progress = ex.go(longer.encode(), tmp_path, cores=1)
+    progress = ex.go(longer.encode(), done, cores=1)
     assert (progress.before, progress.of) == (16, 8)
-    assert len(ex.results(tmp_path).runs) == 24
+    assert len(ex.results(done).runs) == 24
 
 
 def failing(settings, progress=None):
@@ -360,22 +372,21 @@ def flipped(content, rng):
 
 
 @pytest.mark.parametrize("damage", ["truncated", "emptied", "not parquet", "a bit", "another bit", "a third bit"])
-def test_a_damaged_file_is_named_by_the_report_and_done_again_by_a_run(tmp_path, damage):
-    ex.go(TOML.encode(), tmp_path, cores=1)
-    before = frames(tmp_path)
-    victim = finished(tmp_path)[5]
+def test_a_damaged_file_is_named_by_the_report_and_done_again_by_a_run(done, damage):
+    before = frames(done)
+    victim = finished(done)[5]
     content = victim.read_bytes()
     changed = {"truncated": content[: len(content) // 2], "emptied": b"", "not parquet": b"x" * 999}
     victim.write_bytes(changed[damage] if damage in changed else flipped(content, random.Random(damage)))
     with pytest.raises(StorageError, match=rf"{victim.name} is damaged .*misspec run .* sets it aside"):
-        ex.results(tmp_path)
-    progress = ex.go(TOML.encode(), tmp_path, cores=1)
+        ex.results(done)
+    progress = ex.go(TOML.encode(), done, cores=1)
     assert progress.of == 1
     assert len(progress.news) == 1
     assert victim.name in progress.news[0]
     assert "doing it again" in progress.news[0]
     assert victim.with_suffix(".damaged").exists()
-    assert_same(before, frames(tmp_path))
+    assert_same(before, frames(done))
 
 
 def rewritten(folder, run, change):
@@ -387,29 +398,27 @@ def rewritten(folder, run, change):
     folder.write(run, buffer.getvalue())
 
 
-def test_a_file_of_another_run_or_of_a_newer_format_is_refused_and_kept(tmp_path):
-    ex.go(TOML.encode(), tmp_path, cores=1)
-    folder, run = ex.Folder(tmp_path), experiment().runs()[0]
+def test_a_file_of_another_run_or_of_a_newer_format_is_refused_and_kept(done):
+    folder, run = ex.Folder(done), experiment().runs()[0]
     rewritten(folder, run, lambda facts: facts | {"format": 99})
-    for call in (lambda: ex.results(tmp_path), lambda: ex.go(TOML.encode(), tmp_path, cores=1)):
+    for call in (lambda: ex.results(done), lambda: ex.go(TOML.encode(), done, cores=1)):
         with pytest.raises(StorageError, match="format 99, newer than 1; update misspec"):
             call()
     rewritten(folder, run, lambda facts: facts | {"format": 1, "settings": {}})
     with pytest.raises(StorageError, match="holds another run than its name says"):
-        ex.results(tmp_path)
-    assert len(finished(tmp_path)) == 16
+        ex.results(done)
+    assert len(finished(done)) == 16
 
 
-def test_results_of_another_version_are_read_but_done_again(tmp_path):
-    ex.go(TOML.encode(), tmp_path, cores=1)
-    before = frames(tmp_path)
-    rewritten(ex.Folder(tmp_path), experiment().runs()[0], lambda facts: facts | {"misspec": "0.0.1"})
-    assert len(ex.results(tmp_path).runs) == 16
-    progress = ex.go(TOML.encode(), tmp_path, cores=1)
+def test_results_of_another_version_are_read_but_done_again(done):
+    before = frames(done)
+    rewritten(ex.Folder(done), experiment().runs()[0], lambda facts: facts | {"misspec": "0.0.1"})
+    assert len(ex.results(done).runs) == 16
+    progress = ex.go(TOML.encode(), done, cores=1)
     assert progress.runs == 1
     assert "1 runs were made by another misspec than" in progress.news[0]
-    assert_same(before, frames(tmp_path))
-    assert len(finished(tmp_path)) == 16
+    assert_same(before, frames(done))
+    assert len(finished(done)) == 16
 
 
 def test_two_runners_do_not_share_a_folder(tmp_path):
@@ -438,14 +447,15 @@ LONG = (
 )
 
 
-def test_killed_at_ten_random_moments_it_ends_with_the_same_table(tmp_path):
-    """kill -9 of 40 runs, ten times, on one core and on two: nothing lost, nothing done twice, no process left."""
+@pytest.mark.parametrize(("kills", "runs"), [(2, 16), pytest.param(10, 40, marks=pytest.mark.slow)])
+def test_killed_at_random_moments_it_ends_with_the_same_table(tmp_path, kills, runs):
+    """kill -9, again and again, on one core and on two: nothing lost, nothing done twice, no process left."""
     rng = random.Random(6)
-    file = tmp_path / "long.toml"
-    file.write_text(LONG)
+    file, text = tmp_path / "long.toml", LONG.replace("seeds = 5", f"seeds = {runs // 8}")
+    file.write_text(text)
     times: dict[Path, int] = {}
     counts = []
-    for kill in range(10):
+    for kill in range(kills):
         with command("run", file, "--cores", 1 + kill % 2, "--into", tmp_path / "killed") as process:
             wanted = len(times) + rng.randint(0, 4)
             deadline = time.monotonic() + 60
@@ -459,13 +469,13 @@ def test_killed_at_ten_random_moments_it_ends_with_the_same_table(tmp_path):
         assert times.items() <= now.items()  # what was finished is still there, and was not done again
         times = now
         counts.append(len(times))
-    assert counts[0] < counts[-1] < 40, counts  # the kills came in the middle of it
+    assert counts[0] < counts[-1] < runs, counts  # the kills came in the middle of it
     with command("run", file, "--into", tmp_path / "killed") as process:
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
-    assert f"{counts[-1]} of 40 runs were done before" in out
-    ex.go(LONG.encode(), tmp_path / "undisturbed", cores=1)
-    assert len(frames(tmp_path / "killed")) == 40
+    assert f"{counts[-1]} of {runs} runs were done before" in out
+    ex.go(text.encode(), tmp_path / "undisturbed", cores=1)
+    assert len(frames(tmp_path / "killed")) == runs
     assert_same(frames(tmp_path / "killed"), frames(tmp_path / "undisturbed"))
     assert times.items() <= {path: path.stat().st_mtime_ns for path in finished(tmp_path / "killed")}.items()
     assert not list((tmp_path / "killed" / "runs").glob(".*.part"))
@@ -516,6 +526,7 @@ def test_ctrl_c_ends_at_once_and_says_how_to_continue(tmp_path):
     assert f"go on with: misspec run {file} --into 'my results' --cores 2" in err
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_wait_for_long_runs(tmp_path):
     (tmp_path / "slow.toml").write_text(LONG.replace("horizon = 400", "horizon = 1000000"))  # minutes each
     with command("run", "slow.toml", "--cores", 2, cwd=tmp_path) as process:

@@ -1206,9 +1206,8 @@ def test_stopped_and_gone_on_with_on_the_command_line(folder):
     )
     assert out.count("/7: ") == done
     Path("go").write_text(str(10**6))
-    process = start("-n", "7", "--storage", "study.journal", given=words("go"))
-    out, err = process.communicate()
-    assert (process.returncode, err) == (0, "")
+    code, out, err = invoke("space.toml", "-n", "7", "--storage", "study.journal", "--", *words("go"))
+    assert (code, err) == (0, "")
     assert f"{done} of 7 results were there before" in out
     assert "7 results in study.journal, study space" in out
     assert "contradict" in out  # the summary

@@ -215,7 +215,7 @@ def my_rules(tmp_path, monkeypatch):
     sys.modules.pop("my_rules", None)
 
 
-@pytest.mark.usefixtures("my_rules")
+@pytest.mark.usefixtures("my_rules", "undrawn")
 def test_files_import_only_what_is_allowed():
     with pytest.raises(InvalidInput, match=r"my_rules:steps is code of yours: .* --allow my_rules"):
         ex.go(FILE.encode(), "here", cores=1)
@@ -398,6 +398,7 @@ def test_what_an_allowed_module_merely_imports_is_not_allowed(tmp_path):
     assert not wanted.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("my_rules")
 def test_every_run_may_kill_its_worker():
     file = FILE.replace('kind = "GPUCB"', 'kind = "my_rules:Deadly"').replace("seeds = 2", "seeds = [1]")

@@ -747,7 +747,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_processes_end_with_whoever_started_them(tmp_path, how):
     script, marks = tmp_path / "script.py", tmp_path / "marks"
     script.write_text(ABANDONED)

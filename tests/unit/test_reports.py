@@ -157,8 +157,19 @@ def test_the_bound_of_few_episodes_is_that_of_the_schedule(tmp_path):
         ex.go(text.replace("schedule = 3", "schedule = 61").encode(), tmp_path, cores=1)
 
 
-def test_figures_and_tables_are_written(results):
-    report = reports.of_experiment(results.path)
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_figures_and_tables_are_written(results, monkeypatch, every):
+    """Every one is drawn, or one of each kind."""
+    real, said, kinds = matplotlib_backend.saved, [], {}
+
+    def saved(figure, suffix):
+        kind = (said[-1].split("-")[0].split(".")[0], suffix)
+        if every or kind not in kinds:
+            kinds[kind] = real(figure, suffix)
+        return kinds[kind]
+
+    monkeypatch.setattr(matplotlib_backend, "saved", saved)
+    report = reports.of_experiment(results.path, said.append)
     assert pl.read_csv(report.folder / "runs.csv").height == len(results.runs)
     assert pl.read_csv(report.folder / "summary.csv").height == 7 * 5
     names = {path.stem for path in report.figures}
@@ -211,6 +222,7 @@ def test_names_of_files_are_safe_and_different():
     assert all(re.fullmatch(r"[a-z0-9.-]+", name) and not name.startswith(".") and len(name) < 80 for name in found)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_report_of_part_of_the_runs_says_what_is_missing(tmp_path):
     ex.go(SMALL.encode(), tmp_path, cores=1)
     for each in ex.results(tmp_path).runs:  # a policy of which nothing is finished
@@ -232,6 +244,7 @@ def test_a_report_that_cannot_be_written(tmp_path):
         reports.of_experiment(tmp_path)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_figures_of_problems_that_have_gone_go_too(tmp_path):
     ex.go(SMALL.encode(), tmp_path, cores=1)
     reports.of_experiment(tmp_path)

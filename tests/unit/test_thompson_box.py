@@ -167,6 +167,7 @@ def test_pending_points_narrow_the_samples():
     assert np.std(draws) < 0.03  # √(λ/(20 + λ)) = 0.022
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dimension", "kernel", "rounds"), [(2, RBF(0.3), 25), (2, Matern(0.4, nu=2.5), 25), (6, RBF(1.0), 90)], ids=str
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from misspec.domains.base import SEARCHED, coordinates, without_names
 from misspec.domains.parameters import Columns
 from misspec.errors import Array, InvalidInput, array, listed, matrix, nearest, shown
+from misspec.threads import once
 
 if TYPE_CHECKING:
     from misspec.domains.box import Box
@@ -63,7 +63,7 @@ class Finite:
         """Which columns of the encoding belong to which coordinate."""
         return coordinates(self.encoded.shape[1]) if self.box is None else self.box.columns
 
-    @functools.cached_property
+    @once
     def first_alike(self) -> NDArray[np.intp] | None:
         """For each candidate the lowest index of those that a kernel sees as the same; None where all differ."""
         rows = np.ascontiguousarray(self.encoded)

@@ -27,7 +27,6 @@ spent at once, and a choice that is next to sure not to improve on the best resu
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -43,6 +42,7 @@ from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Round, first_alike
 from misspec.search import distinct
 from misspec.theory.own_bands import OwnBands
+from misspec.threads import once
 
 TRIED = 16  # random points of which the farthest from all others is the next of the first ones: a rough maximin design
 EAGER = 1.0  # standard deviations of "mean and spread": more would explore what a model that is right knows to be bad
@@ -126,7 +126,7 @@ class Turn:
 
     # -- what there is to improve on -----------------------------------------------------------------------------
 
-    @functools.cached_property
+    @once
     def best_means(self) -> Array:
         """For each sample of the model, the largest mean at a point with results, or among those on offer."""
         if self.actions is None:
@@ -136,7 +136,7 @@ class Turn:
             known = self.field.spread(self.actions) if isinstance(self.actions, Context) else self.actions
         return np.asarray(self.mixture.look(self.field, self.own, known, pending=False).M.max(axis=1))
 
-    @functools.cached_property
+    @once
     def best_result(self) -> Array | float:
         """The best result; among what is on offer, a mean that is as lucky as one result can be. Without noise, what is
         better by too little to matter is no better."""
@@ -145,7 +145,7 @@ class Turn:
             return float(results.max()) + (NEGLIGIBLE if self.quiet else 0.0)
         return np.asarray(self.best_means + np.maximum(self.mixture.noises, NEGLIGIBLE))
 
-    @functools.cached_property
+    @once
     def quiet(self) -> bool:
         """Whether results have no noise to speak of, so that one that is known already is of no use."""
         return float(self.mixture.noises.mean()) < NEGLIGIBLE
@@ -191,7 +191,7 @@ class Turn:
 
     # -- the best by a score -------------------------------------------------------------------------------------
 
-    @functools.cached_property
+    @once
     def least(self) -> float:
         """Least r (`feasible.py`) of what is asked."""
         return self.outcomes.least(self.n)
