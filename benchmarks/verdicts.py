@@ -21,8 +21,8 @@ import argparse
 import concurrent.futures
 import csv
 import hashlib
+import itertools
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -248,11 +248,13 @@ def flips(checks: list[dict[str, Any]], calibrated: Any) -> None:
     runs: dict[tuple[str, int], list[float]] = {}
     for each in sorted(checks, key=lambda each: each["t"]):
         runs.setdefault((each["problem"], each["seed"]), []).append(calibrated(raw(each, each["unit"])))
-    words = [[learnt.verdict(p) for p in run] for run in runs.values()]
-    jumps = sum({a, b} == {learnt.verdict(0.0), learnt.verdict(1.0)} for run in words for a, b in zip(run, run[1:], strict=False))
-    changes = sum(a != b for run in words for a, b in zip(run, run[1:], strict=False))
-    steps = sum(len(run) - 1 for run in words)
-    print(f"\nverdicts over {steps} steps between checks: {changes} change, {jumps} jump from one end to the other")
+    words = [itertools.pairwise([learnt.verdict(p) for p in run]) for run in runs.values()]
+    steps = [pair for run in words for pair in run]
+    ends = {learnt.verdict(0.0), learnt.verdict(1.0)}
+    changes, jumps = sum(a != b for a, b in steps), sum({a, b} == ends for a, b in steps)
+    print(
+        f"\nverdicts over {len(steps)} steps between checks: {changes} change, {jumps} jump from one end to the other"
+    )
 
 
 def main() -> None:
@@ -284,8 +286,8 @@ def main() -> None:
                 print(f"{name:24s} model {before:.2f}  said {said:.2f}  came {came:.2f}  ({len(here)})")
         flips(checks, gain.calibrated)
     if options.picture is not None:
-        shown = {key: rows for key, rows in drawn.items() if key.endswith("as said")}
-        picture(shown | {key: rows for key, rows in drawn.items() if key == "fitted problems, by the model alone"}, options.picture)
+        shown = ("as said", "fitted problems, by the model alone")
+        picture({key: rows for key, rows in drawn.items() if key.endswith(shown)}, options.picture)
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ def test_chances_are_corrected_in_one_direction_only():
     plain = 1 / (1 + np.exp(-(gain.OFFSET + gain.SLOPE * np.log(p[1:-1] / (1 - p[1:-1])))))
     np.testing.assert_allclose(said[1:-1], plain)
     assert (np.diff(said) > 0).all()
-    assert 0 < said[0]
+    assert said[0] > 0
     assert said[-1] < 1
 
 
@@ -328,7 +328,10 @@ def test_a_gain_below_the_noise_is_not_worth_it():
 def test_verdicts_have_a_middle():
     said = [learnt.verdict(p) for p in (0.0, 0.19, 0.2, 0.49, 0.5, 1.0)]
     assert said == ["hardly worth it"] * 2 + ["perhaps worth it"] * 2 + ["worth it"] * 2
-    assert [learnt.percent(p) for p in (0.0, 0.02, 0.34, 0.99)] == ["less than 5 %"] * 2 + ["about 35 %", "more than 95 %"]
+    assert [learnt.percent(p) for p in (0.0, 0.02, 0.34, 0.99)] == ["less than 5 %"] * 2 + [
+        "about 35 %",
+        "more than 95 %",
+    ]
 
 
 def test_the_best_so_far_is_the_best_mean_not_the_luckiest_result():
