@@ -145,7 +145,7 @@ def play(name: str, seed: int) -> list[dict[str, Any]] | None:
             other = learnt.settled(policy)
             checks.append({
                 "problem": name, "seed": seed, "t": t, "spread": spread,
-                "unit": learnt.worth(other.noise_level, spread), "unexplained": other._unexplained,
+                "unit": learnt.worth(other.noise_level, spread), "skew": learnt.skew_of(policy),
                 "gains": np.quantile(learnt.gains(policy, AHEAD), LEVELS).tolist(),
             })  # fmt: skip
     for each in checks:
@@ -185,13 +185,18 @@ def raw(check: dict[str, Any], x: float) -> float:
     return float(1.0 - np.searchsorted(check["gains"], x) / len(LEVELS))
 
 
+def alone(p: float, skew: float) -> float:  # noqa: ARG001  # as `gain.calibrated` is called
+    """The model's chance as it is."""
+    return p
+
+
 def pairs(checks: list[dict[str, Any]], calibrated: Any) -> list[tuple[float, bool, float, dict[str, Any]]]:
     """Of each check and multiple: the chance that was given, whether it came, the multiple, the check."""
     found = []
     for each in checks:
         for m in MULTIPLES:
             x = m * each["unit"]
-            found.append((calibrated(raw(each, x)), each["gained"] >= x, m, each))
+            found.append((calibrated(raw(each, x), each["skew"]), each["gained"] >= x, m, each))
     return found
 
 
@@ -208,20 +213,21 @@ def table_of(title: str, rows: list[tuple[float, float, int]]) -> None:
         print(f"{said:8.2f}{came:8.2f}{said - came:+8.2f}{n:9d}{flag}")
 
 
-def fitted(checks: list[dict[str, Any]]) -> tuple[float, float]:
-    """a and b of logit P = a + b·logit(raw), by maximum likelihood."""
+def fitted(checks: list[dict[str, Any]]) -> list[float]:
+    """OFFSET, SLOPE and SKEWED of `gain.calibrated`, by maximum likelihood."""
     from scipy.optimize import minimize
     from scipy.special import expit
 
-    some = pairs(checks, lambda p: p)
-    z = np.array([gain.logit(p) for p, *_ in some])
-    came = np.array([c for _, c, *_ in some], dtype=float)
+    some = [each for each in pairs(checks, alone) if each[0] > 0]
+    p = np.clip([each[0] for each in some], gain.LEAST, 1 - gain.LEAST)
+    X = np.column_stack([np.ones(len(p)), np.log(p / (1 - p)), [each[3]["skew"] for each in some]])
+    came = np.array([each[1] for each in some], dtype=float)
 
-    def loss(ab: np.ndarray) -> float:
-        p = np.clip(expit(ab[0] + ab[1] * z), 1e-9, 1 - 1e-9)
-        return float(-np.mean(came * np.log(p) + (1 - came) * np.log(1 - p)))
+    def loss(w: np.ndarray) -> float:
+        found = np.clip(expit(X @ w), 1e-9, 1 - 1e-9)
+        return float(-np.mean(came * np.log(found) + (1 - came) * np.log(1 - found)))
 
-    return tuple(minimize(loss, [0.0, 1.0], method="Nelder-Mead").x.tolist())  # type: ignore[return-value]
+    return list(minimize(loss, [0.0, 1.0, 0.0], method="BFGS").x)
 
 
 def picture(parts: dict[str, list[tuple[float, float, int]]], path: Path) -> None:
@@ -247,7 +253,7 @@ def flips(checks: list[dict[str, Any]], calibrated: Any) -> None:
     """How often the verdict jumps between yes and no from one check to the next, and back."""
     runs: dict[tuple[str, int], list[float]] = {}
     for each in sorted(checks, key=lambda each: each["t"]):
-        runs.setdefault((each["problem"], each["seed"]), []).append(calibrated(raw(each, each["unit"])))
+        runs.setdefault((each["problem"], each["seed"]), []).append(calibrated(raw(each, each["unit"]), each["skew"]))
     words = [itertools.pairwise([learnt.verdict(p) for p in run]) for run in runs.values()]
     steps = [pair for run in words for pair in run]
     ends = {learnt.verdict(0.0), learnt.verdict(1.0)}
@@ -271,8 +277,8 @@ def main() -> None:
     for part in ["fitted"] if options.fit else parts if options.part == "both" else [options.part]:
         checks = played(list(parts[part]), options.seeds, options.workers, options.kept)
         if options.fit:
-            print("a, b:", *(f"{each:.3f}" for each in fitted(checks)))
-        for how, calibrated in (("by the model alone", lambda p: p), ("as said", gain.calibrated)):
+            print("OFFSET, SLOPE, SKEWED:", *(f"{each:.3f}" for each in fitted(checks)))
+        for how, calibrated in (("by the model alone", alone), ("as said", gain.calibrated)):
             some = pairs(checks, calibrated)
             said, came = (np.array([each[i] for each in some], dtype=float) for i in (0, 1))
             found = bins(said, came)

@@ -213,14 +213,32 @@ def test_the_chance_of_one_noisy_result_in_closed_form():
     assert found == pytest.approx(both, abs=0.01)
 
 
-def test_chances_are_corrected_in_one_direction_only():
+def test_chances_are_corrected_by_the_skewness_of_the_results():
+    from scipy.stats import skew
+
+    z = np.random.default_rng(0).beta(1.0, 3.0, size=50)
+    assert gain.skewness(-z) == pytest.approx(skew(-z))
+    assert gain.skewness(np.append(z, 1e6)) == 1.0  # one far off counts no more
     p = np.linspace(0, 1, 21)
-    said = np.array([gain.calibrated(each) for each in p])
-    plain = 1 / (1 + np.exp(-(gain.OFFSET + gain.SLOPE * np.log(p[1:-1] / (1 - p[1:-1])))))
-    np.testing.assert_allclose(said[1:-1], plain)
-    assert (np.diff(said) > 0).all()
-    assert said[0] > 0
-    assert said[-1] < 1
+    for s in (-2.0, 0.0, 1.0):
+        said = np.array([gain.calibrated(each, s) for each in p])
+        plain = 1 / (1 + np.exp(-(0.55 + 0.56 * np.log(p[1:-1] / (1 - p[1:-1])) + 1.66 * s)))
+        np.testing.assert_allclose(said[1:-1], plain)
+        assert (np.diff(said) > 0).all()
+        assert said[0] == 0.0
+        assert said[-1] < 1
+
+
+def test_a_long_tail_of_losses_is_no_promise():
+    """Losses of which the best are 0.1, and others a hundred times that: there is no room below."""
+    rng = np.random.default_rng(1)
+    X = np.concatenate([rng.random((12, 2)), 0.35 + 0.05 * rng.standard_normal((8, 2))])
+    policy = ms.Auto(ms.Box([(0, 1), (0, 1)]), minimize=True)
+    policy.observe(X, np.expm1(12 * ((X - 0.35) ** 2).sum(axis=1)) + 0.02 * rng.standard_normal(20))
+    policy.refresh()
+    assert learnt.skew_of(policy) < -1
+    unit = learnt.worth(learnt.settled(policy).noise_level, learnt.spread_of(policy.observations.y))
+    assert policy.chance() < min(0.25, 0.5 * np.mean(learnt.gains(policy, 10) >= unit))
 
 
 def test_beliefs_are_those_of_a_dense_solve():

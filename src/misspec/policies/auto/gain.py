@@ -8,8 +8,9 @@ is best is the point with a result, or recommended, of the largest posterior mea
 in that world, which luck cannot raise: only what is better is a gain. Beliefs are a mixture of Gaussians, which y
 reweights. S is chosen greedily on other samples of f, and all n are asked at once.
 
-The model believes too much where it is wrong: P(g ≥ x) is corrected by what happened in runs with known truths
-(`benchmarks/verdicts.py`), as `calibrated` says.
+The model is stationary, and believes too much where good results crowd below a ceiling (a loss with a long tail) and
+too little where they are rare: P(g ≥ x) is corrected by the skewness of the results, by constants that were chosen by
+what happened in runs whose truth is known (`benchmarks/verdicts.py`), as `calibrated` says.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from misspec.posterior import Posterior
 from misspec.search import distinct
 
 WORLDS = 256  # simulated, per belief
+LEAST = 0.5 / WORLDS  # chance that they can tell from none
 JITTER = 1e-9  # relative to the largest variance
-OFFSET, SLOPE = 0.0, 1.0  # of `calibrated`, by benchmarks/verdicts.py
+OFFSET, SLOPE, SKEWED = 0.55, 0.56, 1.66  # of `calibrated`, by benchmarks/verdicts.py
+MOST_SKEWED = (-2.0, 1.0)  # beyond, it counts no more: one result may be far off
 KNOWN, PROMISING = 30, 100  # best known and most promising points among which further results are imagined
 
 
@@ -133,12 +136,16 @@ def _means_after(
     return np.asarray(np.einsum("kw,kwe->we", shares, np.array(means)))
 
 
-def logit(p: float) -> float:
-    """ln p/(1 − p), of a chance that WORLDS can tell from 0 and 1."""
-    p = min(max(p, 0.5 / WORLDS), 1.0 - 0.5 / WORLDS)
-    return math.log(p / (1.0 - p))
+def skewness(z: Array) -> float:
+    """Of results in the model's units, larger is better: negative where the good ones crowd; within MOST_SKEWED."""
+    far = z - z.mean()
+    variance = float(np.mean(far**2))
+    return float(np.clip(np.mean(far**3) / variance**1.5, *MOST_SKEWED)) if variance > 0 else 0.0
 
 
-def calibrated(p: float) -> float:
-    """A chance as it is said: 1/(1 + exp(−(a + b·logit p))), with OFFSET a and SLOPE b."""
-    return 1.0 / (1.0 + math.exp(-(OFFSET + SLOPE * logit(p))))
+def calibrated(p: float, skew: float) -> float:
+    """A chance as it is said: 1/(1 + exp(−(a + b·ln(p/(1 − p)) + c·skew))); what no world has, has no chance."""
+    if p <= 0.0:
+        return 0.0
+    odds = min(max(p, LEAST), 1.0 - LEAST)
+    return 1.0 / (1.0 + math.exp(-(OFFSET + SLOPE * math.log(odds / (1.0 - odds)) + SKEWED * skew)))

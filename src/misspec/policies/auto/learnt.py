@@ -11,7 +11,7 @@ import numpy as np
 
 from misspec.domains import Choice
 from misspec.errors import Array
-from misspec.policies.auto.gain import calibrated, gains_of
+from misspec.policies.auto.gain import calibrated, gains_of, skewness
 from misspec.policies.auto.importance import FIXED, Importance, importance
 from misspec.policies.auto.settled import settled
 from misspec.policies.core.answers import Conflict, Recommendation, Suspicion
@@ -52,7 +52,12 @@ def chance(policy: Any, gain: float | None, n: int) -> float:
     """P(what is best becomes better by at least `gain` within n further results), by `gain.py`."""
     other = settled(policy)
     least = worth(other.noise_level, spread_of(policy.observations.y)) if gain is None else gain
-    return calibrated(float(np.mean(gains(policy, n) >= least)))
+    return calibrated(float(np.mean(gains(policy, n) >= least)), skew_of(policy))
+
+
+def skew_of(policy: Any) -> float:
+    """The skewness of the results, as the settled model sees them."""
+    return skewness(settled(policy)._mixture.scaling.to(policy.log.sign * policy.observations.y))
 
 
 def gains(policy: Any, n: int) -> Array:
@@ -92,6 +97,7 @@ class Facts(NamedTuple):
     minimize: bool
     suspicious: list[Suspicion]
     called: Sequence[str] | None = None  # results, in the order told
+    not_modelled: Sequence[str] = ()
 
 
 def facts(policy: Any, names: Sequence[str] | None = None, called: Sequence[str] | None = None) -> Facts:
@@ -101,7 +107,7 @@ def facts(policy: Any, names: Sequence[str] | None = None, called: Sequence[str]
         policy.recommend(), policy.domain, names, list((parameters_of(policy.domain) or dict.fromkeys(names)).values()),
         told.x, told.y, len(distinct(told.x).points), settled(policy).noise_level,
         policy.noise is not None, importance_of(policy, names), policy.conflicts(), policy.chance(), best_tried(policy),
-        policy.minimize, policy.suspicious(), called,
+        policy.minimize, policy.suspicious(), called, policy.not_modelled,
     )  # fmt: skip
 
 
@@ -136,6 +142,7 @@ def sentences(facts: Facts) -> list[str]:
         *begin,
         _noise(facts, spread),
         _parameters(facts.importance),
+        *_beside(facts.not_modelled),
         *agree,
         _going_on(facts, spread),
     ]
@@ -230,11 +237,19 @@ def _noise(facts: Facts, spread: float) -> str:
     source = (
         "as given"
         if facts.given
+        else f"learnt, with what differs in {' and '.join(facts.not_modelled)}"
+        if facts.not_modelled
         else f"learnt, with {_counted(repeats, 'repeat')} to learn it from"
         if repeats
         else "learnt without a single repeat, so it may be far off"
     )
     return f"The same evaluation again would differ by about ±{rounded(facts.noise, facts.noise)}{share} ({source})."
+
+
+def _beside(names: Sequence[str]) -> list[str]:
+    """What results differ in, and the model knows nothing of."""
+    said = f"Not modelled: {', '.join(names)}, which not all results have"
+    return [f"{said}; what differs in {'these' if len(names) > 1 else 'it'} counts as noise."] if names else []
 
 
 def _parameters(found: Mapping[str, Importance]) -> str:

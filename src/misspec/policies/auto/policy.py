@@ -57,6 +57,7 @@ class Auto(Policy):
     """
 
     abilities = Abilities(heeds_failures=True)
+    not_modelled: tuple[str, ...] = ()  # parameters of the results that the domain does not have, for sentences
 
     def __init__(
         self,
