@@ -188,13 +188,13 @@ def test_a_refused_call_changes_nothing(pair, request):
     assert more is not None or policy.t > 3
 
 
-@fuzz(60, name=st.sampled_from(["importance", "expected_gain", "adopt", "posterior.at"]), value=hostile)
+@fuzz(60, name=st.sampled_from(["importance", "chance", "adopt", "posterior.at"]), value=hostile)
 def test_what_only_auto_has(name, value):
     policy = ms.restore(begun("Auto", "list"))
     before = policy.state()
     calls = {
         "importance": lambda: policy.importance(),
-        "expected_gain": lambda: policy.expected_gain(value),
+        "chance": lambda: policy.chance(value),
         "adopt": lambda: policy.adopt(value),
         "posterior.at": lambda: policy.posterior.at(value),
     }

@@ -471,3 +471,25 @@ def test_crashes_teach_parameters_that_not_all_trials_have():
     crashed = [trial.state == optuna.trial.TrialState.FAIL for trial in study.trials]
     assert sum(crashed[20:]) <= 3
     assert study.best_value < 0.25
+
+
+def test_what_only_some_trials_have_is_said_not_called_a_repeat():
+    """Defined by run: depth is in every trial, momentum and rate in some; trials of one depth are no repeats."""
+
+    def loss(trial):
+        depth = trial.suggest_int("depth", 1, 4)
+        extra = trial.suggest_float("momentum", 0, 1) if depth > 2 else trial.suggest_float("rate", 0, 1)
+        return (depth - 3) ** 2 + extra
+
+    study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    study.optimize(loss, n_trials=16)
+    policy = policy_of(study)
+    assert set(policy.not_modelled) == {"momentum", "rate"}
+    said = policy.summary()
+    assert "which not all results have; what differs in these counts as noise." in said
+    assert "repeat" not in said
+    assert set(policy.importance()) == {"depth"}
+    whole = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
+    whole.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=6)
+    assert "Not modelled" not in policy_of(whole).summary()
+    assert policy_of(whole).importance() == policy_of(whole).importance()

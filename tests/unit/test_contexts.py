@@ -766,7 +766,7 @@ def test_what_auto_has_learnt_can_be_read(world):
     for _ in range(7):
         query = policy.ask(**offers(rng))
         policy.tell(query, value(query))
-    for read in (policy.summary, policy.importance, policy.expected_gain):
+    for read in (policy.summary, policy.importance, policy.chance):
         refusal = _refusal(read)
         assert "hand it in, context=" not in refusal, "there is nowhere to hand it in"
         assert "hand them in, actions=" not in refusal, "there is nowhere to hand them in"

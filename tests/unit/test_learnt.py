@@ -1,4 +1,4 @@
-"""What Auto has learnt: importance, expected gain and sentences, against plain computations."""
+"""What Auto has learnt: importance, chances of a gain and sentences, against plain computations."""
 
 import copy
 import itertools
@@ -9,8 +9,10 @@ import pytest
 
 import misspec as ms
 from misspec.errors import InvalidInput
-from misspec.policies.auto import learnt
-from misspec.policies.auto.learnt import Belief
+from misspec.policies.auto import gain, learnt
+from misspec.policies.auto.gain import Belief
+from misspec.policies.auto.importance import Importance, importance
+from misspec.posterior import Posterior
 
 
 def told(domain, function, t=16, *, noise=0.1, **options):
@@ -47,48 +49,109 @@ def test_importance_finds_what_matters(tuned):
     """Var 5u² = 25·1.2 with u uniform on [−2, 1], and Var 6·[a] = 9: 77 % and 23 %."""
     found = tuned.importance()
     assert list(found) == list(SPACE)
-    assert found["lr"] == pytest.approx(30 / 39, abs=0.1)
-    assert found["kind"] == pytest.approx(9 / 39, abs=0.1)
-    assert found["dead"] < 0.02
-    assert found["one"] == 0.0
-    assert sum(found.values()) == pytest.approx(1.0)
+    for name, share in (("lr", 30 / 39), ("kind", 9 / 39)):
+        assert found[name].share == pytest.approx(share, abs=0.1)
+        assert found[name].lower - 0.02 <= share <= found[name].upper + 0.02
+        assert found[name].matters
+    assert found["dead"].upper < 0.05
+    assert found["dead"].matters is False
+    assert found["one"] == (0.0, 0.0, 0.0, "one value only")
+    assert " one" not in tuned.summary().partition("hardly matters")[2]
+    assert sum(each.share for each in found.values()) == pytest.approx(1.0, abs=0.01)
     assert found == tuned.importance()
 
 
-def test_importance_is_the_total_index():
-    """m = 3a + b + ab on the unit square, by hand."""
+def by_hand(model, U, y, draws, rng):
+    """Shares of functions drawn from the posterior on a grid of 9 × 9 in the unit square, every pair of points on a
+    line compared: no estimate."""
+    g = np.linspace(0, 1, 9)
+    X = np.stack(np.meshgrid(g, g, indexing="ij"), -1).reshape(-1, 2)
+    cross = model.kernel(X, U)
+    K = model.kernel(U, U) + model.regularization * np.eye(len(U))
+    mean = cross @ np.linalg.solve(K, y)
+    covariance = model.scale**2 * (model.kernel(X, X) - cross @ np.linalg.solve(K, cross.T))
+    f = rng.multivariate_normal(mean, covariance, draws).reshape(draws, 9, 9)
+    effects = np.stack([f.var(axis=1).mean(axis=1), f.var(axis=2).mean(axis=1)], axis=1)
+    return effects / effects.sum(axis=1, keepdims=True)
 
-    class Mean:
-        t = 1
 
-        def at(self, X):
-            return 3 * X[:, 0] + X[:, 1] + X[:, 0] * X[:, 1], None
+@pytest.mark.parametrize("t", [4, 40])
+def test_importance_and_its_range_are_those_of_functions_drawn_by_hand(t):
+    rng = np.random.default_rng(t)
+    grid = ms.Finite(np.stack(np.meshgrid(*[np.linspace(0, 1, 9)] * 2), -1).reshape(-1, 2))
+    model = ms.Model(ms.product.ProductMatern([0.5, 1.0]), norm_bound=1.0, noise=0.1)
+    policy = ms.UniformSampling(grid, model)
+    rows = rng.choice(81, t, replace=False)
+    U = grid.points[rows]
+    y = np.sin(3 * U[:, 0]) + 0.5 * U[:, 1] + 0.1 * rng.standard_normal(t)
+    policy.observe(rows, y)
+    found = importance(policy.posterior_in_use, policy.field, U, ["a", "b"])
+    plain = by_hand(model, U, y, 4000, rng)
+    low, high = np.quantile(plain, [0.05, 0.95], axis=0)
+    for j, each in enumerate(found.values()):
+        assert each.share == pytest.approx(plain[:, j].mean(), abs=0.08)
+        assert each.lower == pytest.approx(low[j], abs=0.12)
+        assert each.upper == pytest.approx(high[j], abs=0.12)
+    assert (high[0] - low[0] > 0.3) == (t == 4)
+    assert isinstance(policy.posterior_in_use, Posterior)
 
-    field = ms.UniformSampling(
-        ms.Box([(0, 1), (0, 1)]), ms.Model(ms.product.ProductMatern([1.0, 1.0]), norm_bound=1.0, noise=1.0)
-    ).field
-    found = learnt.importance(Mean(), field)
-    # T_a ∝ E over b of (3 + b)²/12, T_b ∝ E over a of (1 + a)²/12
-    a, b = 9 + 3 + 1 / 3, 1 + 1 + 1 / 3
-    assert found["x0"] == pytest.approx(a / (a + b), abs=0.05)
+
+def test_what_was_not_varied_or_hardly_tried_is_not_known():
+    rng = np.random.default_rng(0)
+    few, still = (ms.Auto(ms.Box([(0, 1)] * 3)) for _ in range(2))
+    X = rng.random((8, 3))
+    few.observe(X, X[:, 0])
+    few.refresh()
+    assert {each.unknown for each in few.importance().values()} == {"too few results"}
+    assert "Which parameters matter is not known yet: too few results." in few.summary()
+    X = rng.random((15, 3)) * [1, 1, 0] + [0, 0, 0.5]
+    still.observe(X, 3 * X[:, 0] + 0.01 * rng.standard_normal(15))
+    still.refresh()
+    found = still.importance()
+    assert found["x2"].unknown == "never varied"
+    assert found["x0"].matters
+    said = still.summary()
+    assert "Not known yet: x2 (never varied)" in said
+    assert "x2" not in said.partition("hardly matters:")[2].partition(".")[0]
+
+
+def test_hardly_matters_needs_a_small_upper_end():
+    assert Importance(0.02, 0.0, 0.2).matters
+    assert Importance(0.02, 0.0, 0.04).matters is False
+    assert Importance(0.02, 0.0, 0.04, "never varied").matters is None
+
+
+def test_the_same_results_give_the_same_importance_whichever_way_they_came():
+    """Asked one by one with another seed, or observed at once: the samples that queries rest on differ."""
+    asked = ms.Auto(ms.Box([(0, 1)] * 2), seed=3)
+    for _ in range(14):
+        query = asked.ask()
+        asked.tell(query, float(np.sin(4 * query.x[0]) + query.x[1]))
+    once = ms.Auto(ms.Box([(0, 1)] * 2), seed=8)
+    once.observe(asked.observations.x, asked.observations.y)
+    once.refresh()
+    assert once.samples["states"] != asked.samples["states"]
+    assert asked.importance() == once.importance()
+    assert asked.chance() == once.chance()
 
 
 def test_importance_of_a_constant_is_zero_for_all():
     policy = ms.Auto(ms.Box([(0, 1), (0, 1)]))
     policy.observe(np.random.default_rng(0).random((6, 2)), np.full(6, 7.0))
     policy.refresh()
-    assert max(policy.importance().values()) <= 1.0
+    assert max(each.share for each in policy.importance().values()) <= 1.0
     assert "matter" in policy.summary()
 
 
-# -- expected gain -----------------------------------------------------------------------------------------------------
+# -- chances of a gain -------------------------------------------------------------------------------------------------
 
 
 def brute(beliefs, known, asked, rng, worlds=40_000):
-    """The gain of results at these points, world by world: Bayes' rule by hand for every belief."""
+    """Gains of results at these points, world by world: Bayes' rule by hand for every belief."""
     m, n = len(known), len(asked)
     means = np.mean([each.mean for each in beliefs], axis=0)
-    total = 0.0
+    before = int(np.where(known, means, -np.inf).argmax())
+    gains = []
     allowed = known | np.isin(np.arange(m), asked)
     for truth in beliefs:
         f = rng.multivariate_normal(truth.mean, truth.covariance, worlds // len(beliefs))
@@ -102,8 +165,13 @@ def brute(beliefs, known, asked, rng, worlds=40_000):
         weights = np.exp(logs - np.max(logs, axis=0))
         weights /= weights.sum(axis=0)
         mixed = sum(w[:, None] * each for w, each in zip(weights, after, strict=True))
-        total += float(mixed[:, allowed].max(axis=1).mean()) / len(beliefs)
-    return total - float(means[known].max())
+        best = np.where(allowed, mixed, -np.inf).argmax(axis=1)
+        gains.append(f[np.arange(len(f)), best] - f[:, before])
+    return np.concatenate(gains)
+
+
+def simulated(beliefs, known, n, seeds):
+    return np.concatenate([np.subtract(*gain.worlds(beliefs, known, n, seed)[::-1]) for seed in range(seeds)])
 
 
 def some_beliefs(rng, m=5, noises=(0.3, 0.6)):
@@ -118,29 +186,59 @@ def some_beliefs(rng, m=5, noises=(0.3, 0.6)):
 def test_gain_is_that_of_the_best_points_by_brute_force(n):
     rng = np.random.default_rng(1)
     beliefs, known = some_beliefs(rng), np.array([True, True, False, False, False])
-    every = [brute(beliefs, known, list(asked), rng, 8_000) for asked in itertools.combinations(range(5), n)]
-    found = np.mean([learnt.gain(beliefs, known, n, seed) for seed in range(20)])
+    every = [brute(beliefs, known, list(asked), rng, 8_000).mean() for asked in itertools.combinations(range(5), n)]
+    found = simulated(beliefs, known, n, 20).mean()
     assert 0.75 * max(every) <= found <= 1.1 * max(every)  # greedy on f, so that it may miss the best by a little
 
 
-def test_gain_agrees_with_brute_force_at_the_same_points(monkeypatch):
+def test_chances_agree_with_brute_force_at_the_same_points(monkeypatch):
     rng = np.random.default_rng(2)
     beliefs, known, asked = some_beliefs(rng), np.array([True, True, False, False, False]), [1, 3, 4, 3]
-    monkeypatch.setattr(learnt, "_chosen", lambda *_: np.array(asked))
-    found = np.mean([learnt.gain(beliefs, known, 4, seed) for seed in range(60)])
-    assert found == pytest.approx(brute(beliefs, known, asked, rng, 100_000), rel=0.05)
+    monkeypatch.setattr(gain, "_chosen", lambda *_: np.array(asked))
+    found, plain = simulated(beliefs, known, 4, 60), brute(beliefs, known, asked, rng, 100_000)
+    for x in (-0.5, 0.01, 0.3, 1.0):
+        assert (found >= x).mean() == pytest.approx((plain >= x).mean(), abs=0.015)
 
 
-def test_gain_of_one_noisy_result_is_the_knowledge_gradient():
-    """Two independent points, the known one certain: E max(0, s·Z − d) in closed form."""
-    from scipy.stats import norm
+def test_the_chance_of_one_noisy_result_in_closed_form():
+    """Two independent points, the known one certain: the other is taken if y > d(1 + σ²/v), and is then f."""
+    from scipy.stats import multivariate_normal, norm
 
-    variance, noise, d = 0.8, 0.5, 0.3
-    beliefs = [Belief(np.array([d, 0.0]), np.diag([1e-12, variance]), noise)]
-    s = variance / np.sqrt(variance + noise**2)
-    exact = s * norm.pdf(d / s) - d * norm.cdf(-d / s)
-    found = np.mean([learnt.gain(beliefs, np.array([True, False]), 1, seed) for seed in range(200)])
-    assert found == pytest.approx(exact, rel=0.03)
+    v, noise, d, x = 0.8, 0.5, 0.3, 0.4
+    beliefs = [Belief(np.array([d, 0.0]), np.diag([1e-12, v]), noise)]
+    found = (simulated(beliefs, np.array([True, False]), 1, 200) >= x).mean()
+    joint = multivariate_normal([0, 0], [[v, v], [v, v + noise**2]])
+    f0, y0 = d + x, d * (1 + noise**2 / v)
+    both = 1 - norm.cdf(f0 / v**0.5) - norm.cdf(y0 / (v + noise**2) ** 0.5) + joint.cdf([f0, y0])
+    assert found == pytest.approx(both, abs=0.01)
+
+
+def test_chances_are_corrected_by_the_skewness_of_the_results():
+    from scipy.stats import skew
+
+    z = np.random.default_rng(0).beta(1.0, 3.0, size=50)
+    assert gain.skewness(-z) == pytest.approx(skew(-z))
+    assert gain.skewness(np.append(z, 1e6)) == 1.0  # one far off counts no more
+    p = np.linspace(0, 1, 21)
+    for s in (-2.0, 0.0, 1.0):
+        said = np.array([gain.calibrated(each, s) for each in p])
+        plain = 1 / (1 + np.exp(-(0.55 + 0.56 * np.log(p[1:-1] / (1 - p[1:-1])) + 1.66 * s)))
+        np.testing.assert_allclose(said[1:-1], plain)
+        assert (np.diff(said) > 0).all()
+        assert said[0] == 0.0
+        assert said[-1] < 1
+
+
+def test_a_long_tail_of_losses_is_no_promise():
+    """Losses of which the best are 0.1, and others a hundred times that: there is no room below."""
+    rng = np.random.default_rng(1)
+    X = np.concatenate([rng.random((12, 2)), 0.35 + 0.05 * rng.standard_normal((8, 2))])
+    policy = ms.Auto(ms.Box([(0, 1), (0, 1)]), minimize=True)
+    policy.observe(X, np.expm1(12 * ((X - 0.35) ** 2).sum(axis=1)) + 0.02 * rng.standard_normal(20))
+    policy.refresh()
+    assert learnt.skew_of(policy) < -1
+    unit = learnt.worth(learnt.settled(policy).noise_level, learnt.spread_of(policy.observations.y))
+    assert policy.chance() < min(0.25, 0.5 * np.mean(learnt.gains(policy, 10) >= unit))
 
 
 def test_beliefs_are_those_of_a_dense_solve():
@@ -148,7 +246,7 @@ def test_beliefs_are_those_of_a_dense_solve():
     policy = told(ms.Box([(0, 2), (0, 1)]), lambda x: np.sin(x[0]), 12)
     X = rng.random((6, 2)) * [2, 1]
     posterior = policy.posterior.posteriors[0]
-    found = learnt.belief(posterior, X, policy.domain.encode(X))
+    found = gain.belief(posterior, X, policy.domain.encode(X))
     model, U, E = posterior.model, posterior.points, policy.domain.encode(X)
     K = model.kernel(U, U) + model.regularization * np.diag(1 / posterior.counts)
     cross = model.kernel(E, U)
@@ -159,12 +257,14 @@ def test_beliefs_are_those_of_a_dense_solve():
 
 
 def test_more_evaluations_gain_more_and_data_leave_less(tuned):
-    one, ten = tuned.expected_gain(1), tuned.expected_gain()
-    assert 0 <= one <= ten
+    assert 0 <= tuned.chance(within=1) <= tuned.chance() + 0.02
+    assert tuned.chance(100.0) < tuned.chance(0.01)
     young = told(ms.Space(SPACE), loss, 6, minimize=True)
-    assert young.expected_gain() > ten
-    with pytest.raises(InvalidInput, match="n must be a whole number ≥ 1"):
-        tuned.expected_gain(0)
+    assert young.chance(0.5) > tuned.chance(0.5)
+    with pytest.raises(InvalidInput, match="within must be a whole number ≥ 1"):
+        tuned.chance(within=0)
+    with pytest.raises(InvalidInput, match="gain must be"):
+        tuned.chance(-1.0)
 
 
 # -- signs and sentences -----------------------------------------------------------------------------------------------
@@ -178,14 +278,15 @@ def test_minimizing_is_maximizing_the_opposite():
     again.observe(x, y)
     down.refresh()
     again.refresh()
-    assert down.importance() == pytest.approx(again.importance())
-    assert down.expected_gain() == pytest.approx(again.expected_gain(), rel=1e-6)
+    for name, found in down.importance().items():
+        assert found[:3] == pytest.approx(again.importance()[name][:3])
+    assert down.chance() == pytest.approx(again.chance(), abs=1e-6)
     said, other = down.summary(), again.summary()
     number = re.compile(r"expected (-?[\d.]+), between (-?[\d.]+) and (-?[\d.]+) ")
     (mean, low, high), (mean2, low2, high2) = ([float(v) for v in number.search(s).groups()] for s in (said, other))
     assert (mean, low, high) == (-mean2, -high2, -low2)
-    assert "the smallest result was" in said
-    assert "the largest result was" in other
+    best = re.compile(r"of the best of these (-?[\d.]+) is expected \(its result was (-?[\d.]+)\)")
+    assert [-float(v) for v in best.search(said).groups()] == [float(v) for v in best.search(other).groups()]
 
 
 def test_the_summary_holds_the_numbers(tuned):
@@ -199,14 +300,16 @@ def test_the_summary_holds_the_numbers(tuned):
     assert shown == pytest.approx([use.mean, use.lower, use.upper], abs=0.006)
     assert lines[0].endswith("(95 %).")
     assert "40 evaluations" in lines[1]
-    assert "the smallest result was" in lines[1]
+    assert f"of the best of these {learnt.best_tried(tuned).mean:.2f} is expected (its result was" in lines[1]
     assert "learnt" in lines[2]
-    assert f"lr ({100 * tuned.importance()['lr']:.0f} %)" in lines[3]
+    share, low, high = (round(100 * each) for each in tuned.importance()["lr"][:3])
+    assert f"lr {share} % ({low} to {high} %)" in lines[3]
     assert "hardly matters" in lines[3]
     assert "dead" in lines[3].partition("hardly matters")[2]
     assert lines[4] == "Nowhere do the results contradict the model."
-    assert f"improve the best by {tuned.expected_gain():.2g} (" in lines[5]
-    assert lines[5].endswith("worth it.")
+    unit = max(float(re.search(r"±([\d.]+)", lines[2])[1]), 0.02 * float(np.std(tuned.observations.y)))
+    assert float(re.search(r"by at least ([\d.]+) \(", lines[5])[1]) == pytest.approx(unit, rel=0.1)
+    assert f"is {learnt.percent(tuned.chance())}: {learnt.verdict(tuned.chance())}" in lines[5]
 
 
 def test_the_noise_is_as_given_or_from_repeats():
@@ -226,14 +329,45 @@ def test_where_nothing_is_left_to_gain_it_says_so():
     policy = ms.Auto(ms.Finite([[0.0], [0.5], [1.0]]), noise=0.01)
     policy.observe([0, 1, 2] * 4, [1.0, 2.0, 3.0] * 4)
     policy.refresh()
-    assert policy.summary().endswith("Ten more evaluations are not expected to improve the best: hardly worth it.")
+    assert policy.summary().endswith("(2 % of the spread) is less than 5 %: hardly worth it.")
+
+
+def test_a_gain_below_the_noise_is_not_worth_it():
+    """Twenty candidates that differ by a tenth of the noise: there is something to gain, and nobody would notice."""
+    rng = np.random.default_rng(4)
+    policy = ms.Auto(ms.Finite(np.linspace(0, 1, 20)[:, None]), noise=1.0)
+    policy.observe(np.arange(20), 0.1 * rng.standard_normal(20) + rng.standard_normal(20))
+    policy.refresh()
+    assert "by at least 1 (the noise)" in policy.summary()
+    assert "hardly worth it" in policy.summary()
+    assert policy.chance(0.02) > policy.chance(1.0)
+
+
+def test_verdicts_have_a_middle():
+    said = [learnt.verdict(p) for p in (0.0, 0.19, 0.2, 0.49, 0.5, 1.0)]
+    assert said == ["hardly worth it"] * 2 + ["perhaps worth it"] * 2 + ["worth it"] * 2
+    assert [learnt.percent(p) for p in (0.0, 0.02, 0.34, 0.99)] == ["less than 5 %"] * 2 + [
+        "about 35 %",
+        "more than 95 %",
+    ]
+
+
+def test_the_best_so_far_is_the_best_mean_not_the_luckiest_result():
+    """A lucky result at a bad point, where others say that it is bad."""
+    policy = ms.Auto(ms.Finite([[0.0], [0.5], [1.0]]), noise=1.0)
+    policy.observe([0, 0, 0, 0, 1, 1, 1, 1, 2, 2], [3.9, 0.0, -1.0, 0.5, 2.9, 3.1, 3.0, 3.0, 0.5, 0.2])
+    policy.refresh()
+    best = learnt.best_tried(policy)
+    assert (best.average, best.count) == (pytest.approx(3.0), 4)
+    assert best.mean == pytest.approx(policy.posterior.mean.max())
+    assert f"of the best of these {best.mean:.1f} is expected (its four results averaged 3.0)" in policy.summary()
 
 
 def test_before_there_is_a_model_it_says_so():
     policy = ms.Auto(ms.Box([(0, 1)]))
     policy.tell(policy.ask(), 1.0)
     assert policy.summary() == "There is no model yet: it takes 5 results, and there are 1."
-    for call in (policy.importance, policy.expected_gain):
+    for call in (policy.importance, policy.chance):
         with pytest.raises(InvalidInput, match="needs a model, and so at least 5 results; 1 are told"):
             call()
 

@@ -12,7 +12,8 @@ from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
 from misspec.errors import InvalidInput, StorageError
-from misspec.reports import optimisation, optimisation_figures, optimisation_page
+from misspec.policies.auto import learnt
+from misspec.reports import left_out, optimisation, optimisation_figures, optimisation_page
 
 NASTY = "<script>alert(1)</script> & $x$ {y}"
 MODEL = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1)
@@ -141,8 +142,10 @@ def test_smaller_is_better_where_it_is():
     policy = ms.Auto(ms.Box([(0, 1)]), minimize=True)
     policy.observe(np.linspace(0, 1, 8)[:, None], [5.0, 4.0, 6.0, 3.0, 3.5, 2.0, 7.0, 8.0])
     found = optimisation.facts(policy)
-    assert found.best.tolist() == [5, 4, 4, 3, 3, 2, 2, 2]
-    assert found.points.averages[found.leading(3)].tolist() == [2, 3, 3.5]
+    policy.refresh()
+    mean = policy.posterior.at(policy.observations.x)[0]
+    np.testing.assert_allclose(found.best, np.minimum.accumulate(mean))  # not of the luckiest results
+    np.testing.assert_array_equal(found.leading(8), np.argsort(mean, kind="stable"))
     assert found.elsewhere.all()
     assert found.about.endswith("smaller is better")
     assert found.use is not None
@@ -190,6 +193,73 @@ def test_a_contradicted_model_is_marked():
     found = optimisation.facts(policy)
     assert found.points.contradicted[5]
     assert "Results contradict the model at" in found.sentences[2]
+
+
+def test_the_model_is_drawn_against_results_that_it_has_not_seen():
+    """Every result predicted by a posterior of the others, one by one."""
+    rng = np.random.default_rng(0)
+    X = rng.random((9, 2))
+    y = X[:, 0] + 0.1 * rng.standard_normal(9)
+    domain = ms.Box([(0, 1), (0, 1)])
+    model = ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1, scale=2.0)
+    policy = ms.GPUCB(domain, model, minimize=True)
+    policy.observe(X, y)
+    found = left_out.left_out(policy)
+    for i in range(9):
+        posterior = ms.posterior.Posterior(model, domain)
+        posterior.observe(np.delete(X, i, axis=0), np.delete(y, i))
+        mean, std = (float(each[0]) for each in posterior.at(X[[i]]))
+        reach = 1.959964 * np.hypot(2.0 * std, 0.1)
+        np.testing.assert_allclose(
+            [found.mean[i], found.lower[i], found.upper[i]], [mean, mean - reach, mean + reach], atol=1e-6
+        )
+    reach = (found.upper - found.lower) / 2 / 1.959964
+    for share, ends in zip(found.inside, (0.674490, 1.281552, 1.959964), strict=True):
+        assert share == np.mean(np.abs(y - found.mean) <= ends * reach)
+
+
+def test_a_result_far_off_is_outside_of_what_the_others_predict():
+    x = np.linspace(0, 1, 20)
+    y = np.sin(5 * x) + 0.02 * np.random.default_rng(0).standard_normal(20)
+    y[7] += 4.0
+    policy = ms.Auto(ms.Box([(0, 1)]))
+    policy.observe(x[:, None], y)
+    found = optimisation.facts(policy)
+    assert found.left_out.upper[7] < y[7]
+    assert found.doubtful == [7]
+    text = page_of(policy)
+    assert "Doubtful: evaluation 8, which the others do not predict." in text
+    assert "Nowhere do the results contradict" not in text
+    assert "the bands of 50, 80 and 95 % hold" in text
+
+
+def shares(n, *inside):
+    return left_out.sentence(left_out.LeftOut(np.arange(n), *[np.zeros(n)] * 3, inside))
+
+
+def test_the_sentence_says_whether_bands_hold():
+    assert shares(100, 0.5, 0.8, 0.95).endswith("hold 50 %, 80 % and 95 % of the 100 results, as they should.")
+    assert "too narrow" in shares(100, 0.3, 0.6, 0.8)
+    assert "too narrow" in shares(100, 0.7, 0.85, 0.8)  # heavy tails: what is promised at 95 % counts
+    assert "wider than they need be" in shares(100, 0.8, 0.97, 1.0)
+    assert "too few to tell" in shares(5, 0.0, 0.2, 0.4)
+
+
+def test_bars_slices_and_sentences_have_one_importance():
+    policy = played(ms.Auto(space()), 16)
+    found = optimisation.facts(policy)
+    assert found.importance == policy.importance()
+    order = [each.name for each in found.slices]
+    assert order == sorted(order, key=lambda name: -found.importance[name].share)
+    panel = optimisation_figures.importance(found, 40)
+    assert found.importance["fixed"].unknown == "one value only"
+    for name, each in [pair for pair in found.importance.items() if pair[0] != "fixed"]:
+        at = panel.y.labels.index(name)
+        assert panel.marks[0].high[at] == (0.0 if each.unknown else pytest.approx(100 * each.share))
+        assert panel.marks[0].written[at].strip() == each.unknown
+        assert learnt.share_of(each) in panel.marks[0].text[at]
+        (card,) = [one for one in found.slices if one.name == name]
+        assert learnt.share_of(each) in optimisation_figures.slice_of(found, card).title
 
 
 def test_nothing_is_written_where_it_fails(tmp_path, monkeypatch):

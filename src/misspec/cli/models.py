@@ -92,6 +92,9 @@ def diagnose(
         bool, typer.Option("--fixed-design", help="The points were fixed before any result was seen.")
     ] = False,
     skip: Annotated[bool, typer.Option("--skip", help="Leave out rows with missing or unreadable cells.")] = False,
+    repeats: Annotated[
+        bool, typer.Option("--repeats", help="Rows that are equal in every cell are repeats, not copies.")
+    ] = False,
     picture: Annotated[
         Path | None, typer.Option(help="Draw the residuals into this file (.png, .pdf); needs --norm-bound.")
     ] = None,
@@ -105,7 +108,7 @@ def diagnose(
         [name.strip() for each in some for name in each.split(",")] for some in (columns or [], ignore or [])
     )
     with console.status(f"reading {file}"):
-        data = tables.read(file, target, chosen if columns else None, ignore=left_out, skip=skip)
+        data = tables.read(file, target, chosen if columns else None, ignore=left_out, skip=skip, repeats=repeats)
     options: dict[str, Any] = {"noise": noise, "offset": offset, "delta": delta, "raw": raw}
     with console.status("certifying") as status:
         options["show"] = status.update

@@ -108,7 +108,8 @@ def optimize(
 @app.command(
     help="The next experiments, for someone who runs them by hand: what to try, why, and whether going on is worth it."
     "\n\nFill in the results and run the same command again; nothing else is kept. In the column of results"
-    "\n\n- a number is a result, and several lines of the same experiment are repeats;"
+    "\n\n- a number is a result, and several lines of the same experiment are repeats, unless every cell is equal "
+    "(--repeats);"
     "\n\n- an empty cell is an experiment that is being run: it is not suggested again, and others go around it;"
     "\n\n- the word failed is an experiment that gave no result: it may be suggested once more, and if that fails too, "
     "it is avoided, and so is what is like it. (A yield of zero is a result: write 0.)"
@@ -134,6 +135,10 @@ def suggest(
     ignore: Annotated[
         list[str] | None, typer.Option(help="A column of candidates that does not describe them; can be repeated.")
     ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(help="A column that describes candidates, if not all do that are no dates or names; repeated."),
+    ] = None,
     append: Annotated[
         bool, typer.Option("--append", help="Add the suggested rows to the results file, for you to fill in.")
     ] = False,
@@ -145,6 +150,12 @@ def suggest(
         float | None,
         typer.Option(help="By how much the same experiment varies (standard deviation), if you know it."),
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse results of experiments that FILE does not have.")
+    ] = False,
+    repeats: Annotated[
+        bool, typer.Option("--repeats", help="Lines that are equal in every cell are repeats, not copies.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Another number makes other choices where chance decides.", min=0)] = 0,
 ) -> None:
     """The next experiments: what to try, why, and whether going on is worth it."""
@@ -165,8 +176,8 @@ def suggest(
     ):
         warnings.simplefilter("always", UserWarning)
         found = (by_hand.append if append else by_hand.suggest)(
-            source, results, target, batch=batch, names=names, ignore=ignore or (), minimize=minimize, noise=noise,
-            seed=seed,
+            source, results, target, batch=batch, names=names, ignore=ignore or (), columns=columns or (),
+            minimize=minimize, noise=noise, strict=strict, repeats=repeats, seed=seed,
         )  # fmt: skip
     if out is not None:
         found.save(out)
@@ -197,12 +208,14 @@ def suggest(
 def _show_rows(console: Console, found: Any) -> None:
     """Print the experiments and their reasons: a table where it fits, else one row below the other."""
     from misspec.policies.auto.learnt import plain, rounded
+    from misspec.policies.auto.policy import BAND
 
     called = ["candidate"] if found.rows[0].called else []
-    heads = ["", *called, *found.menu.parameters, f"expected {found.target}"]
+    heads = ["", *called, *found.menu.parameters, f"expected {found.target} (95 %)"]
     lines = []
     for number, row in enumerate(found.rows, start=1):
-        expected = "–" if math.isnan(row.std) else f"{rounded(row.mean, row.std)} ± {rounded(row.std, row.std)}"
+        reach = BAND * row.std
+        expected = "–" if math.isnan(reach) else f"{rounded(row.mean, reach)} ± {rounded(reach, reach)}"
         values = [plain(row.values[name]) for name in found.menu.parameters]
         lines.append([f"{number}.", *([row.called] if called else []), *values, expected])
     widths = [max(len(line[i]) for line in [heads, *lines]) for i in range(len(heads))]

@@ -30,6 +30,8 @@ LONGEST = 500  # characters of a column's name
 DIGITS = 400  # of a whole number at most
 CODE = re.compile(r"[+-]?0\d")  # a number that people would not write so
 COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")  # a number with a decimal comma
+DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")
+LEAST_ROWS = 8  # from which it is seen that a column differs from row to row
 HINT = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line by which spreadsheets say what separates
 DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # of text that follows
 MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -315,6 +317,51 @@ def plain(frame: Frame, keep: Sequence[str]) -> Frame:
         for name, cells in frame.columns.items()
     }
     return dataclasses.replace(frame, columns=columns)
+
+
+def untelling(columns: Mapping[str, Sequence[Any]]) -> dict[str, str]:
+    """Columns that describe nothing, and what they have instead: dates, texts that differ from row to row, numbers of
+    rows. None where no other column would be left."""
+    found = {}
+    for name, cells in columns.items():
+        given = [cell for cell in cells if cell is not None]
+        texts = [cell.strip() for cell in given if isinstance(cell, str)]
+        if given and all(hasattr(cell, "isoformat") for cell in given):
+            found[name] = "dates"
+        elif len(given) < LEAST_ROWS:
+            continue
+        elif len(texts) == len(given):
+            differ = len(set(texts)) > 0.5 * len(given)
+            dates = all(DATE.fullmatch(text) for text in texts)
+            found |= {name: "dates" if dates else "texts that differ from row to row"} if dates or differ else {}
+        elif all(type(cell) is int for cell in given) and len(given) == len(cells) and given[0] in (0, 1):
+            found |= {name: "numbers of rows"} if given == list(range(given[0], given[0] + len(given))) else {}
+    return found if len(found) < len(columns) else {}
+
+
+def left_out(where: str, found: Mapping[str, str], also: str = "") -> list[str]:
+    """The note that says so; also: another remedy."""
+    said = ", ".join(f"{name} ({what})" for name, what in found.items())
+    return [f"Columns of {where} that are left out: {said}; --columns takes them in{also}."] if found else []
+
+
+def copies(rows: Sequence[Any]) -> dict[int, int]:
+    """Rows that equal an earlier one in every cell, and which."""
+    first: dict[Any, int] = {}
+    return {i: first[row] for i, row in enumerate(rows) if first.setdefault(row, i) != i}
+
+
+def copied(where: str, pairs: Sequence[tuple[int, int]]) -> list[str]:
+    """The note about lines that equal others."""
+    if not pairs:
+        return []
+    shown_pairs = ", ".join(f"{line} is {other} again" for line, other in pairs[:3])
+    more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
+    one = "that counts" if len(pairs) == 1 else "these count"
+    return [
+        f"Equal lines of {where}: {shown_pairs}{more}; {one} once. If they are repeats with equal results, say "
+        "--repeats."
+    ]
 
 
 def _separator(header: str) -> str:

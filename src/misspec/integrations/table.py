@@ -137,13 +137,15 @@ def read(
     *,
     ignore: Sequence[str] = (),
     skip: bool = False,
+    repeats: bool = False,
 ) -> Table:
     """Read a CSV file with a header; commas, semicolons, tabs or blanks separate, and where commas do not, numbers may
     have decimal commas.
 
     target: the last column by default; columns: all others by default. ignore: columns that have no influence on the
-    target, such as notes. skip: leave out rows with a cell that is empty or, in a column of numbers, none, instead of
-    refusing the file.
+    target, such as notes: dates, texts that differ from row to row and numbers of rows are ignored too, unless columns
+    names them. skip: leave out rows with a cell that is empty or, in a column of numbers, none, instead of refusing the
+    file. repeats: rows that are equal in every cell are repeats with equal results, not one row twice.
     """
     content, where = frames.contents(path), str(path)
     plain = _plain(content, where) if len(content) > LARGE else None
@@ -158,6 +160,9 @@ def read(
         frame = frames.of_content(content, where) if plain is None else frames.Frame({n: [] for n in plain}, where)
         del content
         goal, chosen = _roles(frame, target, columns, ignore)
+        odd = frames.untelling({name: frame.columns[name] for name in chosen}) if columns is None else {}
+        chosen, ignore = [name for name in chosen if name not in odd], [*ignore, *odd]
+        again: dict[int, int] = {}
         left_out = [name for name in frame.names if name not in {goal, *ignore, *chosen}]
         if plain is not None:
             points, results = np.column_stack([plain[name] for name in chosen]), plain[goal].copy()
@@ -165,10 +170,16 @@ def read(
             parameters: Mapping[str, Parameter] = {name: Float(*pair) for name, pair in zip(chosen, ends, strict=True)}
             beside = [plain[name] for name in left_out]
             groups = numbered_points(np.column_stack(beside))[0].astype(np.float64) if beside else np.zeros(len(points))
+            first = np.sort(numbered_points(np.column_stack(list(plain.values())))[1])
+            if len(first) < len(points) and not repeats:
+                again = dict.fromkeys(np.setdiff1d(np.arange(len(points)), first).tolist(), -1)
+                points, results, groups = points[first], results[first], groups[first]
         else:
             cells = {name: frame.columns[name] for name in chosen} | {goal: _numbers(frame.columns[goal])}
             kept = _kept(frame, cells, goal, skip=skip)
             skipped = len(frame) - len(kept)
+            again = {} if repeats else frames.copies(list(zip(*frame.columns.values(), strict=True)))
+            kept = [i for i in kept if i not in again]
             whole = {name: [cells[name][i] for i in kept] for name in chosen}
             rows = Finite.from_table(frames.Frame(whole, where, text=True, command=True))
             points, parameters = rows.points, rows.parameters
@@ -176,7 +187,10 @@ def read(
             others = [tuple(frame.columns[name][i] for name in left_out) for i in kept]
             groups = np.array([codes.setdefault(each, len(codes)) for each in others], dtype=np.float64)
             results = np.array([float(cells[goal][i]) for i in kept])
-    notes = [str(warning.message) for warning in said]
+    notes = [str(warning.message) for warning in said] + frames.left_out(where, odd)
+    if again:
+        copies = f"{len(again):,} row{'s' * (len(again) > 1)} of {where} equal{'s' * (len(again) == 1)} another"
+        notes.append(f"{copies} in every cell and count once; if they are repeats with equal results, say --repeats.")
     apart = (
         len(numbered_points(np.column_stack([points, groups]))[1]) - len(numbered_points(points)[1]) if left_out else 0
     )

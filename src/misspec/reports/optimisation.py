@@ -26,6 +26,7 @@ from misspec.files import storage
 from misspec.policies import Auto, Conflict, Policy, Recommendation
 from misspec.policies.auto import learnt
 from misspec.product import distance
+from misspec.reports.left_out import LeftOut, left_out
 from misspec.search import distinct
 
 MOST_SLICES = 8  # parameters through which slices are drawn, the most important ones
@@ -66,7 +67,7 @@ class Slice:
 @dataclasses.dataclass(frozen=True, eq=False)
 class Points:
     """Distinct points with results, in order of their first: their values by name, averages, counts, and what the
-    model expects there (NaN without one)."""
+    model expects there (NaN without one). of: the point of each result."""
 
     x: Array
     values: list[dict[str, Any]]
@@ -75,11 +76,13 @@ class Points:
     counts: NDArray[np.intp]
     expected: Array
     contradicted: NDArray[np.bool_]
+    of: NDArray[np.intp]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Optimisation:
-    """The facts. best: the best result so far, one per evaluation; elsewhere: which results the policy never asked."""
+    """The facts. best: what is expected now of the best point so far, one per evaluation; elsewhere: which results the
+    policy never asked; left_out: the model against the results."""
 
     title: str
     about: str
@@ -90,13 +93,15 @@ class Optimisation:
     elsewhere: NDArray[np.bool_]
     sentences: list[str]
     use: Recommendation | None
-    importance: dict[str, float]
+    importance: dict[str, learnt.Importance]
     slices: list[Slice]
     points: Points
     axes: list[Axis]
     conflicts: list[Conflict]
     conflicting: list[str]  # the same points in words
     table: list[list[str]]  # every evaluation, the first row is the head
+    left_out: LeftOut | None
+    doubtful: list[int]  # rows of results that the others do not predict
 
     @property
     def expected(self) -> float:
@@ -109,8 +114,9 @@ class Optimisation:
         return "smaller" if self.minimize else "larger"
 
     def leading(self, count: int) -> NDArray[np.intp]:
-        """The points with the best averages, best first."""
-        return np.argsort(self.points.averages if self.minimize else -self.points.averages, kind="stable")[:count]
+        """The points of which most is expected, or with the best averages where there is no model; best first."""
+        by = self.points.averages if self.use is None else self.points.expected
+        return np.argsort(by if self.minimize else -by, kind="stable")[:count]
 
     def vertical(self) -> tuple[float, float]:
         """Room for the results, except for a few that would flatten the others."""
@@ -219,14 +225,18 @@ def facts(
         policy.refresh()
     modelled = learnt.modelled(policy)
     use = policy.recommend() if modelled else None
-    importance = _importance(policy, axes) if modelled else {}
-    order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -importance.get(axes[j].name, 0.0))
+    learns = modelled and hasattr(policy, "summary")
+    known = learnt.facts(policy, called) if learns else None
+    importance = known.importance if known else learnt.importance_of(policy, called) if modelled else {}
+    shares = [importance[name].share if importance else 0.0 for name in called]
+    order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -shares[j])
     slices = [] if use is None else [_slice(policy, use.x, axes[j], j) for j in order[:MOST_SLICES]]
     conflicts = policy.conflicts() if modelled else []
+    doubtful = known.suspicious if known else policy.suspicious() if modelled else []
     points = _points(policy, axes, conflicts, modelled=modelled)
     what = target or getattr(domain, "target", None) or "result"
     y, down = told.y, policy.minimize
-    best = (np.minimum if down else np.maximum).accumulate(y)
+    best = (np.minimum if down else np.maximum).accumulate(policy.posterior.at(told.x)[0] if modelled else y)
     heading = title or ("Optimisation" if what == "result" else f"Optimisation of {what}")
     count = f"{len(told):,} evaluation{'s' * (len(told) != 1)}"
     if told.forgotten:
@@ -234,9 +244,11 @@ def facts(
     about = f"{type(policy).__name__}, {count}, {len(axes)} parameter{'s' * (len(axes) > 1)}; "
     return Optimisation(
         heading, about + ("smaller is better" if down else "larger is better"), str(what), down,
-        y, best, told.ids < 0, _sentences(policy, called, use, points, conflicts, y), use, importance,
+        y, best, told.ids < 0, learnt.sentences(known) if known else _sentences(policy, called, use, conflicts), use,
+        importance,
         slices, points, [axes[j] for j in order], conflicts,
         [learnt.spelled(domain, each, called) for each in conflicts], _table(policy, axes, str(what), y),
+        left_out(policy) if modelled else None, [each.row for each in doubtful],
     )  # fmt: skip
 
 
@@ -310,11 +322,6 @@ def _axis(domain: Any, name: str, parameter: Parameter | None, j: int) -> Axis:
     few = parameter is not None and parameter.count is not None and 1 < parameter.count <= MOST_WHOLE
     levels = parameter.every() if parameter is not None and few else None
     return Axis(name, low, high, log, levels, None)
-
-
-def _importance(policy: Any, axes: Sequence[Axis]) -> dict[str, float]:
-    own = policy.importance() if hasattr(policy, "importance") else learnt.importance(policy.posterior, policy.field)
-    return {axis.name: share for axis, share in zip(axes, own.values(), strict=True)}
 
 
 def _slice(policy: Any, at: Array, axis: Axis, j: int) -> Slice:
@@ -392,26 +399,20 @@ def _points(policy: Any, axes: Sequence[Axis], conflicts: Sequence[Conflict], *,
     if isinstance(domain, Finite) and domain.names is not None:
         labels = [domain.names[i] if i >= 0 else "" for i in domain.indices(x).tolist()]
     values = [dict(zip([a.name for a in axes], learnt.values_of(domain, each), strict=True)) for each in x]
-    return Points(x, values, labels, averages, counts, expected, contradicted)
+    return Points(x, values, labels, averages, counts, expected, contradicted, np.argsort(order)[number])
 
 
 def _sentences(
-    policy: Any,
-    names: Sequence[str],
-    use: Recommendation | None,
-    points: Points,
-    conflicts: Sequence[Conflict],
-    y: Array,
+    policy: Any, names: Sequence[str], use: Recommendation | None, conflicts: Sequence[Conflict]
 ) -> list[str]:
     if use is None:
         return str(policy.summary()).splitlines()
-    if hasattr(policy, "summary"):
-        return learnt.sentences(learnt.facts(policy, names))
+    told = policy.observations
     sure = f"with probability {100 * (1 - policy.model.delta):.0f} %" if use.guaranteed else "not guaranteed"
-    step = learnt.spread_of(y) or 1.0
+    step = 0.1 * (learnt.spread_of(told.y) or 1.0)
     return [
         learnt.use(policy.domain, use, sure, names),
-        learnt.evaluations(y, len(points.x), minimize=policy.minimize, step=0.1 * step),
+        learnt.evaluations(len(told), len(distinct(told.x).points), learnt.best_tried(policy), step),
         learnt.contradictions(policy.domain, conflicts, names),
     ]
 

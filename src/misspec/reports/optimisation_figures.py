@@ -75,7 +75,9 @@ def best(found: Optimisation) -> Panel:
         for chosen, label, symbol, size in kinds
         if chosen.any()
     ]  # fmt: skip
-    marks.append(Line(t, found.best, width=2.0, step=True, colour=MODEL, label="best so far", hover="%{y:.5g}"))
+    marks.append(
+        Line(t, found.best, width=2.0, step=True, colour=MODEL, label="best so far, as expected now", hover="%{y:.5g}")
+    )
     if found.use is not None:
         ends, low, high = (0.5, len(t) + 0.5), found.use.lower, found.use.upper
         said = f"{found.expected:.5g}, {low:.5g} to {high:.5g}"
@@ -117,23 +119,30 @@ def slice_of(found: Optimisation, each: Slice) -> Panel:
         ends = None if each.labels is None else (-0.6, len(labels) - 0.4)
         x = Axis(ticks=each.x.tolist(), labels=labels, turned=turned, range=ends)
     share = found.importance.get(each.name)
-    title = each.name + ("" if share is None else f" ({100 * share:.0f} %)")
+    title = each.name + ("" if share is None else f" {learnt.share_of(share)}")
     return Panel(marks, x, Axis(found.target, range=found.vertical()), title)
 
 
 def importance(found: Optimisation, letters: int) -> Panel | None:
-    """Importance of each parameter. letters: of a name, at most."""
-    if len(found.axes) < 2 or not any(found.importance.values()):
+    """Importance of each parameter, with its range, or why it is not known yet. letters: of a name, at most."""
+    named = {axis.name: found.importance[axis.name] for axis in found.axes if found.importance}
+    if len(found.axes) < 2 or not any(each.share for each in named.values()):
         return None
-    order = sorted(found.importance, key=lambda name: -found.importance[name])[:MOST_BARS]
-    shares, rows = np.array([100 * found.importance[name] for name in order]), range(len(order))
-    bars = Bars(
-        np.array(rows), np.zeros(len(rows)), shares, 0.65, flat=True, written=[f"{share:.0f} %" for share in shares],
-        colour=MODEL, text=order, hover="%{hovertext}: %{x:.1f} %",
-    )  # fmt: skip
-    x = Axis("share of the variation that the model expects, %", range=(0, 1.12 * float(shares.max())))
+    order = sorted(named, key=lambda name: (bool(named[name].unknown), -named[name].share))[:MOST_BARS]
+    shares, low, high = (100 * np.array([named[name][i] for name in order]) for i in range(3))
+    known = np.array([not named[name].unknown for name in order])
+    rows, ends = np.arange(len(order)), np.where(known, shares, 0.0)
+    text = [f"{name} {learnt.share_of(named[name])}" for name in order]
+    beside = [f" {named[name].unknown}" for name in order]
+    marks: list[Mark] = [
+        Bars(rows, 0.0 * ends, ends, 0.65, flat=True, colour=MODEL, alpha=0.55, text=text, written=beside,
+             hover="%{hovertext}"),
+        *(Line((low[i], high[i]), (i, i), width=2.0, colour="#111111") for i in np.flatnonzero(known)),
+    ]  # fmt: skip
+    right = 1.12 * float(high[known].max(initial=50.0))
+    x = Axis("share of the variation that the model expects, %; line: its range of 90 %", range=(0, right))
     labels = [shortened(name, letters) for name in order]
-    return Panel([bars], x, Axis(ticks=rows, labels=labels, range=(len(rows) - 0.5, -0.5), grid=False))
+    return Panel(marks, x, Axis(ticks=range(len(order)), labels=labels, range=(len(order) - 0.5, -0.5), grid=False))
 
 
 def parallel(found: Optimisation) -> Panel | None:
@@ -170,20 +179,23 @@ def _words(values: Mapping[str, Any]) -> str:
 
 
 def model(found: Optimisation) -> Panel | None:
-    """Expected values at the points with results, against the results."""
-    points = found.points
-    if found.use is None:
+    """Each result as the others predict it, with its band, against the result."""
+    points, each = found.points, found.left_out
+    if each is None:
         return None
-    ends = (float(points.expected.min()), float(points.expected.max()))
-    marks: list[Mark] = [Line(ends, ends, width=0.8, colour=TRUTH, label="as expected")]
+    y, which = found.y[each.rows], points.of[each.rows]
+    ends = (float(y.min()), float(y.max()))
+    marks: list[Mark] = [Line(ends, ends, width=0.8, colour=TRUTH, label="as predicted")]
+    doubted = points.contradicted[which] | np.isin(each.rows, found.doubtful)
     for chosen, label, colour, symbol in (
-        (~points.contradicted, "results (averages)", MODEL, "circle"),
-        (points.contradicted, "contradict the model", MISSED, "diamond"),
+        (~doubted, "predicted by the others, 95 %", MODEL, "circle"),
+        (doubted, "doubtful, or contradict the model", MISSED, "diamond"),
     ):
         if chosen.any():
-            text = [_words(points.values[i]) for i in np.flatnonzero(chosen)]
+            text = [_words(points.values[i]) for i in which[chosen]]
             marks.append(
-                Points(points.expected[chosen], points.averages[chosen], symbol, 4.5, colour=colour, alpha=0.9,
-                       label=label, text=text, hover="%{text}<br>expected %{x:.5g}, got %{y:.5g}")
+                Points(y[chosen], each.mean[chosen], symbol, 4.5, low=each.lower[chosen], high=each.upper[chosen],
+                       colour=colour, alpha=0.9, label=label, text=text,
+                       hover="%{text}<br>predicted %{y:.5g}, got %{x:.5g}")
             )  # fmt: skip
-    return Panel(marks, Axis("expected by the model"), Axis(found.target))
+    return Panel(marks, Axis(found.target), Axis("predicted by the other results"))

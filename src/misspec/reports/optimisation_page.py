@@ -9,6 +9,7 @@ import numpy as np
 from misspec.experiments.store import version
 from misspec.policies.auto import learnt
 from misspec.reports import optimisation_figures
+from misspec.reports.left_out import sentence
 from misspec.reports.optimisation import BEST, MOST_SLICES, Optimisation
 from misspec.reports.page import asset, script
 
@@ -24,6 +25,7 @@ def page(found: Optimisation) -> str:
         sentences="".join(f"<li>{html.escape(line)}</li>" for line in found.sentences),
         better=found.better,
         leading=leading(found),
+        target=html.escape(found.target),
         shown=f", of the {MOST_SLICES} that matter most" if len(found.axes) > MOST_SLICES else "",
         conflicts=conflicts(found),
         version=html.escape(version()),
@@ -53,15 +55,19 @@ def leading(found: Optimisation) -> str:
 
 
 def conflicts(found: Optimisation) -> str:
-    """Table of the points that contradict the model."""
+    """How often the bands hold, doubtful results, and a table of the points that contradict the model."""
     if found.use is None:
         return ""
+    said = "" if found.left_out is None else f"<p>{html.escape(sentence(found.left_out))}</p>"
+    if found.doubtful:
+        rows = ", ".join(str(row + 1) for row in found.doubtful)
+        said += f"<p>Doubtful: evaluation{'s' * (len(found.doubtful) > 1)} {rows}, which the others do not predict.</p>"
     if not found.conflicts:
-        return "<p>Nowhere do the results contradict the model.</p>"
+        return said if found.doubtful else f"{said}<p>Nowhere do the results contradict the model.</p>"
     order = np.argsort([-each.gap for each in found.conflicts], kind="stable")[:BEST]
     rows = "".join(
         f"<tr><td>{html.escape(found.conflicting[i])}</td><td>{found.conflicts[i].gap:.3g}</td></tr>" for i in order
     )
     more = f"<p>And {len(found.conflicts) - BEST} more.</p>" if len(found.conflicts) > BEST else ""
     head = "<tr><th>where</th><th>by how much</th></tr>"
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>{more}'
+    return f'{said}<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>{more}'

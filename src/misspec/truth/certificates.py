@@ -14,11 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 from misspec import kernels, search
 from misspec.domains import Domain, Finite, Space
 from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, vector
+from misspec.files import frames
 from misspec.model import Model
 from misspec.theory import own_bands, widths
 from misspec.truth.convex import GAP, Program
 from misspec.truth.energy import Energy, energy
-from misspec.truth.members import check_known, encoded_by
+from misspec.truth.members import check_known, encoded_by, of_frame
 
 MODERATE = 10.0  # `diagnose` advises a larger norm bound up to this factor, beyond it another kernel
 ROUNDING = 1e-9  # allowance for rounding of a band, in units of the largest value
@@ -85,8 +86,8 @@ class Diagnosis:
 
 
 def diagnose(
-    points: ArrayLike,
-    observations: ArrayLike,
+    points: Any,
+    observations: Any,
     model: Model,
     *,
     domain: Domain | None = None,
@@ -115,7 +116,9 @@ def diagnose(
     the first 400 points in time order, and otherwise not at all.
 
     Points are taken as the kernel sees them. For a Box or its grid, whose kernels see the unit cube, pass `domain=` and
-    points in user units.
+    points in user units. A data frame, a dict of columns or a list of dicts is read as `misspec diagnose` takes a file:
+    observations may name its column of results, numbers are scaled to their range, text is choices, and dates, texts
+    that differ from row to row and numbers of rows are left out, with a warning.
 
     groups: a number per observation, where the points leave something out; only observations of one group are repeats.
     Equal points of different groups are then different arms, which no function of the class can tell apart.
@@ -124,6 +127,8 @@ def diagnose(
     options: dict[str, Any] = {
         "fixed_design": fixed_design, "time_order": time_order, "groups": groups, "noise": noise
     }  # fmt: skip
+    if domain is None and frames.is_named(points):
+        points, observations, domain = of_frame(points, observations)
     return next(diagnoses(points, observations, [model], domain=domain, **options))
 
 

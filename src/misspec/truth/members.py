@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from misspec.domains import Box, Finite, Space
+from misspec.domains import Box, Finite, Space, Table
 from misspec.errors import Array, InvalidInput, NumericalError, shown, vector
+from misspec.files import frames
 from misspec.model import Model, a_model
 from misspec.truth.convex import GAP, Program
 
@@ -96,3 +98,20 @@ def check_known(domain: Any, model: Any) -> None:
         given = shown(domain) if isinstance(domain, Box | Space) else type(domain).__name__
         raise InvalidInput(f"a known truth needs a Finite domain, got {given}; box.grid(n) makes one of a box")
     a_model(model).check(domain)
+
+
+def of_frame(source: Any, observations: Any) -> tuple[Array, Any, Space]:
+    """Points, observations and the space of a frame."""
+    frame = frames.read(source)
+    target = observations if isinstance(observations, str) else None
+    if target is not None:
+        frame.column(target)  # says what is wrong
+    odd = frames.untelling({name: cells for name, cells in frame.columns.items() if name != target})
+    if odd:
+        warnings.warn(frames.left_out(frame.where, odd)[0].partition(";")[0], stacklevel=4)
+    table = Table(frame, target, ignore=list(odd))
+    space = Space(table.parameters)
+    if target is None:
+        return table.points, observations, space
+    told = table.observations
+    return table.points[told.indices], told.y, space

@@ -175,7 +175,8 @@ def teach(study: Study, axes: Axes, most: int, samples: dict[str, Any]) -> None:
 def policy_of(study: Study, space: Space | None = None) -> Auto:
     """An Auto that knows all completed and failed trials, for `summary()`, `recommend()`, `conflicts()` and reports.
 
-    space: where it is known; by default what all completed trials have in common, and nothing else is in the model.
+    space: where it is known; by default what all completed trials have in common. Nothing else is in the model, and
+    its summary says what that is.
     """
     if len(instance("study", study, Study).directions) != 1:
         raise InvalidInput(f"misspec optimises one objective, and this study has {len(study.directions)}")
@@ -185,7 +186,9 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
         raise InvalidInput("this study has no completed trial yet, or its trials have no parameter in common")
     axes = Axes(distributions)
     policy = Auto(axes.space if space is None else space, minimize=study.direction == StudyDirection.MINIMIZE)
-    complete = {t.number for t in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
+    done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+    complete = {t.number for t in done}
+    policy.not_modelled = tuple(dict.fromkeys(name for t in done for name in t.params if name not in distributions))
     for each in History.of(study, axes).trials:
         if each.failed or each.number in complete:
             (query,) = policy.mark_pending(each.x[None, :])

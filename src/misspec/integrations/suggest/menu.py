@@ -66,6 +66,9 @@ class Menu:
     every     all experiments; None where they are too many to list
     entries   results that the file of candidates holds
     style     of a new file of results
+    strict    whether experiments that are not among these are refused
+    notes     what was noticed
+    asked     experiments of equal lines, which are not suggested before it is said whether these are repeats
     """
 
     path: Path
@@ -77,8 +80,10 @@ class Menu:
     entries: Sequence[Entry] = ()
     style = frames.Style()
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, *, strict: bool = False) -> None:
+        self.path, self.strict = path, strict
+        self.notes: list[str] = []
+        self.asked: set[Key] = set()
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -102,7 +107,7 @@ class Menu:
         return ""
 
     def actions(self, keys: Sequence[Key]) -> Any:
-        """Experiments as policies take them: indices, or points."""
+        """Experiments as policies take them: indices, or points. Keys are of one kind."""
         return np.array(keys)
 
     def point(self, key: Key) -> Array:
@@ -142,6 +147,12 @@ class Menu:
         try:
             return float(p.number(as_written(p, number), ""))
         except InvalidInput:
+            if not self.strict and p.step is not None and frames.is_number(number):
+                near = float(p.decode(p.encode(np.array([float(number)])))[0])
+                self.notes.append(
+                    f"{line.at(name)}: {cell} counts as {sheets.spelled(p.value(near))}, the nearest step."
+                )
+                return near
             raise InvalidInput(f"{line.at(name)}: expected {p.expects}, {got}") from None
 
 
@@ -151,19 +162,26 @@ class OfTable(Menu):
     Rows that nothing tells apart, neither a name nor a value, are one candidate.
     """
 
-    def __init__(self, file: sheets.File, target: str, label: str | None, ignore: Sequence[str]) -> None:
-        super().__init__(file.path)
+    def __init__(
+        self, file: sheets.File, target: str, label: str | None, ignore: Sequence[str], columns: Sequence[str] = (),
+        *, strict: bool = False, repeats: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(file.path, strict=strict)
         self.label, sheet = label, file.sheet
         self.known = sheet.header
-        _check_columns(file, target, label, ignore)
+        _check_columns(file, target, label, ignore, columns)
         frame = frames.of_sheet(sheet, str(self.path))
-        columns = {name: cells for name, cells in frame.columns.items() if name != target}
+        described = [name for name in sheet.header if name not in (target, label, *ignore)]
+        odd = {} if columns else frames.untelling({name: frame.columns[name] for name in described})
+        self.notes += frames.left_out(str(self.path), odd, "" if label else ", --names takes one for names")
+        ignore = [*ignore, *odd, *([name for name in described if name not in columns] if columns else [])]
+        told = {name: cells for name, cells in frame.columns.items() if name != target}
         self.names = None if label is None else _names(file, label)
-        self.domain = self._table(columns, ignore)
+        self.domain = self._table(told, ignore)
         first = self.domain.indices(self.domain.points) if label is None else np.arange(len(self.domain))
         self._rows, candidates = np.unique(first, return_inverse=True)  # of the file, and the candidate of each
         if len(self._rows) < len(first):
-            self.domain = self._table({name: [cells[i] for i in self._rows] for name, cells in columns.items()}, ignore)
+            self.domain = self._table({name: [cells[i] for i in self._rows] for name, cells in told.items()}, ignore)
         self.size = len(self.domain)
         self.every = range(self.size)
         named = [{}] * self.size if self.names is None else [{str(label): name} for name in self.names]
@@ -173,8 +191,12 @@ class OfTable(Menu):
         commas = any(frames.COMMA.fullmatch(cell) for name in floats for cell in sheet.cells(name))
         self.style = sheet.style._replace(decimal="," if commas else ".")
         entries = []
+        again = {} if repeats or label is not None else copies_of(sheet, target)
+        self.notes += frames.copied(str(self.path), [(sheet.lines[i], sheet.lines[j]) for i, j in again.items()])
         for row, cell in enumerate(sheet.cells(target) if target in sheet.header else []):
-            if cell:  # an empty one is a candidate that waits for its turn
+            if row in again:
+                self.asked.add(int(candidates[row]))
+            elif cell:  # an empty one is a candidate that waits for its turn
                 line = Line(self.path, sheet.lines[row], sheet.style.separator)
                 entries.append(Entry(int(candidates[row]), str(line), *outcome(cell, line, target)))
         self.entries = entries
@@ -190,25 +212,38 @@ class OfTable(Menu):
                 hint = alike(name, self._index)
                 raise InvalidInput(f"{line.at(str(self.label))}: {self.path} has no candidate {shown(name)}{hint}")
             index = self._index[name]
-            self._agree(index, cells, line)
-            return index
+            return self._as_run(index, cells, line)
         if not any(cells.get(column, "") for column in self.parameters):
             column = next(each for each in (self.label, *self.parameters) if each in cells)
             raise InvalidInput(f"{line.at(str(column))}: expected what says which candidate it is, the cell is empty")
         x = self.coordinates(cells, line)
         index = int(self.domain.indices(x[None, :])[0])
-        if index < 0:
+        if index >= 0:
+            return index
+        if self.strict:
             raise InvalidInput(f"{line}: {self.path} has no candidate like this; {self._closest(x)}")
-        return index
+        self.notes.append(f"{line} is no candidate of {self.path}, and is learnt from as it is: {self._closest(x)}.")
+        return tuple(x.tolist())
 
-    def _agree(self, index: int, cells: Mapping[str, str], line: Line) -> None:
-        """InvalidInput if a line has the name of one candidate and a value of another."""
-        for name, x, rounding in zip(self.parameters, self.domain.points[index], self.domain.rounding, strict=True):
-            if cells.get(name, "") and abs(self.coordinate(name, cells[name], line) - x) > rounding:
-                raise InvalidInput(
-                    f"{line.at(name)}: got {shown(cells[name])}, but {self.called(index)} of {self.path} has "
-                    f"{shown(self._cells[index][name])}; correct one of them, or empty the cell"
-                )
+    def _as_run(self, index: int, cells: Mapping[str, str], line: Line) -> Key:
+        """The candidate of that name, or what was run in its place; InvalidInput for that if it is refused."""
+        run = self.domain.points[index].copy()
+        for i, (name, rounding) in enumerate(zip(self.parameters, self.domain.rounding, strict=True)):
+            x = self.coordinate(name, cells[name], line) if cells.get(name, "") else run[i]
+            if abs(x - run[i]) <= rounding:
+                continue
+            has = f"{self.called(index)} of {self.path} has {shown(self._cells[index][name])}"
+            if self.strict or isinstance(self.parameters[name], Choice):
+                said = f"{line.at(name)}: got {shown(cells[name])}, but {has}"
+                raise InvalidInput(f"{said}; correct one of them, or empty the cell")
+            self.notes.append(f"{line.at(name)}: learnt from as {cells[name]}, though {has}.")
+            run[i] = x
+        same = np.array_equal(run, self.domain.points[index])
+        return index if same else tuple(run.tolist())
+
+    def outside(self, key: Key) -> list[str]:
+        """Nothing more to say: `find` has said it."""
+        return [] if isinstance(key, tuple) else super().outside(key)
 
     def _closest(self, x: Array) -> str:
         """The candidate that is most like a point, and where it differs."""
@@ -226,7 +261,8 @@ class OfTable(Menu):
         return query.index
 
     def called(self, key: Key) -> str:
-        assert isinstance(key, int)
+        if isinstance(key, tuple):
+            return ""
         return f"data row {self._rows[key] + 1}" if self.names is None else self.names[key]
 
     def values(self, key: Key) -> dict[str, Any]:
@@ -237,8 +273,8 @@ class OfTable(Menu):
 class OfSpace(Menu):
     """The points of a space; numbers that vary by degrees are suggested as people can set them."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
+    def __init__(self, path: Path, *, strict: bool = False) -> None:
+        super().__init__(path, strict=strict)
         self.domain: Space = space_file.read(path)
         self.known = self.domain.names
         few = self.domain.size is not None and self.domain.size <= WHOLE
@@ -281,17 +317,32 @@ def settable(p: Any, x: float, digits: int = DIGITS) -> float:
 # -- columns and cells -------------------------------------------------------------------------------------------------
 
 
-def _check_columns(file: sheets.File, target: str, label: str | None, ignore: Sequence[str]) -> None:
+def copies_of(sheet: frames.Sheet, target: str) -> dict[int, int]:
+    """Rows with a result that equal an earlier one in every cell, and which."""
+    if target not in sheet.header:
+        return {}
+    rows = [tuple(cell.strip() for cell in row) for row in sheet.rows]
+    numbers = sheet.cells(target)
+    return {i: j for i, j in frames.copies(rows).items() if numbers[i] and numbers[i].lower() != FAILED}
+
+
+def _check_columns(
+    file: sheets.File, target: str, label: str | None, ignore: Sequence[str], columns: Sequence[str]
+) -> None:
     header = file.sheet.header
     if file.content is None:
         raise InvalidInput(f"{file.path} does not exist")
     if not file.sheet.rows:
         raise InvalidInput(f"{file.path} must hold a line of column names and a line per candidate, got none")
-    for option, column in [("--names", label), *(("--ignore", each) for each in ignore)]:
+    named = [("--names", label), *(("--ignore", each) for each in ignore), *(("--columns", each) for each in columns)]
+    for option, column in named:
         if column is not None and column not in header:
             raise InvalidInput(f"{file.path} has no column {shown(column)}{nearest(column, header)} ({option})")
-    if target in (label, *ignore):
-        raise InvalidInput(f"{shown(target)} holds the results (--target) and can be neither --names nor --ignore")
+    if target in (label, *ignore, *columns):
+        raise InvalidInput(f"{shown(target)} holds the results (--target) and can be no other column")
+    twice = next((name for name in columns if name in (label, *ignore)), None)
+    if twice is not None:
+        raise InvalidInput(f"{shown(twice)} is in --columns, and in --names or --ignore too; take one")
     if set(header) <= {target, label, *ignore}:
         raise InvalidInput(f"{file.path} has no column left that describes its candidates; {', '.join(header)} do not")
 

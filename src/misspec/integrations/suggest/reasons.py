@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 from misspec.domains import Choice
 from misspec.integrations.suggest.menu import Key, Menu
 from misspec.policies.auto import Auto
+from misspec.policies.auto.learnt import rounded
 from misspec.policies.auto.model import FIRST
 from misspec.policies.core.answers import Query
 
 SHOWN = 4  # results of a repeat that are listed
-LIKELY, EVEN, HARDLY = 0.6, 0.4, 0.02  # chances to beat the best result, in words
+LIKELY, EVEN, HARDLY = 0.6, 0.4, 0.02  # chances to beat the best so far, in words
 
 
 class Proposal(NamedTuple):
@@ -21,7 +22,7 @@ class Proposal(NamedTuple):
 
     values      by column: its parameters, its name, and whatever else the file of candidates says of it
     called      what people call it: its name, or its row among the candidates; "" in a space
-    mean, std   what is expected of it, from results alone; NaN before there is a model
+    mean, std   what is expected of it, from results alone, and its standard deviation; NaN before there is a model
     rule        what it was chosen by, as in `Query.details`
     reason      the same in words
     """
@@ -68,7 +69,7 @@ class Reasons(NamedTuple):
         what = "the most promising of all" if rule == "mean and spread" else "the best complement to the others"
         if not others and rule != "mean and spread":
             what = "the largest improvement is expected here"
-        return f"{what}: {odds} the best result so far, {self.best:.4g}"
+        return f"{what}: {odds} the best so far, which is put at {rounded(self.best, std)}"
 
     def _again(self, key: Key) -> list[str]:
         y = self.seen.get(key, [])

@@ -23,9 +23,10 @@ from misspec.domains import Choice
 from misspec.errors import FileChanged, InvalidInput, nearest, shown, whole
 from misspec.files import frames
 from misspec.integrations.suggest import sheets
-from misspec.integrations.suggest.menu import Entry, Key, Line, Menu, OfSpace, OfTable, outcome
+from misspec.integrations.suggest.menu import Entry, Key, Line, Menu, OfSpace, OfTable, copies_of, outcome
 from misspec.integrations.suggest.reasons import Proposal, Reasons
 from misspec.policies.auto import Auto
+from misspec.policies.auto.learnt import best_tried
 from misspec.policies.auto.model import FIRST
 from misspec.policies.auto.rules import NEGLIGIBLE
 from misspec.policies.core.answers import Query
@@ -57,7 +58,7 @@ class Suggestion:
     rows       to try, the first one first; fewer than asked for where no more are worth it, as `notes` say
     target     the column of results
     told, running, failed   lines with a result, lines without one, and those that failed
-    best       the best result, None before there is one
+    best       what is expected of the best experiment so far, by its mean; None before there is one
     notes      what was taken from the files and what was left out, one sentence each
     summary    what was learnt, as in `Auto.summary()`, one sentence each
     """
@@ -123,8 +124,11 @@ def suggest(
     batch: int = 5,
     names: str | None = None,
     ignore: Sequence[str] = (),
+    columns: Sequence[str] = (),
     minimize: bool = False,
     noise: float | None = None,
+    strict: bool = False,
+    repeats: bool = False,
     seed: int = 0,
 ) -> Suggestion:
     """The next experiments.
@@ -134,6 +138,10 @@ def suggest(
     target    the column of results; without, the only column of the results file that the source does not have
     names     the column of candidates that names them
     ignore    columns of candidates that say nothing about them
+    columns   those that describe them; by default all but dates, texts that differ from row to row, numbers of rows
+    strict    refuse results of experiments that are not among the candidates, or not in the space, instead of
+              learning from them
+    repeats   lines that are equal in every cell are repeats with equal results, not one line twice
 
     InvalidInput names line and column of a cell that is wrong.
     """
@@ -147,24 +155,26 @@ def suggest(
         )
     notes: list[str] = []
     if path.suffix.lower() == ".toml":
-        if names is not None or ignore:
-            raise InvalidInput(f"{path} is a space and has no columns; leave --names and --ignore out")
-        menu: Menu = OfSpace(path)
+        if names is not None or ignore or columns:
+            raise InvalidInput(f"{path} is a space and has no columns; leave --names, --ignore and --columns out")
+        menu: Menu = OfSpace(path, strict=strict)
         goal = _target(target, read, menu.known, path, notes)
         if goal in menu.known:
             raise InvalidInput(f"{shown(goal)} is a parameter of {path}; the target must be another column (--target)")
     else:
         table = sheets.read(path)
         goal = _target(target, read, table.sheet.header, path, notes)
-        menu = OfTable(table, goal, names, ignore)
+        menu = OfTable(table, goal, names, ignore, columns, strict=strict, repeats=repeats)
         notes += _encodings(table)
     if read is None and goal not in menu.known:
         raise InvalidInput(
             f"{path} has no column {shown(goal)}{nearest(goal, menu.known)}; name the file of results, even if it does "
             "not exist yet: --results results.csv"
         )
-    told = _results(read, goal, menu)
-    notes += [*_encodings(read), *told.notes]
+    if read is not None and read.content is None:
+        notes.append(f"{read.path} does not exist: starting from {'nothing' if not menu.entries else path}.")
+    told = _results(read, goal, menu, repeats=repeats)
+    notes += [*_encodings(read), *menu.notes, *told.notes]
     with one_thread():
         policy = Auto(menu.domain, noise=noise, minimize=minimize, seed=seed)
         return _suggested(policy, menu, goal, told, notes, batch)
@@ -185,23 +195,26 @@ def append(*files: Any, **options: Any) -> Suggestion:
 
 
 def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list[str], batch: int) -> Suggestion:
-    entries = [*menu.entries, *file.entries]
+    # those of the list first: the others are points
+    entries = sorted([*menu.entries, *file.entries], key=lambda each: isinstance(each.key, tuple))
     failed = [each.key for each in entries if each.failed]
     running = [each.key for each in entries if each.y is None and not each.failed]
     seen: dict[Key, list[float]] = {}
     told = [(each.key, each.y) for each in entries if each.y is not None]
     for key, y in told:
         seen.setdefault(key, []).append(y)
-    if told:
-        policy._learn_from(
-            menu.actions([key for key, _ in told]), [y for _, y in told], None
-        )  # notes say what is outside
+    for kind in (int, tuple):  # notes say what is outside
+        some = [(key, y) for key, y in told if isinstance(key, kind)]
+        if some:
+            policy._learn_from(menu.actions([key for key, _ in some]), [y for _, y in some], None)
     for key in failed:  # after all results: what failed is judged by what lies nearest to it
         policy.drop(policy.mark_pending(menu.actions([key])))
-    if running:
-        policy.mark_pending(menu.actions(running))
+    for kind in (int, tuple):
+        begun = [key for key in running if isinstance(key, kind)]
+        if begun:
+            policy.mark_pending(menu.actions(begun))
     queries, why = _asked(policy, menu, batch, set(seen), running, Counter(failed))
-    best = None if not told else (min if policy.minimize else max)(y for _, y in told)
+    best = best_tried(policy).mean if told else None
     reasons = Reasons(policy, menu, seen, running, best)
     rows = [reasons.of(query, key, bool(running) or i > 0) for i, (query, key) in enumerate(queries)]
     notes = [*notes, *why]
@@ -218,7 +231,7 @@ def _asked(
     Such a query is left pending, and others are chosen around it: in such a space there is always something left.
     """
     asked: list[tuple[Query, Key]] = []
-    taken = set(running)
+    taken = {*running, *menu.asked}
     spare = TRIES
     rng = np.random.default_rng([policy.seed, policy.t, policy.asked])
 
@@ -295,7 +308,7 @@ def _target(target: str | None, read: sheets.File | None, known: Sequence[str], 
     )
 
 
-def _results(read: sheets.File | None, target: str, menu: Menu) -> Results:
+def _results(read: sheets.File | None, target: str, menu: Menu, *, repeats: bool = False) -> Results:
     """The lines of a file of results, each matched to its experiment."""
     if read is None or not read.sheet.header:
         names = [*([] if menu.label is None else [menu.label]), *menu.parameters, target]
@@ -307,6 +320,7 @@ def _results(read: sheets.File | None, target: str, menu: Menu) -> Results:
     numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
     entries: list[Entry] = []
     outside: list[str] = []
+    again = {} if repeats else copies_of(sheet, target)
     commas = False
     for row, number in enumerate(sheet.lines):
         line, cells = Line(path, number, sheet.style.separator), {name: columns[name][row] for name in columns}
@@ -318,13 +332,18 @@ def _results(read: sheets.File | None, target: str, menu: Menu) -> Results:
                 "a cell, or a decimal comma? Put such cells in quotes, and write numbers with a point"
             )
         key = menu.find(cells, line)
+        if row in again:
+            menu.asked.add(key)
+            continue
         entries.append(Entry(key, str(line), *outcome(cells[target], line, target)))
         outside += [f"{name} in line {number}" for name in menu.outside(key)]
         commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
-    notes = []
+    notes = frames.copied(str(path), [(sheet.lines[i], sheet.lines[j]) for i, j in again.items()])
     left = [name for name in sheet.header if name and name not in columns]
     if left:
         notes.append(f"Columns of {path} that are left alone: {', '.join(left)}.")
+    if outside and menu.strict:
+        raise InvalidInput(f"{path}: {outside[0]} lies outside {menu.path}; correct it, or leave --strict out")
     if outside:
         shown = ", ".join(outside[:3]) + (f" and {len(outside) - 3} more" if len(outside) > 3 else "")
         notes.append(f"Learnt from, though it lies outside {menu.path}: {shown}.")

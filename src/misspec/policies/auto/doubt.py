@@ -74,10 +74,10 @@ def _apart(y: Array, above: float) -> dict[int, Prediction]:
 def _renewal(
     learner: Learner, told: Observations, sign: float, states: Array | None, out: Collection[int], **samples: int
 ) -> dict[str, Any]:
-    """Learnt from all results but some; `results` counts all."""
-    rows = _others(told, out)
+    """Learnt from all results but some, which it names; `results` counts all."""
+    rows, left = _others(told, out), [[*told.x[i].tolist(), float(told.y[i])] for i in sorted(out)]
     part = Observations(told.x[rows], told.y[rows], told.ids[rows], noise=told.noise[rows])
-    return {**learner.renewal(part, sign, states, **samples), "results": len(told.y)}
+    return {**learner.renewal(part, sign, states, **samples), "results": len(told.y), "doubted": left}
 
 
 def _others(told: Observations, out: Collection[int]) -> Any:

@@ -1,49 +1,24 @@
-"""What a policy has learnt: which parameters matter, what further results would bring, and both in sentences.
-
-*Importance.* The total index of parameter j is the share of the variance of the posterior mean m that is left when all
-other parameters are fixed; by Jansen's estimator, with A and B two samples of points and A_j the first with column j of
-the second,
-
-    T_j = E (m(A) − m(A_j))² / (2 Var m),       reported as T_j / Σ_i T_i
-
-*Gain.* Of n further results y at points S, in the model's units: what the best posterior mean among points with results
-is expected to rise by, the noise of the results included,
-
-    E max_{x known or in S} E[f(x) | y] − max_{x known} E f(x)
-
-where beliefs are a mixture of Gaussians, which y reweights. S is chosen greedily on joint samples of f, and all n are
-asked at once: who looks at results in between gains a little more.
-"""
+"""What a policy has learnt, in sentences: `importance.py` says which parameters matter, `gain.py` what further results
+would bring. Both, and so all sentences, rest on the model of `settled.py`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.linalg import cho_solve, solve_triangular
 
-from misspec import kernels
 from misspec.domains import Choice
 from misspec.errors import Array
-from misspec.policies.auto.mixture import Mixture, improvement
+from misspec.policies.auto.gain import calibrated, gains_of, skewness
+from misspec.policies.auto.importance import FIXED, Importance, importance
+from misspec.policies.auto.settled import settled
 from misspec.policies.core.answers import Conflict, Recommendation, Suspicion
-from misspec.policies.core.field import Field
-from misspec.policies.core.points import Actions
-from misspec.posterior import Posterior
 from misspec.search import distinct
 
-DRAWN, FEWEST = 256, 64  # points of a sample for importance
-WORK = 4e8  # of importance: points times distinct results squared, about; beyond that samples are smaller
-WORLDS = 256  # simulated, per belief
-ROUNDING = 1e-9  # of means, relative to the largest
-JITTER = 1e-9  # relative to the largest variance
-MINOR = 0.05  # importance below which a parameter hardly matters
-WORTH_NOISE, WORTH_SPREAD = 0.25, 0.01  # of the noise and of the spread of results: a gain below is not worth it
-KNOWN, PROMISING = 30, 100  # best known and most promising points among which further results are imagined
-NOTHING = 5e-4  # of the noise or the spread of results: a gain that is none
+LIKELY, UNLIKELY = 0.5, 0.2  # chances from which, and below which, the verdict is plain
+WORTH_SPREAD = 0.02  # of the spread of results: a gain below is not worth it, nor is one below the noise
 DOUBTFUL = "Doubtful:"  # how the sentence begins
 COUNTED = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -59,146 +34,48 @@ def modelled(policy: Any) -> bool:
     return getattr(policy, "_states", True) is not None
 
 
-# -- importance --------------------------------------------------------------------------------------------------------
+# -- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def importance(posterior: Any, field: Field) -> dict[str, float]:
-    """T_j / Σ T_i by the name of the parameter; 0 for all where the mean is the same everywhere."""
-    names = names_of(field.domain)
-    rng = np.random.default_rng(0)
-    parts = len(getattr(posterior, "posteriors", [posterior]))
-    work = (len(names) + 1) * (posterior.t + 1) * (posterior.t + 40 * len(names)) * parts
-    count = int(np.clip(WORK / work, FEWEST, DRAWN))
-    A, B = _drawn(field, count, rng), _drawn(field, count, rng)
-    mean = posterior.at(A)[0]
-    size = float(np.abs(mean).max()) or 1.0  # whose square may be no float
-    effects = np.zeros(len(names))
-    for j in range(len(names)):
-        changed = A.copy()
-        changed[:, j] = B[:, j]
-        if (changed != A).any():
-            effects[j] = float(np.mean((mean / size - posterior.at(changed)[0] / size) ** 2))
-    total = effects.sum()
-    shares = effects / total if total > ROUNDING**2 else np.zeros(len(names))
-    return dict(zip(names, shares.tolist(), strict=True))
+def importance_of(policy: Any, names: Sequence[str] | None = None) -> dict[str, Importance]:
+    """Of any policy; names: other ones for the parameters."""
+    policy = settled(policy) if hasattr(policy, "settled") else policy
+    return importance(policy.posterior_in_use, policy.field, policy.observations.x, names or names_of(policy.domain))
 
 
-def _drawn(field: Field, count: int, rng: np.random.Generator) -> Array:
-    """Uniform points of the domain."""
-    offers = [field.draw(rng) for _ in range(count)]
-    return np.array([each.points[rng.integers(len(each.points))] for each in offers])
+def worth(noise: float, spread: float) -> float:
+    """The least gain that is worth further evaluations: less than the noise is none that anybody would notice."""
+    return max(noise, WORTH_SPREAD * spread)
 
 
-# -- gain --------------------------------------------------------------------------------------------------------------
+def chance(policy: Any, gain: float | None, n: int) -> float:
+    """P(what is best becomes better by at least `gain` within n further results), by `gain.py`."""
+    other = settled(policy)
+    least = worth(other.noise_level, spread_of(policy.observations.y)) if gain is None else gain
+    return calibrated(float(np.mean(gains(policy, n) >= least)), skew_of(policy))
 
 
-class Belief(NamedTuple):
-    """f at m points is N(mean, covariance), results have this noise; in the model's units."""
-
-    mean: Array  # (m,)
-    covariance: Array  # (m, m)
-    noise: float
+def skew_of(policy: Any) -> float:
+    """The skewness of the results, as the settled model sees them."""
+    return skewness(settled(policy)._mixture.scaling.to(policy.log.sign * policy.observations.y))
 
 
-def expected_gain(
-    mixture: Mixture, field: Field, known: Actions, usable: Callable[[Actions], NDArray[np.bool_]], turn: int, n: int
-) -> float:
-    """The gain of n further results in the user's units, among the points of the largest expected improvement and the
-    best known ones. known: points with results; usable: which actions may be recommended; turn: of the search."""
-    means = mixture.look(field, None, known, pending=False).M.mean(axis=0)
-    score = improvement(float(means.max()))
-    offer = field.spread()
-    if not field.size:
-        offer = offer + field.offer(lambda: mixture.search(score, None, turn, pending=False))
-    offer = offer.part(np.flatnonzero(usable(offer)))
-    beliefs = mixture.look(field, None, offer, pending=False)
-    scores = score(beliefs.M, beliefs.S).values
-    points = np.concatenate([
-        known.points[np.argsort(-means, kind="stable")[:KNOWN]],
-        offer.points[np.argsort(-scores, kind="stable")[:PROMISING]],
-    ])  # fmt: skip
-    points = distinct(points).points
-    keys = {x.tobytes() for x in known.points}
-    seen = np.array([x.tobytes() in keys for x in points])
-    encoded = field.domain.encode(points)
-    jointly = [belief(posterior, points, encoded) for posterior in mixture.posteriors]
-    best = float(np.mean([each.mean for each in jointly], axis=0)[seen].max())
-    now, then = (float(mixture.back(z)) for z in (best, best + gain(jointly, seen, n)))
-    return abs(then - now)
-
-
-def belief(posterior: Posterior, points: Array, encoded: Array) -> Belief:
-    """What a posterior says of points jointly: k(x, z) − W(x)·k(U, z), from told results only."""
-    kernel, scale = posterior.model.kernel, posterior.model.scale
-    explained = posterior.weights_at(points) @ kernels.cross(kernel, posterior.points, encoded)
-    covariance = kernels.cross(kernel, encoded, encoded) - explained
-    return Belief(posterior.at(points)[0], scale**2 * 0.5 * (covariance + covariance.T), posterior.model.noise)
-
-
-def gain(beliefs: Sequence[Belief], known: NDArray[np.bool_], n: int, seed: int = 0) -> float:
-    """E max after n further results less the maximum now, in the model's units. known: points with results."""
-    rng = np.random.default_rng([seed, n])
-    means = np.mean([each.mean for each in beliefs], axis=0)
-    best = int(np.where(known, means, -np.inf).argmax())
-    asked = _chosen(beliefs, best, n, rng)
-    eligible = np.flatnonzero(known | np.isin(np.arange(len(means)), asked))
-    results = np.concatenate([_results(each, asked, rng) for each in beliefs])
-    after = _means_after(beliefs, asked, eligible, results)
-    # the expectation of the best one's mean does not change: subtracting it, not `means[best]`, takes out its chance
-    return float(np.mean(after.max(axis=1) - after[:, np.flatnonzero(eligible == best)[0]]))
-
-
-def _chosen(beliefs: Sequence[Belief], best: int, n: int, rng: np.random.Generator) -> NDArray[np.intp]:
-    """n points, greedily: each adds most to E max f beyond the best one's f; again in this order if there are fewer."""
-    F = np.concatenate([_sampled(each.mean, each.covariance, rng) for each in beliefs])
-    reached, least = F[:, best].copy(), 1e-12 * (1e-300 + float(np.std(F)))
-    chosen: list[int] = []
-    while len(chosen) < n:
-        added = np.maximum(F - reached[:, None], 0.0).mean(axis=0)
-        j = int(added.argmax())
-        if added[j] <= least:
-            break
-        chosen.append(j)
-        np.maximum(reached, F[:, j], out=reached)
-    return np.resize(np.array(chosen or [best], dtype=np.intp), n)
-
-
-def _sampled(mean: Array, covariance: Array, rng: np.random.Generator) -> Array:
-    """WORLDS joint samples, one per row."""
-    return np.asarray(mean + rng.standard_normal((WORLDS, len(mean))) @ _root(covariance).T)
-
-
-def _results(each: Belief, asked: NDArray[np.intp], rng: np.random.Generator) -> Array:
-    f = _sampled(each.mean[asked], each.covariance[np.ix_(asked, asked)], rng)
-    return np.asarray(f + each.noise * rng.standard_normal(f.shape))
-
-
-def _root(covariance: Array) -> Array:
-    """L with LLᵀ the covariance, rounding and equal points allowed for."""
-    values, vectors = np.linalg.eigh(covariance)
-    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
-
-
-def _means_after(
-    beliefs: Sequence[Belief], asked: NDArray[np.intp], eligible: NDArray[np.intp], results: Array
-) -> Array:
-    """The mixture's mean at the eligible points, given results at the asked ones: one row per row of results."""
-    means, logs = [], []
-    for each in beliefs:
-        A = each.covariance[np.ix_(asked, asked)]
-        floor = JITTER * float(np.diag(each.covariance).max()) + 1e-300
-        L = np.linalg.cholesky(A + (each.noise**2 + floor) * np.eye(len(asked)))
-        surprise = (results - each.mean[asked]).T
-        whitened = solve_triangular(L, surprise, lower=True, check_finite=False)
-        logs.append(-0.5 * np.einsum("sw,sw->w", whitened, whitened) - np.log(np.diag(L)).sum())
-        weights = cho_solve((L, True), each.covariance[np.ix_(asked, eligible)], check_finite=False)
-        means.append(each.mean[eligible] + surprise.T @ weights)
-    shares = np.exp(np.array(logs) - np.max(logs, axis=0))
-    shares /= shares.sum(axis=0)
-    return np.asarray(np.einsum("kw,kwe->we", shares, np.array(means)))
+def gains(policy: Any, n: int) -> Array:
+    """Gains of n further results in worlds of the settled model."""
+    other = settled(policy)
+    known = np.concatenate([other._evidence.own.points(), other.recommend().x[None, :]])
+    return gains_of(other._mixture, other.field, other._parse(known), other.usable, other.t, n)
 
 
 # -- sentences ---------------------------------------------------------------------------------------------------------
+
+
+class Tried(NamedTuple):
+    """The best point with results, by the model's mean, which one lucky result hardly moves."""
+
+    mean: float
+    average: float  # of its results
+    count: int  # of them
 
 
 class Facts(NamedTuple):
@@ -213,12 +90,14 @@ class Facts(NamedTuple):
     distinct: int  # points among them
     noise: float
     given: bool  # whether the noise was
-    importance: dict[str, float]
+    importance: dict[str, Importance]
     conflicts: list[Conflict]
-    gain: float  # of ten more
+    chance: float  # of a gain that is worth it within ten more
+    best: Tried
     minimize: bool
     suspicious: list[Suspicion]
     called: Sequence[str] | None = None  # results, in the order told
+    not_modelled: Sequence[str] = ()
 
 
 def facts(policy: Any, names: Sequence[str] | None = None, called: Sequence[str] | None = None) -> Facts:
@@ -226,10 +105,21 @@ def facts(policy: Any, names: Sequence[str] | None = None, called: Sequence[str]
     names, told = names or names_of(policy.domain), policy.observations
     return Facts(
         policy.recommend(), policy.domain, names, list((parameters_of(policy.domain) or dict.fromkeys(names)).values()),
-        told.x, told.y, len(distinct(told.x).points), policy.noise_level,
-        policy.noise is not None, dict(zip(names, policy.importance().values(), strict=True)), policy.conflicts(),
-        policy.expected_gain(10), policy.minimize, policy.suspicious(), called,
+        told.x, told.y, len(distinct(told.x).points), settled(policy).noise_level,
+        policy.noise is not None, importance_of(policy, names), policy.conflicts(), policy.chance(), best_tried(policy),
+        policy.minimize, policy.suspicious(), called, policy.not_modelled,
     )  # fmt: skip
+
+
+def best_tried(policy: Any) -> Tried:
+    """Of a policy with results; by their averages alone where there is no model."""
+    told = policy.observations
+    points = distinct(told.x)
+    counts = np.bincount(points.position)
+    averages = np.bincount(points.position, told.y / counts[points.position])
+    means = policy.posterior.at(points.points)[0] if modelled(policy) else averages
+    i = int((means if policy.minimize else -means).argmin())
+    return Tried(float(means[i]), float(averages[i]), int(counts[i]))
 
 
 def sentences(facts: Facts) -> list[str]:
@@ -238,7 +128,7 @@ def sentences(facts: Facts) -> list[str]:
     step = min(facts.noise, spread) or spread or 1.0
     begin = [
         use(facts.domain, facts.use, names=facts.names),
-        evaluations(facts.y, facts.distinct, minimize=facts.minimize, step=step),
+        evaluations(len(facts.y), facts.distinct, facts.best, step),
     ]
     if spread == 0.0:
         return [
@@ -252,6 +142,7 @@ def sentences(facts: Facts) -> list[str]:
         *begin,
         _noise(facts, spread),
         _parameters(facts.importance),
+        *_beside(facts.not_modelled),
         *agree,
         _going_on(facts, spread),
     ]
@@ -331,11 +222,13 @@ def _counted(count: int, what: str) -> str:
     return f"{number} {what}{'s' * (count != 1)}"
 
 
-def evaluations(y: Array, distinct: int, *, minimize: bool, step: float) -> str:
-    """How many there were, and the best of them."""
-    best = rounded(float(y.min() if minimize else y.max()), step)
-    said = f"This rests on {_counted(len(y), 'evaluation')} at {_counted(distinct, 'point')}"
-    return f"{said}; the {'smallest' if minimize else 'largest'} result was {best}."
+def evaluations(count: int, distinct: int, best: Tried, step: float) -> str:
+    """How many there were, and the best point among them."""
+    found = "its result was" if best.count == 1 else f"its {_counted(best.count, 'result')} averaged"
+    return (
+        f"This rests on {_counted(count, 'evaluation')} at {_counted(distinct, 'point')}; of the best of these "
+        f"{rounded(best.mean, step)} is expected ({found} {rounded(best.average, step)})."
+    )
 
 
 def _noise(facts: Facts, spread: float) -> str:
@@ -344,6 +237,8 @@ def _noise(facts: Facts, spread: float) -> str:
     source = (
         "as given"
         if facts.given
+        else f"learnt, with what differs in {' and '.join(facts.not_modelled)}"
+        if facts.not_modelled
         else f"learnt, with {_counted(repeats, 'repeat')} to learn it from"
         if repeats
         else "learnt without a single repeat, so it may be far off"
@@ -351,14 +246,36 @@ def _noise(facts: Facts, spread: float) -> str:
     return f"The same evaluation again would differ by about ±{rounded(facts.noise, facts.noise)}{share} ({source})."
 
 
-def _parameters(importance: Mapping[str, float]) -> str:
-    order = sorted(importance, key=lambda name: -importance[name])
-    if not order or importance[order[0]] == 0.0:
+def _beside(names: Sequence[str]) -> list[str]:
+    """What results differ in, and the model knows nothing of."""
+    said = f"Not modelled: {', '.join(names)}, which not all results have"
+    return [f"{said}; what differs in {'these' if len(names) > 1 else 'it'} counts as noise."] if names else []
+
+
+def _parameters(found: Mapping[str, Importance]) -> str:
+    order = sorted(found, key=lambda name: -found[name].share)
+    unknown: dict[str, list[str]] = {}
+    for name in order:
+        if found[name].unknown not in ("", FIXED):
+            unknown.setdefault(found[name].unknown, []).append(name)
+    matter = [f"{name} {share_of(found[name])}" for name in order if found[name].matters]
+    hardly = [name for name in order if found[name].matters is False]
+    if not any(each.share for each in found.values()):
         return "No parameter is seen to matter yet."
-    matter = [f"{name} ({100 * importance[name]:.0f} %)" for name in order if importance[name] >= MINOR]
-    rest = [name for name in order if importance[name] < MINOR]
-    said = f"What matters: {', '.join(matter)}."
-    return f"{said} What hardly matters: {', '.join(rest)}." if rest else said
+    if not matter and len(unknown) == 1:
+        return f"Which parameters matter is not known yet: {next(iter(unknown))}."
+    said = [f"What matters: {', '.join(matter)}."] if matter else []
+    said += [f"What hardly matters: {', '.join(hardly)}."] if hardly else []
+    why = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in unknown.items())
+    return " ".join([*said, *([f"Not known yet: {why}."] if why else [])])
+
+
+def share_of(each: Importance) -> str:
+    """A share and its range, which is nothing where it is not known."""
+    if each.unknown:
+        return "(not known yet)"
+    share, low, high = (f"{100 * part:.0f}" for part in each[:3])
+    return f"{share} %" if low == high else f"{share} % ({low} to {high} %)"
 
 
 def contradictions(
@@ -373,11 +290,6 @@ def contradictions(
     return f"Results contradict the model at {_counted(len(worst), 'point')}: {where}{more}. Trust the results there."
 
 
-def worth(gain: float, noise: float, spread: float) -> bool:
-    """Whether ten more evaluations are worth it: neither the noise nor the spread of results dwarfs their gain."""
-    return gain > 0 and gain >= max(WORTH_NOISE * noise, WORTH_SPREAD * spread)
-
-
 def _untried(facts: Facts) -> str:
     """What the verdict rests on without a single result."""
     new = [
@@ -388,12 +300,22 @@ def _untried(facts: Facts) -> str:
     return f", if the model is right about what was never tried: {', '.join(new)}" if new else ""
 
 
+def verdict(chance: float) -> str:
+    """Whether to go on; between yes and no lies a third, so that no small change turns one into the other."""
+    return "worth it" if chance >= LIKELY else "perhaps worth it" if chance >= UNLIKELY else "hardly worth it"
+
+
+def percent(chance: float) -> str:
+    """A chance in steps of 5 %: no finer ones were measured."""
+    near = 5 * round(20 * chance)
+    return "less than 5 %" if near < 5 else "more than 95 %" if near > 95 else f"about {near} %"
+
+
 def _going_on(facts: Facts, spread: float) -> str:
-    if facts.gain <= NOTHING * max(facts.noise, spread):
-        return f"Ten more evaluations are not expected to improve the best: hardly worth it{_untried(facts)}."
-    verdict = "worth it" if worth(facts.gain, facts.noise, spread) else f"hardly worth it{_untried(facts)}"
-    shares = [f"{facts.gain / facts.noise:.2g} times the noise"] if facts.noise > 0 else []
-    shares += [f"{100 * facts.gain / spread:.2g} % of the spread of all results"] if spread > 0 else []
-    beside = f" ({', '.join(shares)})" if shares else ""
-    expected = f"expected, if the model is right, to improve the best by {facts.gain:.2g}"
-    return f"Ten more evaluations are {expected}{beside}: {verdict}."
+    least = worth(facts.noise, spread)
+    beside = "the noise" if facts.noise >= WORTH_SPREAD * spread else f"{100 * WORTH_SPREAD:.0f} % of the spread"
+    untried = _untried(facts) if facts.chance < LIKELY else ""
+    return (
+        f"The chance that ten more evaluations improve the best by at least {least:.2g} ({beside}) is "
+        f"{percent(facts.chance)}: {verdict(facts.chance)}{untried}."
+    )

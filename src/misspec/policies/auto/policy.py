@@ -22,6 +22,7 @@ from misspec.hyperparameters import LARGEST_FLOAT, Scaling
 from misspec.model import Model
 from misspec.policies.auto import doubt, learnt, units
 from misspec.policies.auto.feasible import SURE, Outcomes
+from misspec.policies.auto.importance import Importance
 from misspec.policies.auto.mixture import Mixture, moments, upper
 from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, checked_samples, due, models_of
 from misspec.policies.auto.rules import TRIED, Turn, choose
@@ -40,7 +41,7 @@ BAND = 2.0  # standard deviations of reported bands: 95 % if the model is right
 DELTA = 0.1  # of own bands, by which means are clipped: at 0.1 they are hardly wider than the bands of the model
 UNKNOWN = 4.0  # half-width, in ranges of the results, of the band of an unseen point before there is a model
 FIRST_FED = 4  # the best quarter of the results is fed first to posteriors with a budget: those become features
-MOST_IMAGINED = 1000  # evaluations of `expected_gain` at most: beyond, the joint samples take seconds
+MOST_IMAGINED = 1000  # evaluations of `chance` at most: beyond, the joint samples take seconds
 
 
 class Auto(Policy):
@@ -57,6 +58,7 @@ class Auto(Policy):
     """
 
     abilities = Abilities(heeds_failures=True, takes_noise=True)
+    not_modelled: tuple[str, ...] = ()  # parameters of the results that the domain does not have, for sentences
 
     def __init__(
         self,
@@ -80,6 +82,7 @@ class Auto(Policy):
         self._surprised = False  # by a result since then
         self._unexplained = 1.0  # share of the results' variance that the model does not predict
         self._outcomes = Outcomes(domain, self._learner.columns, self._learner.reach)
+        self.settled: Any = None  # what sentences rest on, kept by `settled.py`
         # one posterior stands for a model before there is one, however many results come at once
         self._believe([self.model], Scaling(), FEATURES)
         given = getattr(domain, "observations", None)
@@ -136,10 +139,9 @@ class Auto(Policy):
     def prepare(self) -> None:
         """Renew the model if it is due: an event that holds the samples."""
         if due(self.t, self._renewed) or self._surprised:
-            told = self.observations
-            renewal, doubted = doubt.learnt(self._learner, told, self.log.sign, self._states, self._doubted)
-            self._adopt({**renewal, "doubted": [[*told.x[i].tolist(), float(told.y[i])] for i in doubted]})
-            self._say("the model is renewed from %d results", self.t - len(doubted))
+            given = (self._learner, self.observations, self.log.sign, self._states, self._doubted)
+            self._adopt(doubt.learnt(*given)[0])
+            self._say("the model is renewed from %d results", self.t - len(self._doubted))
 
     def on_event(self, kind: str, *rest: Any) -> None:
         if kind != "renew":
@@ -338,25 +340,25 @@ class Auto(Policy):
                 return f"{self._missing[0].upper()}{self._missing[1:]}."
             return "\n".join(learnt.sentences(learnt.facts(self, called=called)))
 
-    def importance(self) -> dict[str, float]:
-        """How much each parameter matters, by name: shares that add up to 1 (`learnt.py` says of what)."""
+    def importance(self) -> dict[str, Importance]:
+        """How much each parameter matters, by name: its share, a range of 90 %, and why it is not known yet, if so."""
         with self._lock:
             self._repair()
             self._check_model("importance")
-            return learnt.importance(self._mixture, self.field)
+            return learnt.importance_of(self)
 
-    def expected_gain(self, n: int = 10) -> float:
-        """By how much n further evaluations are expected to improve the best value, in your units; never below 0.
+    def chance(self, gain: float | None = None, within: int = 10) -> float:
+        """The probability that what is best becomes better by at least `gain`, in your units, within so many further
+        evaluations; by default by what is worth it: the noise, or 2 % of the spread of results if that is more.
 
-        If the model is right: where results are skewed, as losses with a long tail are, several times too much was
-        promised.
+        Corrected by what happened in runs whose truth was known (`gain.py`).
         """
-        whole("n", n, at_least=1, at_most=MOST_IMAGINED)
+        least = None if gain is None else number("gain", gain, above=0)
+        whole("within", within, at_least=1, at_most=MOST_IMAGINED)
         with self._lock:
             self._repair()
-            self._check_model("an expected gain")
-            known = self._parse(self._evidence.own.points())
-            return learnt.expected_gain(self._mixture, self.field, known, self.usable, self.log.next_id, n)
+            self._check_model("a chance of a gain")
+            return learnt.chance(self, least, within)
 
     def _check_model(self, what: str) -> None:
         _check_fixed(self, what)

@@ -1,0 +1,76 @@
+"""The model against the results: each result as the others predict it, with bands, and how often these hold."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from misspec.errors import Array
+from misspec.hyperparameters import Scaling
+from misspec.policies.auto.model import models_of
+from misspec.policies.auto.settled import settled
+from misspec.policies.core.suspicion import MOST, leave_one_out
+
+LEVELS = (0.5, 0.8, 0.95)  # of bands
+FEWEST = 8  # results from which it is said whether bands are right
+RARE = 0.01  # as seldom are right bands called wrong
+
+
+class LeftOut(NamedTuple):
+    """Results that were left out in turn: their rows, what the others predict, and whether that is right.
+
+    rows           among the results: of more than MOST, so many drawn by chance
+    mean           of the prediction
+    lower, upper   its band of 95 %, in which the result should lie, its noise included
+    inside         the share of the results in the band of each of LEVELS
+    """
+
+    rows: Array
+    mean: Array
+    lower: Array
+    upper: Array
+    inside: tuple[float, ...]
+
+
+def left_out(policy: Any) -> LeftOut:
+    """Of a policy with a model. That was learnt from all results: only their values are left out, one at a time."""
+    from scipy.stats import norm
+
+    told, sign = policy.observations, policy.log.sign
+    rows = np.arange(len(told))
+    if len(rows) > MOST:
+        rows = np.sort(np.random.default_rng(0).choice(len(rows), MOST, replace=False))
+    models, z, back = [policy.model], sign * told.y[rows], np.asarray
+    if hasattr(policy, "settled"):
+        samples = settled(policy).samples
+        models, scaling = models_of(samples, policy.domain), Scaling(*samples["scaling"][1:])
+        z, back = scaling.to(z), scaling.back
+    found = np.array([leave_one_out(model, policy.domain.encode(told.x[rows]), z) for model in models])
+    means, variances = found[:, 0], found[:, 1]
+    mean, std = means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+    far = np.abs(z - mean) / std
+    inside = tuple(float(np.mean(far <= norm.ppf(0.5 + 0.5 * level))) for level in LEVELS)
+    reach = norm.ppf(0.5 + 0.5 * LEVELS[-1]) * std
+    ends = [sign * back(mean + side * reach) for side in (-1.0, 1.0)]
+    return LeftOut(rows, sign * back(mean), np.minimum(*ends), np.maximum(*ends), inside)
+
+
+def sentence(found: LeftOut) -> str:
+    """How often the bands hold, and whether that is as often as they should."""
+    from scipy.stats import binom
+
+    n = len(found.rows)
+    shares = [f"{100 * share:.0f} %" for share in found.inside]
+    said = (
+        f"Each result was left out in turn and predicted by the others: the bands of 50, 80 and 95 % hold {shares[0]}, "
+        f"{shares[1]} and {shares[2]} of the {n:,} results"
+    )
+    counts = [round(share * n) for share in found.inside]
+    narrow = any(binom.cdf(k, n, p) < RARE / 2 for k, p in zip(counts, LEVELS, strict=True))
+    wide = any(binom.sf(k - 1, n, p) < RARE / 2 for k, p in zip(counts, LEVELS, strict=True))
+    if n < FEWEST:
+        return f"{said}, too few to tell whether they are right."
+    if narrow:
+        return f"{said}. They are too narrow: the model is surer than it should be."
+    return f"{said}. They are wider than they need be." if wide else f"{said}, as they should."
