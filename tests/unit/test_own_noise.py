@@ -284,3 +284,59 @@ def test_suspicious_results_are_judged_by_their_own_noise():
     plain = ms.GPUCB(BOX, MODEL)
     plain.observe(points, y)
     assert [each.row for each in plain.suspicious()] == [4]
+
+
+# -- files -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_column_of_noises_in_a_file_of_results(tmp_path):
+    from misspec.integrations.suggest import suggest
+
+    (tmp_path / "candidates.csv").write_text("heat\n" + "".join(f"{t}\n" for t in range(40, 121, 2)))
+    lines = [f"{t},{50 + 0.3 * t},\n" for t in range(40, 121, 8)] + ["60,500,300\n"]
+    results = tmp_path / "results.csv"
+    results.write_text("heat,yield,error\n" + "".join(lines))
+    found = suggest(tmp_path / "candidates.csv", results, "yield", noise="error", batch=1)
+    assert found.best < 100  # 500 ± 300 says little
+    assert not found.summary[0].startswith("Doubtful")
+    assert not any("left alone" in note for note in found.notes)
+    plain = suggest(tmp_path / "candidates.csv", results, "yield", batch=1)
+    assert any("left alone: error" in note for note in plain.notes)
+    assert "results.csv, line 13" in plain.summary[0]
+    for column, says in [("eror", "did you mean|has no column 'eror'"), ("heat", "column of the experiments")]:
+        with pytest.raises(InvalidInput, match=says):
+            suggest(tmp_path / "candidates.csv", results, "yield", noise=column)
+    results.write_text("heat,yield,error\n40,1,-2\n")
+    with pytest.raises(InvalidInput, match="line 2, column 'error': expected a standard deviation, 0 or above"):
+        suggest(tmp_path / "candidates.csv", results, "yield", noise="error")
+
+
+def test_a_column_of_noises_is_certified_with(tmp_path):
+    from typer.testing import CliRunner
+
+    from misspec.cli import app
+    from misspec.integrations import table
+
+    rng = np.random.default_rng(0)
+    x = rng.random(80)
+    y, own = 0.4 * np.sign(np.sin(30 * x)), np.where(np.arange(80) % 2, 0.02, 0.5)
+    y = y + own * rng.standard_normal(80)
+    path = tmp_path / "data.csv"
+    path.write_text(
+        "x,y,se\n"
+        + "".join(f"{a},{b},{c if i % 4 else ''}\n" for i, (a, b, c) in enumerate(zip(x, y, own, strict=True)))
+    )
+    data = table.read(path, "y", noise="se")
+    assert data.names == ["x"]
+    assert np.isnan(data.noise).sum() == 20
+    made = table.certify(data, RBF(0.3), norm_bound=1.0)
+    assert made.noise == 0.02
+    direct = ms.diagnose(data.points, y, ms.Model(RBF(0.3), norm_bound=1.0, noise=0.02, offset=float(y.mean())),
+                         noise=data.noise, domain=ms.Box([(x.min(), x.max())]))  # fmt: skip
+    assert made.found[1.0].epsilon_lower == pytest.approx(direct.epsilon_lower)
+    said = CliRunner().invoke(app, ["diagnose", str(path), "--target", "y", "--noise", "se", "--norm-bound", "1"])
+    assert said.exit_code == 0
+    assert "noise of each row as in se, 0.02 in the median" in said.output
+    path.write_text("x,y,se\n0,1,0.1\n1,2,oh\n")
+    with pytest.raises(InvalidInput, match="expected a standard deviation"):
+        table.read(path, "y", noise="se")

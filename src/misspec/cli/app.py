@@ -120,3 +120,13 @@ def _options(
 
 def terminal() -> Console:
     return _Console()
+
+
+def number_or_column(given: str | None) -> tuple[float | None, str | None]:
+    """A number, or the name of a column."""
+    if given is None:
+        return None, None
+    try:
+        return float(given), None
+    except ValueError:
+        return None, given

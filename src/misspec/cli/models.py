@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from misspec.cli.app import Kernel, Nu, Scale, app, one_line_errors, terminal
+from misspec.cli.app import Kernel, Nu, Scale, app, number_or_column, one_line_errors, terminal
 
 # -- models ------------------------------------------------------------------------------------------------------------
 
@@ -76,7 +76,11 @@ def diagnose(
         float | None, typer.Option(help="B: how large a function you believe in, at least its largest deviation.")
     ] = None,
     noise: Annotated[
-        float | None, typer.Option(help="Standard deviation of the noise; without, estimated from repeated points.")
+        str | None,
+        typer.Option(
+            help="Standard deviation of the noise, or the column that has one per row; without, estimated from "
+            "repeated points."
+        ),
     ] = None,
     offset: Annotated[
         float | None, typer.Option(help="What you expect far from all data; the target's average by default.")
@@ -108,8 +112,10 @@ def diagnose(
         [name.strip() for each in some for name in each.split(",")] for some in (columns or [], ignore or [])
     )
     with console.status(f"reading {file}"):
-        data = tables.read(file, target, chosen if columns else None, ignore=left_out, skip=skip, repeats=repeats)
-    options: dict[str, Any] = {"noise": noise, "offset": offset, "delta": delta, "raw": raw}
+        sigma, column = number_or_column(noise)
+        chosen_ones = chosen if columns else None
+        data = tables.read(file, target, chosen_ones, ignore=left_out, skip=skip, repeats=repeats, noise=column)
+    options: dict[str, Any] = {"noise": sigma, "offset": offset, "delta": delta, "raw": raw}
     with console.status("certifying") as status:
         options["show"] = status.update
         made = tables.certify(data, shape, norm_bound=norm_bound, fixed_design=fixed_design, **options)
@@ -120,6 +126,8 @@ def diagnose(
         console.print(Text(note, style="yellow"), soft_wrap=True)
     if noise is None:
         console.print(f"noise σ = {made.noise:.4g}, estimated from repeated points (--noise sets it)")
+    if column is not None:
+        console.print(f"noise of each row as in {column}, {made.noise:.4g} in the median and where there is none")
     if offset is None:
         console.print(f"offset {made.offset:.4g}, the average of {data.target} (--offset sets it)")
     if norm_bound is not None:

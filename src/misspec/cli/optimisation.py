@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 import misspec
-from misspec.cli.app import EXTRAS, INTERRUPTED, app, fail, one_line_errors, terminal
+from misspec.cli.app import EXTRAS, INTERRUPTED, app, fail, number_or_column, one_line_errors, terminal
 from misspec.cli.progress import evaluations_shown, learning_shown
 from misspec.errors import MisspecError
 
@@ -147,8 +147,11 @@ def suggest(
     ] = None,
     minimize: Annotated[bool, typer.Option("--minimize", help="Smaller results are better.")] = False,
     noise: Annotated[
-        float | None,
-        typer.Option(help="By how much the same experiment varies (standard deviation), if you know it."),
+        str | None,
+        typer.Option(
+            help="By how much the same experiment varies (standard deviation), if you know it; or the column of the "
+            "results that says how far each may be off."
+        ),
     ] = None,
     strict: Annotated[
         bool, typer.Option("--strict", help="Refuse results of experiments that FILE does not have.")
@@ -177,7 +180,8 @@ def suggest(
         warnings.simplefilter("always", UserWarning)
         found = (by_hand.append if append else by_hand.suggest)(
             source, results, target, batch=batch, names=names, ignore=ignore or (), columns=columns or (),
-            minimize=minimize, noise=noise, strict=strict, repeats=repeats, seed=seed,
+            minimize=minimize, noise=next((each for each in number_or_column(noise) if each is not None), None),
+            strict=strict, repeats=repeats, seed=seed,
         )  # fmt: skip
     if out is not None:
         found.save(out)

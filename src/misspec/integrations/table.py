@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import re
 import warnings
@@ -34,6 +35,7 @@ class Table(NamedTuple):
     left_out  these columns
     skipped   rows that were left out
     notes     what was noticed, one sentence each
+    noise     the rows' own standard deviations, NaN for those without; None where no column has them
     """
 
     points: Array
@@ -44,6 +46,7 @@ class Table(NamedTuple):
     left_out: list[str]
     skipped: int
     notes: list[str]
+    noise: Array | None = None
 
     @property
     def names(self) -> list[str]:
@@ -86,14 +89,17 @@ def certify(
     show: Callable[[str], None] = lambda _: None,
 ) -> Certificates:
     """Bound from below how wrong a model is. Without a norm bound, several are tried, from half the largest deviation
-    up; without a noise, it is estimated from repeated points; without an offset, it is the average. Kernels see each
+    up; without a noise, it is the median of the rows' own, or estimated from repeated points; without an offset, it is
+    the average. Kernels see each
     column scaled to its range, unless raw, and choices one-hot. Rows that differ in a column left out are no repeats.
     show: is told what is done."""
     X, y = table.points, table.observations
     trial = Model(
         kernel, norm_bound=1.0 if norm_bound is None else norm_bound, noise=1.0 if noise is None else noise, delta=delta
     )
-    sigma = _noise(table) if noise is None else trial.noise
+    sigma = trial.noise
+    if noise is None:
+        sigma = _noise(table) if table.noise is None else float(np.nanmedian(table.noise))
     centre = float(y.mean()) if offset is None else offset
     if not raw:
         still = np.flatnonzero(np.ptp(X, axis=0) <= 0)
@@ -106,6 +112,7 @@ def certify(
     tried = [spread * 2**k for k in range(-1, 5)] if norm_bound is None else [norm_bound]
     models = [Model(kernel, norm_bound=B, noise=sigma, delta=delta, offset=centre) for B in tried]
     options: dict[str, Any] = {"domain": space, "groups": table.groups, "fixed_design": fixed_design}
+    options["noise"] = table.noise
     made = diagnoses(X, y, models, **options)
     found = {}
     for i, B in enumerate(tried, start=1):
@@ -138,6 +145,7 @@ def read(
     ignore: Sequence[str] = (),
     skip: bool = False,
     repeats: bool = False,
+    noise: str | None = None,
 ) -> Table:
     """Read a CSV file with a header; commas, semicolons, tabs or blanks separate, and where commas do not, numbers may
     have decimal commas.
@@ -145,7 +153,8 @@ def read(
     target: the last column by default; columns: all others by default. ignore: columns that have no influence on the
     target, such as notes: dates, texts that differ from row to row and numbers of rows are ignored too, unless columns
     names them. skip: leave out rows with a cell that is empty or, in a column of numbers, none, instead of refusing the
-    file. repeats: rows that are equal in every cell are repeats with equal results, not one row twice.
+    file. repeats: rows that are equal in every cell are repeats with equal results, not one row twice. noise: a column
+    of the rows' own standard deviations, empty where there is none.
     """
     content, where = frames.contents(path), str(path)
     plain = _plain(content, where) if len(content) > LARGE else None
@@ -159,6 +168,7 @@ def read(
         warnings.simplefilter("always", UserWarning)
         frame = frames.of_content(content, where) if plain is None else frames.Frame({n: [] for n in plain}, where)
         del content
+        ignore = [*ignore, *([] if noise is None else [noise])]
         goal, chosen = _roles(frame, target, columns, ignore)
         odd = frames.untelling({name: frame.columns[name] for name in chosen}) if columns is None else {}
         chosen, ignore = [name for name in chosen if name not in odd], [*ignore, *odd]
@@ -166,6 +176,7 @@ def read(
         left_out = [name for name in frame.names if name not in {goal, *ignore, *chosen}]
         if plain is not None:
             points, results = np.column_stack([plain[name] for name in chosen]), plain[goal].copy()
+            own = None if noise is None else plain[noise]
             ends = [(float(plain[name].min()), float(plain[name].max())) for name in chosen]
             parameters: Mapping[str, Parameter] = {name: Float(*pair) for name, pair in zip(chosen, ends, strict=True)}
             beside = [plain[name] for name in left_out]
@@ -174,6 +185,7 @@ def read(
             if len(first) < len(points) and not repeats:
                 again = dict.fromkeys(np.setdiff1d(np.arange(len(points)), first).tolist(), -1)
                 points, results, groups = points[first], results[first], groups[first]
+                own = None if own is None else own[first]
         else:
             cells = {name: frame.columns[name] for name in chosen} | {goal: _numbers(frame.columns[goal])}
             kept = _kept(frame, cells, goal, skip=skip)
@@ -187,6 +199,7 @@ def read(
             others = [tuple(frame.columns[name][i] for name in left_out) for i in kept]
             groups = np.array([codes.setdefault(each, len(codes)) for each in others], dtype=np.float64)
             results = np.array([float(cells[goal][i]) for i in kept])
+            own = None if noise is None else _own(frame, noise, kept)
     notes = [str(warning.message) for warning in said] + frames.left_out(where, odd)
     if again:
         copies = f"{len(again):,} row{'s' * (len(again) > 1)} of {where} equal{'s' * (len(again) == 1)} another"
@@ -199,7 +212,22 @@ def read(
             f"Rows that agree in {', '.join(chosen)} differ in {', '.join(left_out)}: they are taken for {apart} more "
             f"point{'s' * (apart > 1)}, not for repeats (--ignore for a column that has no influence)."
         )
-    return Table(points, parameters, goal, results, groups, left_out, skipped, notes)
+    if own is not None and not (own >= 0).any():
+        raise InvalidInput(f"column {shown(noise)} of {where} has no standard deviation in any row (--noise)")
+    return Table(points, parameters, goal, results, groups, left_out, skipped, notes, own)
+
+
+def _own(frame: frames.Frame, noise: str, kept: Sequence[int]) -> Array:
+    """The standard deviations of some rows, NaN where the cell is empty."""
+    cells = _numbers(frame.columns[noise])
+    for i in kept:
+        kind = frames.kind_of(cells[i])
+        if kind != "nothing" and (kind != "number" or float(cells[i]) < 0):
+            raise InvalidInput(
+                f"{frame.at(noise, i)}: expected a standard deviation, 0 or above, or an empty cell; got "
+                f"{shown(frame.columns[noise][i])} (--noise)"
+            )
+    return np.array([math.nan if frames.kind_of(cells[i]) == "nothing" else float(cells[i]) for i in kept])
 
 
 def _roles(

@@ -37,6 +37,7 @@ class Entry(NamedTuple):
     line: str  # the file and the number, for people
     y: float | None
     failed: bool
+    noise: float = math.nan  # of its own
 
 
 class Line(NamedTuple):
@@ -371,3 +372,14 @@ def outcome(cell: str, line: Line, column: str) -> tuple[float | None, bool]:
             f"while it is being run; got {shown(cell)}"
         )
     return float(written), False
+
+
+def own_noise(cell: str, line: Line, column: str) -> float:
+    """The standard deviation of a result, NaN where the cell is empty."""
+    written = line.pointed(cell)
+    if cell and (not frames.is_number(written) or not 0 <= float(written) < math.inf):
+        raise InvalidInput(
+            f"{line.at(column)}: expected a standard deviation, 0 or above, or an empty cell; got {shown(cell)} "
+            "(--noise)"
+        )
+    return float(written) if cell else math.nan

@@ -11,6 +11,7 @@ it is an experiment, known by its name or by its values. Its target is
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ from misspec.domains import Choice
 from misspec.errors import FileChanged, InvalidInput, nearest, shown, whole
 from misspec.files import frames
 from misspec.integrations.suggest import sheets
-from misspec.integrations.suggest.menu import Entry, Key, Line, Menu, OfSpace, OfTable, copies_of, outcome
+from misspec.integrations.suggest.menu import Entry, Key, Line, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
 from misspec.integrations.suggest.reasons import Proposal, Reasons
 from misspec.policies.auto import Auto
 from misspec.policies.auto.learnt import best_tried
@@ -126,7 +127,7 @@ def suggest(
     ignore: Sequence[str] = (),
     columns: Sequence[str] = (),
     minimize: bool = False,
-    noise: float | None = None,
+    noise: float | str | None = None,
     strict: bool = False,
     repeats: bool = False,
     seed: int = 0,
@@ -139,6 +140,8 @@ def suggest(
     names     the column of candidates that names them
     ignore    columns of candidates that say nothing about them
     columns   those that describe them; by default all but dates, texts that differ from row to row, numbers of rows
+    noise     by how much results vary, if that is known; or the column of the results that has a standard deviation for
+              each of them, beside what is learnt; empty where there is none
     strict    refuse results of experiments that are not among the candidates, or not in the space, instead of
               learning from them
     repeats   lines that are equal in every cell are repeats with equal results, not one line twice
@@ -173,10 +176,13 @@ def suggest(
         )
     if read is not None and read.content is None:
         notes.append(f"{read.path} does not exist: starting from {'nothing' if not menu.entries else path}.")
-    told = _results(read, goal, menu, repeats=repeats)
+    own = noise if isinstance(noise, str) else None
+    if own is not None and read is None:
+        raise InvalidInput(f"noise {shown(own)} names a column of the results; name their file: --results results.csv")
+    told = _results(read, goal, menu, own, repeats=repeats)
     notes += [*_encodings(read), *menu.notes, *told.notes]
     with one_thread():
-        policy = Auto(menu.domain, noise=noise, minimize=minimize, seed=seed)
+        policy = Auto(menu.domain, noise=None if isinstance(noise, str) else noise, minimize=minimize, seed=seed)
         return _suggested(policy, menu, goal, told, notes, batch)
 
 
@@ -200,13 +206,14 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
     failed = [each.key for each in entries if each.failed]
     running = [each.key for each in entries if each.y is None and not each.failed]
     seen: dict[Key, list[float]] = {}
-    told = [(each.key, each.y) for each in entries if each.y is not None]
-    for key, y in told:
-        seen.setdefault(key, []).append(y)
+    told = [each for each in entries if each.y is not None]
+    for each in told:
+        seen.setdefault(each.key, []).append(float(each.y or 0.0))
     for kind in (int, tuple):  # notes say what is outside
-        some = [(key, y) for key, y in told if isinstance(key, kind)]
+        some = [each for each in told if isinstance(each.key, kind)]
         if some:
-            policy._learn_from(menu.actions([key for key, _ in some]), [y for _, y in some], None)
+            keys, y, own = zip(*((each.key, each.y, each.noise) for each in some), strict=True)
+            policy._learn_from(menu.actions(keys), y, None, own)
     for key in failed:  # after all results: what failed is judged by what lies nearest to it
         policy.drop(policy.mark_pending(menu.actions([key])))
     for kind in (int, tuple):
@@ -308,15 +315,21 @@ def _target(target: str | None, read: sheets.File | None, known: Sequence[str], 
     )
 
 
-def _results(read: sheets.File | None, target: str, menu: Menu, *, repeats: bool = False) -> Results:
-    """The lines of a file of results, each matched to its experiment."""
+def _results(
+    read: sheets.File | None, target: str, menu: Menu, noise: str | None = None, *, repeats: bool = False
+) -> Results:
+    """The lines of a file of results, each matched to its experiment; noise: the column of their own ones."""
     if read is None or not read.sheet.header:
         names = [*([] if menu.label is None else [menu.label]), *menu.parameters, target]
         return Results(read, menu.style, names, [], [])
     path, sheet = read.path, read.sheet
     _check_header(read, target, menu)
     used = [name for name in sheet.header if name in menu.parameters or name == menu.label]
-    columns = {name: sheet.cells(name) for name in [*used, target]}
+    if noise is not None and noise not in sheet.header:
+        raise InvalidInput(f"{path} has no column {shown(noise)}{nearest(noise, sheet.header)} (--noise)")
+    if noise is not None and noise in (*used, target):
+        raise InvalidInput(f"{shown(noise)} is a column of the experiments; --noise takes a number or another column")
+    columns = {name: sheet.cells(name) for name in [*used, target, *([] if noise is None else [noise])]}
     numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
     entries: list[Entry] = []
     outside: list[str] = []
@@ -335,7 +348,8 @@ def _results(read: sheets.File | None, target: str, menu: Menu, *, repeats: bool
         if row in again:
             menu.asked.add(key)
             continue
-        entries.append(Entry(key, str(line), *outcome(cells[target], line, target)))
+        own = math.nan if noise is None else own_noise(cells[noise], line, noise)
+        entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own))
         outside += [f"{name} in line {number}" for name in menu.outside(key)]
         commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
     notes = frames.copied(str(path), [(sheet.lines[i], sheet.lines[j]) for i, j in again.items()])
@@ -345,8 +359,8 @@ def _results(read: sheets.File | None, target: str, menu: Menu, *, repeats: bool
     if outside and menu.strict:
         raise InvalidInput(f"{path}: {outside[0]} lies outside {menu.path}; correct it, or leave --strict out")
     if outside:
-        shown = ", ".join(outside[:3]) + (f" and {len(outside) - 3} more" if len(outside) > 3 else "")
-        notes.append(f"Learnt from, though it lies outside {menu.path}: {shown}.")
+        some = ", ".join(outside[:3]) + (f" and {len(outside) - 3} more" if len(outside) > 3 else "")
+        notes.append(f"Learnt from, though it lies outside {menu.path}: {some}.")
     commas = commas or (sheet.style.separator != "," and not entries and menu.style.decimal == ",")
     return Results(read, sheet.style._replace(decimal="," if commas else "."), sheet.header, entries, notes)
 
