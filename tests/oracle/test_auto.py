@@ -36,6 +36,8 @@ class Beliefs:
         told, believed = policy.observations, np.setdiff1d(np.arange(policy.t), policy._doubted)
         U, y = policy.domain.encode(told.x), policy.posterior.scaling.to(policy.log.sign * told.y)
         self.all_results = y
+        where = policy.domain.indices(told.x)
+        self.unsure = [i for i in where[policy._doubted] if i not in where[believed]]
         U, y = U[believed], y[believed]
         Z, models = policy.domain.encode(X), [each.model for each in policy.posterior.posteriors]
         own = policy._evidence.own
@@ -68,7 +70,7 @@ def allowed(b, offer, pending, batch, stay):
     """Candidates that may be asked: on offer, not pending (of actions: in this batch), not known well enough."""
     new, offered = np.ones(len(X), dtype=bool), np.zeros(len(X), dtype=bool)
     offered[offer if offer is not None else slice(None)] = True
-    new[pending if offer is None else batch] = False
+    new[[*pending, *b.unsure] if offer is None else batch] = False
     if offer is not None:
         return offered & new if (offered & new).any() else offered
     spent = b.seen & b.teaches_less_than(0.3)

@@ -25,7 +25,7 @@ from misspec.policies.core.answers import Observations
 from misspec.policies.core.suspicion import FAR, Prediction, leave_one_out
 
 LEAST = 8  # results from which models are learnt without some of them: of fewer, a model says little about the others
-FEWEST, BELOW, ABOVE = 5, 5.0, 1.5  # of fewer results than LEAST, one is doubted that lies so many ranges of the others
+FEWEST, BELOW, ABOVE = 5, 5.0, 3.0  # of fewer results than LEAST, one is doubted that lies so many ranges of the others
 # away from them: soon if it is better, since asking it again costs little then, and searching around an error much; it
 # is named only if it is as far off as one that is worse
 LOOKED_AT = 3  # results that fit worst, for each of which the model is learnt again

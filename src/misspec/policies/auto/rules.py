@@ -18,10 +18,11 @@ what is known, and to caution, which looks where little is known. Of a batch non
 used, so the others may as well find more. Budgets are functions of n and of the data alone: an Auto that was told
 everything by `observe` chooses as one that asked.
 
-No point is asked while it is pending, nor one next to it. A point whose value is known to 0.3 of a result's noise is
-*spent*: it is not asked again while there are rivals, whose mean + 2 standard deviations lies above it. Where none is
-left it is asked again, rather than ever worse points, but for √n rounds of caution. Without noise every result is
-spent at once, and a choice that is next to sure not to improve on the best result leaves its round to caution.
+No point is asked while it is pending, nor one next to it; nor where a doubted result is the only one. A point whose
+value is known to 0.3 of a result's noise is *spent*: it is not asked again while there are rivals, whose mean + 2
+standard deviations lies above it. Where none is left it is asked again, rather than ever worse points, but for √n
+rounds of caution. Without noise every result is spent at once, and a choice that is next to sure not to improve on the
+best result leaves its round to caution.
 """
 
 from __future__ import annotations
@@ -189,6 +190,16 @@ class Turn:
         offer = self.field.only(self.outcomes.told[best])
         return Found(offer, 0, self.mixture.look(self.field, self.own, offer, pending=True))
 
+    @once
+    def _unsure(self) -> list[Array]:
+        """Points whose only results are doubted, and worse than others: a cliff looks like an error, and asking there
+        again is likely to cost a round."""
+        if not self.doubted:
+            return []
+        told, doubted = self.outcomes.told, set(self.doubted)
+        believed = {place.key for row, place in enumerate(told) if row not in doubted}
+        return [told[row].x for row in self.doubted if told[row].key not in believed]
+
     # -- the best by a score -------------------------------------------------------------------------------------
 
     @once
@@ -222,7 +233,10 @@ class Turn:
         return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs)
 
     def _waiting(self, since: int) -> Callable[[Array], NDArray[np.bool_]]:
-        """Which points are pending since some query, or, where points differ by degrees, lie next to one that does."""
-        pending = self.outcomes.codes([asked.place.x for asked in self.pending if asked.query.id >= since])
+        """Which points are pending since some query or unsure, or, where points differ by degrees, lie next to one."""
+        pending = self.outcomes.codes([
+            *(asked.place.x for asked in self.pending if asked.query.id >= since),
+            *([] if since else self._unsure),
+        ])  # fmt: skip
         near = 0.0 if self.field.size else NEXT
         return lambda U: self.outcomes.distance(U, pending) <= near
