@@ -31,6 +31,7 @@ BOUNDS = {
 }
 
 
+@pytest.mark.slow
 @BOTH
 def test_regret_stays_below_its_bound(kind):
     """18 runs with and without misfit. A bound may fail with probability δ = 0.1 in each; none does. B is large so that
