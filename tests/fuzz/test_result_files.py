@@ -49,6 +49,7 @@ def finished():
 def _tidied():
     yield
     shutil.rmtree(finished()[0])
+    finished.cache_clear()  # a process may come back to this module
 
 
 def named(name, content):

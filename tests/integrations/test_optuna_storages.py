@@ -17,11 +17,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import optuna_worker
 
+from cover import slowly
+
 POSTGRES = os.environ.get("MISSPEC_POSTGRES")  # the URL of a database of its own; `.ci/run` starts one
 WANTED = 16
 
 
-@pytest.fixture(params=["sqlite", "journal", "postgresql"])
+@pytest.fixture(params=["sqlite", *slowly("journal", "postgresql")])
 def url(request, tmp_path):
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'study.db'}"

@@ -31,6 +31,7 @@ BOUNDS = {
 }
 
 
+@pytest.mark.slow
 @BOTH
 def test_regret_stays_below_its_bound(kind):
     """18 runs with and without misfit. A bound may fail with probability δ = 0.1 in each; none does. B is large so that
@@ -47,6 +48,7 @@ def test_regret_stays_below_its_bound(kind):
         assert bound < 0.8 * 2 * model.norm_bound * T
 
 
+@pytest.mark.slow
 def test_rips_needs_neither_as_many_rounds_as_features_nor_light_tails():
     """87 rounds and 120 features, Student noise with three degrees of freedom, and a misfit: estimates lie within
     their bands, widened by ε√f, in all but δ of 200 runs. Were the true failure rate 0.05, more than 20 failures would

@@ -74,6 +74,7 @@ def test_completion_in_a_shell():
     assert set(shown.stdout.split()) == {"demo", "diagnose"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_run_then_report(misspec_command, tmp_path):
     (tmp_path / "small.toml").write_text(SMALL)
     out = misspec_command("run", "small.toml", "--cores", 1)

@@ -8,10 +8,12 @@ import numpy as np
 import polars as pl
 import pytest
 from sklearn.gaussian_process.kernels import RBF
+from typer.testing import CliRunner
 
 import misspec as ms
 from files import head, started
 from misspec import experiments as ex
+from misspec.cli import app
 from misspec.errors import InvalidInput, StorageError
 from misspec.policies import Decision
 from misspec.testing import CONTRACT, Subject
@@ -71,7 +73,7 @@ MASKED = Masked([0.1, 0.4, 0.7], [0.2, 0.5, 0.8, 0.9], np.arange(12).reshape(3, 
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("favours", [None, np.linspace(0, 0.1, 40)], ids=["plain", "array setting"])
 def test_the_contract_of_a_policy_of_ones_own(check, favours):
-    check(Subject(lambda seed: EpsilonGreedy(DOMAIN, MODEL, favours=favours, seed=seed), truth))
+    check(Subject(lambda seed: EpsilonGreedy(DOMAIN, MODEL, favours=favours, seed=seed), truth, moments=4))
 
 
 @pytest.mark.parametrize("check", CONTRACT, ids=lambda c: c.__name__)
@@ -84,7 +86,7 @@ def test_the_contract_on_a_domain_of_ones_own(check, name):
         "balancing": lambda seed: ms.RegretBalancing(MASKED, MODEL, horizon=100, seed=seed),
         "greedy": lambda seed: EpsilonGreedy(MASKED, MODEL, seed=seed),
     }[name]
-    check(Subject(make, truth))
+    check(Subject(make, truth, moments=4))
 
 
 def test_a_masked_grid_has_names():
@@ -149,7 +151,7 @@ def test_a_width_that_is_a_function(make):
     with pytest.raises(StorageError, match=r"hand it in again: restore\(state, width=…\)"):
         ms.restore(policy.state())
     for check in CONTRACT:
-        check(Subject(make, truth, rounds=15, width=narrow))
+        check(Subject(make, truth, rounds=15, width=narrow, moments=3))
 
 
 def test_what_a_width_function_returns_is_checked():
@@ -240,19 +242,18 @@ def test_files_import_only_what_is_allowed():
         ex.go(FILE.replace("my_rules:Quantile", "my_rules:steps").encode(), "wrong", cores=1, allow=["my_rules"])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_command_line_reaches_the_workers(my_rules):
     (my_rules / "mine.toml").write_text(FILE)
-    with started("-m", "misspec.cli", "run", "mine.toml", "--cores", "2", cwd=my_rules) as process:
-        _, err = process.communicate(timeout=60)
-        assert process.returncode == 1
-        assert "--allow my_rules" in err
+    refused = CliRunner().invoke(app, ["run", "mine.toml", "--cores", "2"])
+    assert refused.exit_code == 1
+    assert "--allow my_rules" in refused.stderr
     with started("-m", "misspec.cli", "run", "mine.toml", "--allow", "my_rules", cwd=my_rules) as process:
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err
         assert "misspec report mine-results --allow my_rules" in out
-    with started("-m", "misspec.cli", "report", "mine-results", "--allow", "my_rules", cwd=my_rules) as process:
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
+    reported = CliRunner().invoke(app, ["report", "mine-results", "--allow", "my_rules"])
+    assert reported.exit_code == 0, reported.output
     assert (my_rules / "mine-results" / "report" / "index.html").exists()
 
 
@@ -299,7 +300,7 @@ def test_a_list_that_encodes_its_points_itself(check):
         "continues_to_the_bit",
         "threads_can_share_a_policy",
     ):  # these restore it without its domain
-        check(Subject(lambda seed: ms.ECGPUCB(domain, MODEL, epsilon=0.1, seed=seed), truth))
+        check(Subject(lambda seed: ms.ECGPUCB(domain, MODEL, epsilon=0.1, seed=seed), truth, moments=4))
     policy = ms.ECGPUCB(domain, MODEL, epsilon=0.1)
     policy.observe([0, 3], [0.1, 0.2])
     with pytest.raises(StorageError, match="encodes its points in a way of its own; hand it in again"):
