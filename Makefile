@@ -58,6 +58,7 @@ bench: $(VENV)/.test
 	$(BIN)/python benchmarks/practical.py
 	$(BIN)/python benchmarks/contexts.py
 	$(BIN)/python benchmarks/suggest.py
+	$(BIN)/python benchmarks/verdicts.py
 	$(BIN)/python benchmarks/dask_phased.py
 	$(BIN)/python benchmarks/optuna_samplers.py
 	$(BIN)/python benchmarks/journal.py

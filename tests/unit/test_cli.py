@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.gaussian_process.kernels import RBF
 from typer.testing import CliRunner
 
 import misspec
@@ -183,7 +184,8 @@ def test_errors_of_diagnose_are_one_line(misspec_command, tmp_path):
     (tmp_path / "few.csv").write_text("x,y\n1,2\n3,4\n")
     assert "(--noise)" in misspec_command("diagnose", "few.csv", code=1)
     (tmp_path / "twofold.csv").write_text("x,y\n" + "1,2\n3,4\n5,5\n" * 4)
-    assert "the noise would be 0 (rows exported twice?)" in misspec_command("diagnose", "twofold.csv", code=1)
+    said = misspec_command("diagnose", "twofold.csv", "--repeats", code=1)
+    assert "the noise would be 0 (rows exported twice?)" in said
     assert "delta" in misspec_command("diagnose", "few.csv", "--noise", 1, "--delta", 2, code=1)
     (tmp_path / "none.csv").write_text("x,y\n1,\n3,\n")
     assert "no row of numbers" in misspec_command("diagnose", "none.csv", "--skip", code=1)
@@ -432,8 +434,6 @@ def test_diagnose_reads_text_as_choices_and_names_columns(misspec_command, tmp_p
     assert "Hardest to explain is temperature = 80, solvent = water, batch = 2, observed" in out
     reactions(tmp_path / "commas.csv", ";", ",")
     assert misspec_command("diagnose", "commas.csv", "--norm-bound", 3) == out
-    from sklearn.gaussian_process.kernels import RBF
-
     domain = misspec.Finite.from_table(tmp_path / "table.csv", target="yield")
     y = domain.observations.y
     model = misspec.Model(
@@ -475,3 +475,64 @@ def test_errors_do_not_flood_the_terminal(misspec_command, tmp_path):
     found = misspec_command("run", "long.toml", code=1)
     assert "grid takes one number or 1" in found
     assert len(found) < 1000
+
+
+def some_table(tmp_path, name="lab.csv"):
+    """A step in temperature and a solvent, with a number and a date per row; each point twice."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for i in range(32):
+        t, s = 20 + 10 * (i % 8), ["water", "oil"][i // 8 % 2]
+        rows.append([i + 1, f"2024-01-{i + 1:02d}", t, s, round(3.0 * (t > 50) + 0.1 * rng.standard_normal(), 4)])
+    head = "run,day,temperature,solvent,yield\n"
+    (tmp_path / name).write_text(head + "".join(",".join(map(str, row)) + "\n" for row in rows))
+    return rows
+
+
+def test_diagnose_leaves_out_what_describes_nothing(misspec_command, tmp_path):
+    some_table(tmp_path)
+    out = misspec_command("diagnose", "lab.csv", "--norm-bound", 3)
+    assert "32 observations of yield at temperature, solvent" in out
+    assert "Columns of lab.csv that are left out: run (numbers of rows), day (dates); --columns takes them in." in out
+    assert "noise σ = 0.0" in out  # by repeats, which the numbers of rows would hide
+    named = misspec_command("diagnose", "lab.csv", "--norm-bound", 3, "--columns", "temperature,solvent,run", code=1)
+    assert "--noise" in named
+
+
+def test_rows_that_were_exported_twice_count_once(misspec_command, tmp_path):
+    rows = some_table(tmp_path)
+    once = misspec_command("diagnose", "lab.csv", "--norm-bound", 3)
+    again = ",".join(map(str, rows[4]))
+    with (tmp_path / "lab.csv").open("a") as file:
+        file.write(f"{again}\n{again}\n")
+    out = misspec_command(
+        "diagnose", "lab.csv", "--norm-bound", 3, "--columns", "temperature,solvent", "--ignore", "run,day"
+    )
+    assert "32 observations" in out
+    assert "34 is 6 again, 35 is 6 again, in every cell; each counts once" in out
+    assert out.splitlines()[-4:] == once.splitlines()[-4:]
+    assert "34 observations" in misspec_command(
+        "diagnose", "lab.csv", "--norm-bound", 3, "--columns", "temperature,solvent", "--ignore", "run,day", "--repeats"
+    )
+
+
+@pytest.mark.parametrize("kind", ["dict", "rows", "pandas", "polars"])
+def test_diagnose_of_a_frame_is_that_of_the_file(misspec_command, tmp_path, kind):
+    rows = some_table(tmp_path)
+    said = misspec_command("diagnose", "lab.csv", "--norm-bound", 3, "--noise", 0.1, "--offset", 1.5)
+    names = ["run", "day", "temperature", "solvent", "yield"]
+    columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+    if kind in ("pandas", "polars"):
+        frame = pytest.importorskip(kind).DataFrame(columns)
+    else:
+        frame = columns if kind == "dict" else [dict(zip(names, row, strict=True)) for row in rows]
+    model = misspec.Model(RBF(0.2), norm_bound=3.0, noise=0.1, offset=1.5)
+    with pytest.warns(UserWarning, match=r"left out: run \(numbers of rows\), day \(dates\)"):
+        found = misspec.diagnose(frame, "yield", model)
+    assert f"ε ≥ {found.epsilon_lower:.6g}" in said
+    assert found.epsilon_lower > 0
+    less = {name: column for name, column in columns.items() if name in ("temperature", "solvent")}
+    same = misspec.diagnose(less, columns["yield"], model)
+    assert same.epsilon_lower == found.epsilon_lower
+    with pytest.raises(misspec.InvalidInput, match="no column 'yeild'"):
+        misspec.diagnose(frame, "yeild", model)

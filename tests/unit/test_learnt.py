@@ -358,7 +358,7 @@ def test_the_best_so_far_is_the_best_mean_not_the_luckiest_result():
     policy.observe([0, 0, 0, 0, 1, 1, 1, 1, 2, 2], [3.9, 0.0, -1.0, 0.5, 2.9, 3.1, 3.0, 3.0, 0.5, 0.2])
     policy.refresh()
     best = learnt.best_tried(policy)
-    assert (best.average, best.count) == (pytest.approx(3.0), 4)
+    assert (best.average, best.times) == (pytest.approx(3.0), 4)
     assert best.mean == pytest.approx(policy.posterior.mean.max())
     assert f"of the best of these {best.mean:.1f} is expected (its four results averaged 3.0)" in policy.summary()
 

@@ -95,17 +95,21 @@ def misspec_command(monkeypatch):
 
 
 def test_a_line_that_is_there_twice_counts_once_unless_it_is_a_repeat():
-    lab((0, 1.0), (7, 5.0), (9, 1.0), (0, 1.0), (0, 2.0), (7, 5.0))
+    lab((0, 1.02), (7, 5.31), (9, 1.17), (0, 1.02), (0, 2.08), (7, 5.31))
     found = suggested()
     assert found.told == 4
     assert (
-        "Equal lines of results.csv: 5 is 2 again, 7 is 3 again; these count once. If they are repeats with equal "
-        "results, say --repeats." in found.notes
+        "Equal lines of results.csv: 5 is 2 again, 7 is 3 again, in every cell; each counts once. If they are repeats "
+        "with equal results, say --repeats." in found.notes
     )
     assert 0 not in indices(found)  # nor is it asked for again before that is said
     meant = suggested(repeats=True)
     assert meant.told == 6
     assert not any("Equal lines" in note for note in meant.notes)
+    lab(*[(i, i % 2) for i in (0, 1, 2, 3, 4, 0, 1)])  # so coarse that chance makes equal ones
+    coarse = suggested()
+    assert coarse.told == 7
+    assert any("they count as repeats, since other lines share results too" in note for note in coarse.notes)
     lab((0, ""), (0, ""), (7, "failed"), (7, "failed"))  # neither is a result
     assert (suggested().running, suggested().failed) == (2, 2)
 
@@ -115,7 +119,7 @@ def test_equal_lines_of_candidates_with_results_count_once():
     Path("both.csv").write_text(text(made))
     found = suggest("both.csv", target="yield")
     assert found.told == 6
-    assert any("8 is 4 again; that counts once" in note for note in found.notes)
+    assert any("8 is 4 again, in every cell; each counts once" in note for note in found.notes)
     assert suggest("both.csv", target="yield", repeats=True).told == 7
 
 

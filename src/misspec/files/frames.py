@@ -31,6 +31,7 @@ DIGITS = 400  # of a whole number at most
 CODE = re.compile(r"[+-]?0\d")  # a number that people would not write so
 COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")  # a number with a decimal comma
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")
+FINE = 0.8  # of the results of other rows that differ, from which equal rows are one row twice
 LEAST_ROWS = 8  # from which it is seen that a column differs from row to row
 HINT = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line by which spreadsheets say what separates
 DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # of text that follows
@@ -345,23 +346,34 @@ def left_out(where: str, found: Mapping[str, str], also: str = "") -> list[str]:
     return [f"Columns of {where} that are left out: {said}; --columns takes them in{also}."] if found else []
 
 
-def copies(rows: Sequence[Any]) -> dict[int, int]:
-    """Rows that equal an earlier one in every cell, and which."""
-    first: dict[Any, int] = {}
-    return {i: first[row] for i, row in enumerate(rows) if first.setdefault(row, i) != i}
+class Copies(NamedTuple):
+    """Rows that equal an earlier one in every cell, and which; fine: whether results are so fine that no chance makes
+    two equal, so that these are one row twice."""
 
+    pairs: dict[int, int]
+    fine: bool
 
-def copied(where: str, pairs: Sequence[tuple[int, int]]) -> list[str]:
-    """The note about lines that equal others."""
-    if not pairs:
-        return []
-    shown_pairs = ", ".join(f"{line} is {other} again" for line, other in pairs[:3])
-    more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
-    one = "that counts" if len(pairs) == 1 else "these count"
-    return [
-        f"Equal lines of {where}: {shown_pairs}{more}; {one} once. If they are repeats with equal results, say "
-        "--repeats."
-    ]
+    @classmethod
+    def of(cls, rows: Sequence[Any], results: Sequence[Any]) -> Copies:
+        first: dict[Any, int] = {}
+        pairs = {i: first[row] for i, row in enumerate(rows) if first.setdefault(row, i) != i}
+        others = [result for i, result in enumerate(results) if i not in pairs]
+        return cls(pairs, len(set(others)) > FINE * len(others))
+
+    def note(self, where: str, lines: Sequence[int], *, repeats: bool) -> list[str]:
+        """What is made of them; lines: where rows stand in the file."""
+        if not self.pairs or repeats:
+            return []
+        some = [f"{lines[i]} is {lines[j]} again" for i, j in list(self.pairs.items())[:3]]
+        more = f" and {len(self.pairs) - 3} more" if len(self.pairs) > 3 else ""
+        said = f"Equal lines of {where}: {', '.join(some)}{more}, in every cell"
+        if self.fine:
+            return [f"{said}; each counts once. If they are repeats with equal results, say --repeats."]
+        return [f"{said}; they count as repeats, since other lines share results too. Delete what is there by mistake."]
+
+    def dropped(self, *, repeats: bool) -> set[int]:
+        """Rows that do not count. Where results are coarse, to drop equal ones would be a choice by results."""
+        return set(self.pairs) if self.fine and not repeats else set()
 
 
 def _separator(header: str) -> str:

@@ -172,7 +172,7 @@ def read(
         goal, chosen = _roles(frame, target, columns, ignore)
         odd = frames.untelling({name: frame.columns[name] for name in chosen}) if columns is None else {}
         chosen, ignore = [name for name in chosen if name not in odd], [*ignore, *odd]
-        again: dict[int, int] = {}
+        again: list[str] = []
         left_out = [name for name in frame.names if name not in {goal, *ignore, *chosen}]
         if plain is not None:
             points, results = np.column_stack([plain[name] for name in chosen]), plain[goal].copy()
@@ -181,17 +181,14 @@ def read(
             parameters: Mapping[str, Parameter] = {name: Float(*pair) for name, pair in zip(chosen, ends, strict=True)}
             beside = [plain[name] for name in left_out]
             groups = numbered_points(np.column_stack(beside))[0].astype(np.float64) if beside else np.zeros(len(points))
-            first = np.sort(numbered_points(np.column_stack(list(plain.values())))[1])
-            if len(first) < len(points) and not repeats:
-                again = dict.fromkeys(np.setdiff1d(np.arange(len(points)), first).tolist(), -1)
-                points, results, groups = points[first], results[first], groups[first]
-                own = None if own is None else own[first]
         else:
             cells = {name: frame.columns[name] for name in chosen} | {goal: _numbers(frame.columns[goal])}
             kept = _kept(frame, cells, goal, skip=skip)
             skipped = len(frame) - len(kept)
-            again = {} if repeats else frames.copies(list(zip(*frame.columns.values(), strict=True)))
-            kept = [i for i in kept if i not in again]
+            equal = frames.Copies.of(list(zip(*frame.columns.values(), strict=True)), cells[goal])
+            again = equal.note(where, range(2, len(frame) + 2), repeats=repeats)
+            gone = equal.dropped(repeats=repeats)
+            kept = [i for i in kept if i not in gone]
             whole = {name: [cells[name][i] for i in kept] for name in chosen}
             rows = Finite.from_table(frames.Frame(whole, where, text=True, command=True))
             points, parameters = rows.points, rows.parameters
@@ -200,10 +197,7 @@ def read(
             groups = np.array([codes.setdefault(each, len(codes)) for each in others], dtype=np.float64)
             results = np.array([float(cells[goal][i]) for i in kept])
             own = None if noise is None else _own(frame, noise, kept)
-    notes = [str(warning.message) for warning in said] + frames.left_out(where, odd)
-    if again:
-        copies = f"{len(again):,} row{'s' * (len(again) > 1)} of {where} equal{'s' * (len(again) == 1)} another"
-        notes.append(f"{copies} in every cell and count once; if they are repeats with equal results, say --repeats.")
+    notes = [*(str(warning.message) for warning in said), *frames.left_out(where, odd), *again]
     apart = (
         len(numbered_points(np.column_stack([points, groups]))[1]) - len(numbered_points(points)[1]) if left_out else 0
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from misspec.errors import Array
 from misspec.hyperparameters import Scaling
@@ -26,7 +28,7 @@ class LeftOut(NamedTuple):
     inside         the share of the results in the band of each of LEVELS
     """
 
-    rows: Array
+    rows: NDArray[np.intp]
     mean: Array
     lower: Array
     upper: Array
@@ -41,7 +43,8 @@ def left_out(policy: Any) -> LeftOut:
     rows = np.arange(len(told))
     if len(rows) > MOST:
         rows = np.sort(np.random.default_rng(0).choice(len(rows), MOST, replace=False))
-    models, z, back = [policy.model], sign * told.y[rows], np.asarray
+    models, z = [policy.model], sign * told.y[rows]
+    back: Callable[[Array], Array] = np.asarray
     if hasattr(policy, "settled"):
         samples = settled(policy).samples
         models, scaling = models_of(samples, policy.domain), Scaling(*samples["scaling"][1:])

@@ -25,6 +25,7 @@ from misspec.errors import Array, InvalidInput, StorageError, instance, listed, 
 from misspec.files import storage
 from misspec.policies import Auto, Conflict, Policy, Recommendation
 from misspec.policies.auto import learnt
+from misspec.policies.auto.importance import Importance
 from misspec.product import distance
 from misspec.reports.left_out import LeftOut, left_out
 from misspec.search import distinct
@@ -93,7 +94,7 @@ class Optimisation:
     elsewhere: NDArray[np.bool_]
     sentences: list[str]
     use: Recommendation | None
-    importance: dict[str, learnt.Importance]
+    importance: dict[str, Importance]
     slices: list[Slice]
     points: Points
     axes: list[Axis]

@@ -116,7 +116,7 @@ def diagnose(
     the first 400 points in time order, and otherwise not at all.
 
     Points are taken as the kernel sees them. For a Box or its grid, whose kernels see the unit cube, pass `domain=` and
-    points in user units. A data frame, a dict of columns or a list of dicts is read as `misspec diagnose` takes a file:
+    points in user units. A data frame, a dict of columns or a list of dicts is read as `misspec diagnose` reads a file:
     observations may name its column of results, numbers are scaled to their range, text is choices, and dates, texts
     that differ from row to row and numbers of rows are left out, with a warning.
 

@@ -192,8 +192,9 @@ class OfTable(Menu):
         commas = any(frames.COMMA.fullmatch(cell) for name in floats for cell in sheet.cells(name))
         self.style = sheet.style._replace(decimal="," if commas else ".")
         entries = []
-        again = {} if repeats or label is not None else copies_of(sheet, target)
-        self.notes += frames.copied(str(self.path), [(sheet.lines[i], sheet.lines[j]) for i, j in again.items()])
+        equal = copies_of(sheet, target)
+        self.notes += equal.note(str(self.path), sheet.lines, repeats=repeats)
+        again = equal.dropped(repeats=repeats)
         for row, cell in enumerate(sheet.cells(target) if target in sheet.header else []):
             if row in again:
                 self.asked.add(int(candidates[row]))
@@ -318,13 +319,12 @@ def settable(p: Any, x: float, digits: int = DIGITS) -> float:
 # -- columns and cells -------------------------------------------------------------------------------------------------
 
 
-def copies_of(sheet: frames.Sheet, target: str) -> dict[int, int]:
-    """Rows with a result that equal an earlier one in every cell, and which."""
-    if target not in sheet.header:
-        return {}
-    rows = [tuple(cell.strip() for cell in row) for row in sheet.rows]
-    numbers = sheet.cells(target)
-    return {i: j for i, j in frames.copies(rows).items() if numbers[i] and numbers[i].lower() != FAILED}
+def copies_of(sheet: frames.Sheet, target: str) -> frames.Copies:
+    """Rows with a result that equal an earlier one."""
+    results = sheet.cells(target) if target in sheet.header else [""] * len(sheet.rows)
+    none = [not y or y.lower() == FAILED for y in results]
+    rows = [(i,) if no else tuple(cell.strip() for cell in sheet.rows[i]) for i, no in enumerate(none)]
+    return frames.Copies.of(rows, [i if no else results[i] for i, no in enumerate(none)])
 
 
 def _check_columns(

@@ -333,7 +333,8 @@ def _results(
     numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
     entries: list[Entry] = []
     outside: list[str] = []
-    again = {} if repeats else copies_of(sheet, target)
+    equal = copies_of(sheet, target)
+    again = equal.dropped(repeats=repeats)
     commas = False
     for row, number in enumerate(sheet.lines):
         line, cells = Line(path, number, sheet.style.separator), {name: columns[name][row] for name in columns}
@@ -352,7 +353,7 @@ def _results(
         entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own))
         outside += [f"{name} in line {number}" for name in menu.outside(key)]
         commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
-    notes = frames.copied(str(path), [(sheet.lines[i], sheet.lines[j]) for i, j in again.items()])
+    notes = equal.note(str(path), sheet.lines, repeats=repeats)
     left = [name for name in sheet.header if name and name not in columns]
     if left:
         notes.append(f"Columns of {path} that are left alone: {', '.join(left)}.")

@@ -75,7 +75,7 @@ class Tried(NamedTuple):
 
     mean: float
     average: float  # of its results
-    count: int  # of them
+    times: int  # how many there are
 
 
 class Facts(NamedTuple):
@@ -224,7 +224,7 @@ def _counted(count: int, what: str) -> str:
 
 def evaluations(count: int, distinct: int, best: Tried, step: float) -> str:
     """How many there were, and the best point among them."""
-    found = "its result was" if best.count == 1 else f"its {_counted(best.count, 'result')} averaged"
+    found = "its result was" if best.times == 1 else f"its {_counted(best.times, 'result')} averaged"
     return (
         f"This rests on {_counted(count, 'evaluation')} at {_counted(distinct, 'point')}; of the best of these "
         f"{rounded(best.mean, step)} is expected ({found} {rounded(best.average, step)})."
