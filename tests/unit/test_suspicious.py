@@ -176,6 +176,10 @@ def test_a_block_in_another_unit_is_named(factor, count):
     right = factor if found[0].row not in block else 1 / factor  # of two equal halves, the smaller results
     assert all(each.factor == pytest.approx(right) for each in found)
     assert all(each.lower - 15 < each.y * each.factor < each.upper + 15 for each in found if count < 10)
+    said = policy.summary().splitlines()
+    assert said[0].startswith(f"Doubtful: {count} of 20 results (evaluations {found[0].row + 1}, ")
+    assert f"{max(right, 1 / right):g} times too {'small' if right > 1 else 'large'} beside the others" in said[0]
+    assert not any("Nowhere do the results contradict" in line for line in said)
 
 
 def test_good_and_bad_settings_are_not_units():

@@ -135,7 +135,8 @@ def sentences(facts: Facts) -> list[str]:
             *begin,
             "All results are equal: what matters, how noisy they are and what more of them bring is unknown.",
         ]
-    doubts = [_doubt(facts, each) for each in facts.suspicious]
+    doubts = [_doubt(facts, each) for each in facts.suspicious if each.factor == 1.0]
+    doubts += [_unit(facts, block)] if (block := [each for each in facts.suspicious if each.factor != 1.0]) else []
     agree = [contradictions(facts.domain, facts.conflicts, facts.names)] if facts.conflicts or not doubts else []
     return [
         *doubts,
@@ -146,6 +147,19 @@ def sentences(facts: Facts) -> list[str]:
         *agree,
         _going_on(facts, spread),
     ]
+
+
+def _unit(facts: Facts, block: Sequence[Suspicion]) -> str:
+    """Results that look like another unit."""
+    rows = sorted(each.row for each in block)
+    called = [str(row + 1) if facts.called is None else facts.called[row] for row in rows]
+    shown = f"{'evaluations ' if facts.called is None else ''}{', '.join(called[:5])}{', …' if len(called) > 5 else ''}"
+    factor = block[0].factor
+    off = f"{factor:g} times too small" if factor > 1 else f"{1 / factor:g} times too large"
+    return (
+        f"{DOUBTFUL} {len(rows)} of {len(facts.y)} results ({shown}) look as if they were in another unit, {off} "
+        "beside the others. Correct them, or leave them out."
+    )
 
 
 def _doubt(facts: Facts, each: Suspicion) -> str:
