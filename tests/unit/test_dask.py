@@ -1,5 +1,6 @@
 """A user's function on a Dask cluster: two worker processes of this machine, and one in threads of this process."""
 
+import contextlib
 import os
 import signal
 import threading
@@ -19,14 +20,27 @@ MODEL = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
 OPTIONS = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
 
 
-@pytest.fixture(scope="module")
-def client():
+@contextlib.contextmanager
+def two_workers():
     """Its scheduler gives up on a task after one death, so that it is ours to try again."""
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
         LocalCluster(n_workers=2, **OPTIONS) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client():
+    with two_workers() as client:
+        yield client
+
+
+@pytest.fixture
+def mortal():
+    """For a test that kills: Dask does not always start others in the place of the dead, and who comes next waits."""
+    with two_workers() as client:
         yield client
 
 
@@ -52,16 +66,16 @@ def true_results(found):
     return np.array_equal(found.y, [evaluations.smooth(x) for x in found.x])
 
 
-def test_nothing_is_lost_with_killed_workers(client, tmp_path):
+def test_nothing_is_lost_with_killed_workers(mortal, tmp_path):
     """kill -9 in the middle of evaluations and, of whatever a worker is doing, from outside."""
     policy, killed = phased(), []
 
     def progress(done, _):
         if done >= 40 and not killed:
-            killed.extend(client.run(os.getpid).values())
+            killed.extend(mortal.run(os.getpid).values())
             os.kill(killed[0], signal.SIGKILL)
 
-    found = optimize(policy, evaluations.Deadly(tmp_path, 0.97, 1), client, 63, progress=progress)
+    found = optimize(policy, evaluations.Deadly(tmp_path, 0.97, 1), mortal, 63, progress=progress)
     assert killed
     assert list(tmp_path.iterdir()), "no evaluation killed its worker"
     assert true_results(found)
@@ -69,10 +83,10 @@ def test_nothing_is_lost_with_killed_workers(client, tmp_path):
     assert [episode.length for episode in policy.history] == [1, 2, 4, 8, 16, 32]
 
 
-def test_an_evaluation_that_always_kills_its_worker_fails(client, tmp_path):
+def test_an_evaluation_that_always_kills_its_worker_fails(mortal, tmp_path):
     policy = ms.UniformSampling(ms.Finite([[0.95]]), MODEL)
     with pytest.raises(ms.MisspecError, match=r"x = \[0.95\] ended its worker 3 times \(KilledWorker"):
-        optimize(policy, evaluations.Deadly(tmp_path, 0.9, 99), client, 5, in_flight=1, on_error="raise")
+        optimize(policy, evaluations.Deadly(tmp_path, 0.9, 99), mortal, 5, in_flight=1, on_error="raise")
     assert len(list(tmp_path.iterdir())) == 3
     assert told_once(policy, 0)
 
