@@ -282,8 +282,8 @@ def doubts(learner, told, sign, states, before):
     def far(renewal, out, i):
         rows = [j for j in range(len(told.y)) if j not in out and j != i]
         mean, std, _ = predicted_by(learner, renewal, told, rows, i, sign)
-        _, centre, width = renewal["scaling"]
-        return abs(sign * told.y[i] - (centre + width * mean)) / (width * std)
+        low, middle, high = doubt_module.Scaling(*renewal["scaling"][1:]).back([mean - std, mean, mean + std])
+        return abs(sign * told.y[i] - middle) / (0.5 * (high - low))
 
     start, out = [states], set(before)
     renewal = learn(out)

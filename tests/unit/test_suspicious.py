@@ -205,3 +205,67 @@ def test_where_a_block_lies():
     assert block_of(np.where(y == 0.7, 70.0, y)) is None  # one result is a slip, not a unit
     assert block_of(np.where(y < 1, 40.0 * y, y)) is None  # no gap
     assert block_of(np.array([80.0, 0.1, 90.0, 60.0, 4.0, 75.0, 70.0, 66.0])) is None  # not among the others
+
+
+# -- files as people send them -----------------------------------------------------------------------------------------
+
+
+def suggested(tmp_path, rows, results):
+    from misspec.integrations.suggest import suggest
+
+    (tmp_path / "candidates.csv").write_text("temp,cat\n" + "".join(f"{t},{c}\n" for t, c in rows))
+    (tmp_path / "results.csv").write_text("temp,cat,yield\n" + "".join(f"{t},{c},{y}\n" for t, c, y in results))
+    return suggest(tmp_path / "candidates.csv", tmp_path / "results.csv", "yield", batch=1).summary
+
+
+def reactions(n=14, seed=1):
+    rng = np.random.default_rng(seed)
+    rows = [(t, c) for t in range(40, 121, 10) for c in "AB"]
+    chosen = [rows[i] for i in rng.choice(len(rows), n, replace=False)]
+    y = [60 + 30 * np.exp(-(((t - 90) / 25) ** 2)) + 8 * (c == "B") + rng.standard_normal() for t, c in chosen]
+    return rows, [(t, c, round(float(each), 1)) for (t, c), each in zip(chosen, y, strict=True)], rng
+
+
+def test_1024_for_102_4(tmp_path):
+    rows, results, _ = reactions()
+    t, c, y = results[6]
+    results[6] = (t, c, 10 * y)
+    said = suggested(tmp_path, rows, results)
+    assert said[0].startswith("Doubtful: ")
+    assert "results.csv, line 8" in said[0]
+
+
+def test_repeats_of_93_9_and_0_94(tmp_path):
+    rows, results, _ = reactions()
+    t, c, y = results[4]
+    results.append((t, c, round(y / 100, 3)))
+    said = suggested(tmp_path, rows, results)
+    assert said[0].startswith("Doubtful: ")
+    assert "results.csv, line 16" in said[0]
+
+
+def test_half_of_a_file_in_fractions(tmp_path):
+    rows, results, rng = reactions()
+    half = np.sort(rng.permutation(14)[:7])
+    for i in half:
+        t, c, y = results[i]
+        results[i] = (t, c, round(y / 100, 4))
+    said = suggested(tmp_path, rows, results)
+    assert said[0].startswith("Doubtful: 7 of 14 results (")
+    assert "another unit, 100 times too" in said[0]
+    assert f"results.csv, line {half[0] + 2}" in said[0] or f"line {min(set(range(14)) - set(half)) + 2}" in said[0]
+
+
+def test_one_wrong_result_of_75_does_not_move_importances():
+    shares = []
+    for off in (0.0, -45.0):
+        rng = np.random.default_rng(4)
+        X = rng.random((75, 3))
+        y = 40 + 25 * np.sin(3 * X[:, 0]) + 25 * X[:, 1] ** 2 + 8 * np.cos(4 * X[:, 2]) + 1.5 * rng.standard_normal(75)
+        y[33] += off
+        policy = ms.Auto(ms.Box([(0, 1)] * 3))
+        policy.observe(X, y)
+        policy.refresh()
+        shares.append([each.share for each in policy.importance().values()])
+        assert [each.row for each in policy.suspicious()] == ([33] if off else [])
+    np.testing.assert_allclose(shares[0], shares[1], atol=0.1)

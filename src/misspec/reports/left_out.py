@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from misspec.errors import Array
 from misspec.hyperparameters import Scaling
+from misspec.model import Model
 from misspec.policies.auto.model import models_of
 from misspec.policies.auto.settled import settled
 from misspec.policies.core.suspicion import MOST, leave_one_out
@@ -36,20 +37,23 @@ class LeftOut(NamedTuple):
 
 
 def left_out(policy: Any) -> LeftOut:
-    """Of a policy with a model. That was learnt from all results: only their values are left out, one at a time."""
+    """Of a policy with a model. That was learnt from all results but doubted ones: only their values are left out, one
+    at a time; a doubted one is predicted by the others, and predicts none."""
     from scipy.stats import norm
 
     told, sign = policy.observations, policy.log.sign
     rows = np.arange(len(told))
     if len(rows) > MOST:
         rows = np.sort(np.random.default_rng(0).choice(len(rows), MOST, replace=False))
-    models, z = [policy.model], sign * told.y[rows]
+    models, z, own, doubted = [policy.model], sign * told.y[rows], told.noise[rows], np.zeros(len(rows), dtype=bool)
     back: Callable[[Array], Array] = np.asarray
     if hasattr(policy, "settled"):
-        samples = settled(policy).samples
+        known = settled(policy)
+        samples, doubted = known.samples, np.isin(rows, known._doubted)
         models, scaling = models_of(samples, policy.domain), Scaling(*samples["scaling"][1:])
-        z, back = scaling.to(z), scaling.back
-    found = np.array([leave_one_out(model, policy.domain.encode(told.x[rows]), z) for model in models])
+        z, back, own = scaling.to(z), scaling.back, own / scaling.width
+    encoded = policy.domain.encode(told.x[rows])
+    found = np.array([_predicted(model, encoded, z, own, doubted) for model in models])
     means, variances = found[:, 0], found[:, 1]
     mean, std = means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))
     far = np.abs(z - mean) / std
@@ -57,6 +61,18 @@ def left_out(policy: Any) -> LeftOut:
     reach = norm.ppf(0.5 + 0.5 * LEVELS[-1]) * std
     ends = [sign * back(mean + side * reach) for side in (-1.0, 1.0)]
     return LeftOut(rows, sign * back(mean), np.minimum(*ends), np.maximum(*ends), inside)
+
+
+def _predicted(model: Model, encoded: Array, z: Array, own: Array, doubted: NDArray[np.bool_]) -> Array:
+    """Mean and variance of each result given all others that are believed; own: their noises."""
+    noise = None if np.isnan(own).all() else np.hypot(model.noise, own) if model.fitted else own
+    found, believed = np.zeros((2, len(z))), np.flatnonzero(~doubted)
+    for last in [None, *np.flatnonzero(doubted)]:
+        rows = believed if last is None else np.append(believed, last)
+        each = leave_one_out(model, encoded[rows], z[rows], None if noise is None else noise[rows])
+        at = slice(None) if last is None else slice(-1, None)
+        found[:, rows[at]] = np.array(each)[:, at]
+    return found
 
 
 def sentence(found: LeftOut) -> str:

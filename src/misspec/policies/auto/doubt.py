@@ -115,7 +115,8 @@ def unusual(learner: Learner, renewal: dict[str, Any], told: Observations, sign:
 def predicted(
     learner: Learner, renewal: dict[str, Any], told: Observations, sign: float, out: Collection[int]
 ) -> dict[int, Prediction]:
-    """Of some rows what the others predict, by the models of a renewal; in units of sign·y, linearly far out too."""
+    """Of some rows what the others predict, by the models of a renewal, in units of sign·y: a result far out is as far
+    off as it is, although the scale is logarithmic there."""
     if len(told.y) < LEAST:
         return {i: each for i, each in _apart(sign * told.y, BELOW).items() if i in out}  # a good one is no news
     found: dict[int, Prediction] = {}
@@ -127,6 +128,6 @@ def predicted(
         own = own / scaling.width
         each = np.array([np.array(leave_one_out(model, X, z, np.hypot(model.noise, own)))[:, -1] for model in models])
         mean, std = each[:, 0].mean(), np.sqrt(each[:, 1].mean() + each[:, 0].var())
-        centre, width = scaling.centre, scaling.width
-        found[i] = Prediction(centre + width * float(mean), width * float(std), float(sign * told.y[i]))
+        low, middle, high = scaling.back([mean - std, mean, mean + std]).tolist()
+        found[i] = Prediction(middle, 0.5 * high - 0.5 * low, float(sign * told.y[i]))
     return found

@@ -13,7 +13,7 @@ from misspec.policies.auto.model import Learner
 def settled(policy: Any) -> Any:
     """A copy of an Auto with that model, kept until there are other results. Reading changes nothing."""
     told = policy.observations
-    key = (told.x.tobytes(), told.y.tobytes(), policy.t)
+    key = (told.x.tobytes(), told.y.tobytes(), told.noise.tobytes())
     if policy.settled is None or policy.settled[0] != key:
         policy.settled = None  # not to be copied
         other = copy.deepcopy(policy)
