@@ -493,3 +493,26 @@ def test_what_only_some_trials_have_is_said_not_called_a_repeat():
     whole.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=6)
     assert "Not modelled" not in policy_of(whole).summary()
     assert policy_of(whole).importance() == policy_of(whole).importance()
+
+
+def test_a_result_with_a_noise_of_its_own():
+    study = optuna.create_study(sampler=MisspecSampler(seed=0))
+
+    def objective(trial):
+        x = trial.suggest_float("x", 0, 1)
+        if trial.number == 6:
+            trial.set_user_attr("result_noise", 5.0)
+            return -9.0
+        return (x - 0.3) ** 2
+
+    study.optimize(objective, n_trials=9)
+    policy = policy_of(study)
+    assert policy.observations.noise[6] == 5.0
+    assert policy.suspicious() == []
+    assert policy.recommend().lower > -5
+    study.add_trial(optuna.trial.create_trial(
+        params={"x": 0.5}, distributions={"x": optuna.distributions.FloatDistribution(0, 1)}, value=0.1,
+        user_attrs={"result_noise": "much"},
+    ))  # fmt: skip
+    with pytest.raises(ms.InvalidInput, match="'result_noise' of trial 9 must be the standard deviation"):
+        policy_of(study)

@@ -72,7 +72,7 @@ class Mirror:
         new = [each for each in history.trials if each.number not in self._done]
         told = [each for each in new if each.y is not None and each.number not in self._pending]
         if told:
-            policy._learn_from(*data(told), None)  # `observe` without its warning: enqueued trials may lie outside
+            policy._learn_from(*data(told))  # `observe` without its warning: enqueued trials may lie outside
         for each in new:
             query = self._pending.get(each.number)
             if query is None and each.y is None:
@@ -80,7 +80,7 @@ class Mirror:
                 self._pending[each.number] = query
             if query is not None and (each.y is not None or each.failed):
                 del self._pending[each.number]
-                policy.drop(query) if each.y is None else policy.tell(query, each.y)
+                policy.drop(query) if each.y is None else policy.tell(query, each.y, noise=each.noise)
             if each.y is not None or each.failed:
                 self._done[each.number] = each.y
         if isinstance(policy, Auto) and learnt is not None:
@@ -93,7 +93,7 @@ class Mirror:
     def renew(self) -> None:
         """Renew Auto's model, and look for conflicts, if they are due: when the results have grown by a seventh."""
         policy = self.policy
-        if not due(policy.t, self._looked):
+        if not due(policy.t, self._looked) and not getattr(policy, "surprised", False):
             return
         if isinstance(policy, Auto):
             policy.refresh()
@@ -192,6 +192,6 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
     for each in History.of(study, axes).trials:
         if each.failed or each.number in complete:
             (query,) = policy.mark_pending(each.x[None, :])
-            policy.drop(query) if each.y is None else policy.tell(query, each.y)
+            policy.drop(query) if each.y is None else policy.tell(query, each.y, noise=each.noise)
     policy.refresh()
     return policy

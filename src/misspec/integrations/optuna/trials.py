@@ -27,6 +27,7 @@ from misspec.domains import Choice, Float, Int, Space
 from misspec.domains.parameters import Parameter
 from misspec.errors import LARGEST, MOST, Array, InvalidInput, instance, shown
 
+NOISE = "result_noise"  # the user attribute of a trial that has the standard deviation of its result
 ASKED = "misspec:asked"  # attribute of a trial: the point that was chosen for it
 AGAIN = "misspec:again"  # of a trial that failed for no fault of its point, which is evaluated again (`shared_study`)
 UNSEEN = 8  # trials that others are choosing right now, at most, for which as many queries are skipped
@@ -92,12 +93,13 @@ class Axes:
 
 
 class Known(NamedTuple):
-    """A trial as a policy sees it. y: its result; None where it runs (pending) or failed."""
+    """A trial as a policy sees it. y: its result, None where it runs (pending) or failed; noise: its own, or None."""
 
     number: int
     x: Array
     y: float | None
     failed: bool
+    noise: float | None = None
 
 
 class History(NamedTuple):
@@ -138,13 +140,20 @@ class History(NamedTuple):
                 if abs(last) <= LARGEST:  # no better than the median of those before it, which does not change later
                     middle = so_far[len(so_far) // 2] if so_far else last
                     y = max(last, middle) if minimize else min(last, middle)
-            found.append(Known(trial.number, x, y, not running and y is None))
+            own = trial.user_attrs.get(NOISE)
+            if own is not None and (not isinstance(own, int | float) or not 0 <= own <= LARGEST):
+                raise InvalidInput(
+                    f"user attribute {NOISE!r} of trial {trial.number} must be the standard deviation of its result, "
+                    f"got {shown(own)}"
+                )
+            found.append(Known(trial.number, x, y, not running and y is None, own))
         return cls(found, min(unseen, UNSEEN))
 
 
-def data(trials: Sequence[Known]) -> tuple[Array, Array]:
-    """Points and results of trials that have one."""
-    return np.array([each.x for each in trials]), np.array([each.y for each in trials], dtype=np.float64)
+def data(trials: Sequence[Known]) -> tuple[Array, Array, None, list[float | None]]:
+    """Points and results of trials that have one; no contexts; own noises."""
+    x, y = (np.array([each[i] for each in trials], dtype=np.float64) for i in (1, 2))
+    return x, y, None, [each.noise for each in trials]
 
 
 def refuse_constraints(trials: Sequence[FrozenTrial]) -> None:

@@ -13,7 +13,7 @@ would be the best is asked again (`rules.py`).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -131,3 +131,12 @@ def predicted(
         low, middle, high = scaling.back([mean - std, mean, mean + std]).tolist()
         found[i] = Prediction(middle, 0.5 * high - 0.5 * low, float(sign * told.y[i]))
     return found
+
+
+def rows_of(results: Sequence[Sequence[float]], told: Observations) -> list[int]:
+    """The first rows that hold these results, [*x, y] each; none for those that are not told here."""
+    if not results:
+        return []
+    table = np.column_stack([told.x, told.y])
+    same = [np.flatnonzero((table == np.array(each)).all(axis=1)) for each in results]
+    return sorted({int(rows[0]) for rows in same if len(rows)})

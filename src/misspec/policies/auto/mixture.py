@@ -202,10 +202,10 @@ class Mixture:
             return Beliefs(M, S, np.zeros(M.shape[1], dtype=bool))
         return Beliefs(np.clip(M, low, high), S, np.isfinite(high))
 
-    def surprise(self, beliefs: Beliefs, z: float, noise: float) -> float:
-        """Between a result, in the model's units, and its prediction at one point, in standard deviations."""
+    def surprise(self, beliefs: Beliefs, z: Array, noise: Array) -> Array:
+        """Between results, in the model's units, and their predictions, in standard deviations; noise: their own."""
         mean, std = moments(beliefs.M, beliefs.S)
-        return abs(z - float(mean[0])) / math.sqrt(float(std[0]) ** 2 + float(np.mean(self.noises**2)) + noise**2)
+        return np.asarray(np.abs(z - mean) / np.sqrt(std**2 + np.mean(self.noises**2) + noise**2))
 
     def search(
         self,

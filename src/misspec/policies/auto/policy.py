@@ -79,7 +79,7 @@ class Auto(Policy):
         self._states: Array | None = None  # of the samplers; None before there is a model
         self._renewed = 0  # results at the last renewal
         self._doubted: list[int] = []  # rows of results that are not believed
-        self._surprised = False  # by a result since then
+        self.surprised = False  # by a result since then: the next ask renews the model
         self._unexplained = 1.0  # share of the results' variance that the model does not predict
         self._outcomes = Outcomes(domain, self._learner.columns, self._learner.reach)
         self.settled: Any = None  # what sentences rest on, kept by `settled.py`
@@ -138,7 +138,7 @@ class Auto(Policy):
 
     def prepare(self) -> None:
         """Renew the model if it is due: an event that holds the samples."""
-        if due(self.t, self._renewed) or self._surprised:
+        if due(self.t, self._renewed) or self.surprised:
             given = (self._learner, self.observations, self.log.sign, self._states, self._doubted)
             self._adopt(doubt.learnt(*given)[0])
             self._say("the model is renewed from %d results", self.t - len(self._doubted))
@@ -163,7 +163,7 @@ class Auto(Policy):
         self.model = max(models, key=lambda model: model.noise)  # own bands rest on the largest noise that is likely
         self._evidence = Evidence(self.field, self.model, DELTA, beside=True)
         self._own = self._evidence.own
-        self._doubted, self._surprised = self._rows_of(renewal.get("doubted", [])), False
+        self._doubted, self.surprised = doubt.rows_of(renewal.get("doubted", []), self.observations), False
         budget = budget_of(self.t, self.field.size)
         self._believe(models, Scaling(*renewal["scaling"][1:]), budget)
         self._feed(exact=budget is None)
@@ -190,18 +190,9 @@ class Auto(Policy):
         own = None if np.isnan(told.noise).all() else (told.noise[order] / self._mixture.scaling.width).tolist()
         self._evidence.observe(told.x[order], places, z[order].tolist(), own)
 
-    def _rows_of(self, results: Sequence[Sequence[float]]) -> list[int]:
-        """The first rows that hold these results, [*x, y] each; of those that are not told here, none."""
-        told = self.observations
-        table = np.column_stack([told.x, told.y]) if results else told.x
-        same = [np.flatnonzero((table == np.array(each)).all(axis=1)) for each in results]
-        return sorted({int(rows[0]) for rows in same if len(rows)})
-
     def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:
         z, own = float(self._mixture.scaling.to(y)), None if noise is None else noise / self._mixture.scaling.width
-        if self._states is not None and not self._surprised:
-            beliefs = self._mixture.look(self.field, self._own, self.field.only(asked.place), pending=False)
-            self._surprised = self._mixture.surprise(beliefs, z, own or 0.0) > SURPRISING
+        _look_at(self, self.field.only(asked.place), [z], [own or 0.0])
         super().on_tell(asked, z, own)
         self._outcomes.tell([asked.place], [y])
 
@@ -209,7 +200,9 @@ class Auto(Policy):
         self, actions: Actions, places: list[Place], y: list[float], noise: list[float] | None = None
     ) -> None:
         own = None if noise is None else (np.array(noise) / self._mixture.scaling.width).tolist()
-        super().on_observe(actions, places, self._mixture.scaling.to(y).tolist(), own)
+        z = self._mixture.scaling.to(y).tolist()
+        _look_at(self, actions, z, np.nan_to_num(own) if own else 0.0)
+        super().on_observe(actions, places, z, own)
         self._outcomes.tell(places, y)
 
     def on_drop(self, asked: Asked) -> None:
@@ -371,7 +364,7 @@ class Auto(Policy):
         doubted, renewal = self._doubted, self.samples
         if block := units.predictions(self._learner, told, self.log.sign, self._states):
             return block
-        if self.stale or self._surprised or renewal is None:
+        if self.stale or self.surprised or renewal is None:
             if self.t < FIRST:
                 return {}
             renewal, doubted = doubt.learnt(self._learner, told, self.log.sign, self._states, doubted)
@@ -394,6 +387,14 @@ class Auto(Policy):
                 index = key if isinstance(key, int) and self.field.indexed else None
                 conflicts.append(Conflict(points[i], index, gap, gap))
         return conflicts
+
+
+def _look_at(policy: Auto, actions: Actions, z: Sequence[float], noise: Any) -> None:
+    """Note whether a result, in the model's units, is far from what is believed before it is told."""
+    if policy._states is not None and not policy.surprised:
+        beliefs = policy._mixture.look(policy.field, policy._own, actions, pending=False)
+        surprise = policy._mixture.surprise(beliefs, np.array(z), np.asarray(noise))
+        policy.surprised = bool((surprise > SURPRISING).any())
 
 
 def _check_fixed(policy: Auto, what: str) -> None:
