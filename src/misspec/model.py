@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike
 
 from misspec import kernels
 from misspec.domains import Domain, a_domain
-from misspec.errors import Array, InvalidInput, flag, instance, matrix, number, shown, vector
+from misspec.errors import Array, InvalidInput, flag, floats, instance, matrix, number, shown, vector
 
+LEAST_PRECISE = 1e-100  # of the model's noise to that of a result: below, squares vanish
 MOST_PRECISE = 1000.0  # times as precise as the model's noise a result can be: beyond, rounding would be felt
 LEAST_REGULARIZATION = 1e-6  # default λ where the noise is next to none: keeps kernel matrices well conditioned
 SMALLEST_REGULARIZATION = 1e-12  # smallest λ accepted: below it, rounding of kernel values matters
@@ -81,11 +82,18 @@ class Model:
 
     def precision(self, noise: ArrayLike, count: int = 1) -> Array:
         """σ²/σ_s² of results whose own standard deviations these are (one, or one each; NaN: that of the model): how
-        often each counts, at most a million times. Noise that is taken for more than it is does no harm."""
-        own = np.broadcast_to(np.atleast_1d(np.asarray(noise, dtype=np.float64)), (count,))
+        often each counts, at most a million times. Overstating a noise does no harm."""
+        own = floats("noise must be numbers", noise)
+        if own.shape not in ((), (1,), (count,)):
+            raise InvalidInput(f"noise must be one number, or {count} in a list, got shape {own.shape}")
+        if (own < 0).any() or np.isinf(own).any():
+            raise InvalidInput(f"a noise must be a standard deviation, 0 or above and finite, got {shown(noise)}")
         if not self.noise > 0:
-            raise InvalidInput("a noise of its own needs a model whose noise is above 0: what it counts is their ratio")
-        return np.where(np.isnan(own), 1.0, (self.noise / np.maximum(own, self.noise / MOST_PRECISE)) ** 2)
+            raise InvalidInput(
+                "a noise of its own needs a model whose noise is above 0: a result is weighted by their ratio"
+            )
+        own = np.broadcast_to(np.maximum(own, self.noise / MOST_PRECISE), (count,))
+        return np.where(np.isnan(own), 1.0, np.maximum(self.noise / own, LEAST_PRECISE) ** 2)
 
     def check(self, domain: Domain) -> None:
         """InvalidInput unless the kernel works on the domain and k(x,x) ≤ 1 there."""

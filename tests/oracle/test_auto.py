@@ -33,11 +33,11 @@ class Beliefs:
     kept within the own bands; `hoped` has the standard deviations with what is pending."""
 
     def __init__(self, policy, pending):
-        told, believed = policy.observations, np.setdiff1d(np.arange(policy.t), policy._doubted)
+        told, believed = policy.observations, np.setdiff1d(np.arange(policy.t), policy.doubted)
         U, y = policy.domain.encode(told.x), policy.posterior.scaling.to(policy.log.sign * told.y)
         self.all_results = y
         where = policy.domain.indices(told.x)
-        self.unsure = [i for i in where[policy._doubted] if i not in where[believed]]
+        self.unsure = [i for i in where[policy.doubted] if i not in where[believed]]
         U, y = U[believed], y[believed]
         Z, models = policy.domain.encode(X), [each.model for each in policy.posterior.posteriors]
         own = policy._evidence.own
@@ -93,9 +93,10 @@ def decide(policy, history, offer, batch, anywhere=False):
     known = np.flatnonzero(b.seen) if offer is None else offer
     best_means = b.M[:, known].max(axis=1)
     tried = Counter([*told, *pending])
-    once = [row for row in policy._doubted if tried[told[row]] == 1 and b.all_results[row] > np.mean(best_means)]
+    hopes = {row: max(b.all_results[row], b.M[:, told[row]].mean()) for row in policy.doubted if tried[told[row]] == 1}
+    once = [row for row in hopes if hopes[row] > np.mean(best_means) and told[row] not in failed]
     if once and offer is None:
-        best = max(once, key=lambda row: b.all_results[row])
+        best = max(once, key=lambda row: hopes[row])
         return "confirm", np.arange(len(X)) == told[best], np.zeros(len(X))
     rule, score = "mean and spread", b.upper(1.0)
     quiet = b.noises.mean() < 0.01

@@ -652,8 +652,8 @@ def test_what_is_gathered_is_what_is_added():
     Phi, y = rng.standard_normal((50, 4)), rng.standard_normal(50)
     for phi, value in zip(Phi, y, strict=True):
         one.add(phi, float(value))
-    many.gather(Phi[:20], y[:20])
-    many.gather(Phi[20:], y[20:])
+    many.gather(Phi[:20], y[:20], None)
+    many.gather(Phi[20:], y[20:], np.ones(len(y) - 20))
     many.renew()
     np.testing.assert_allclose(many.w, one.w, atol=1e-12)
     np.testing.assert_allclose(matrix_of(many.times, 4), matrix_of(one.times, 4), atol=1e-12)

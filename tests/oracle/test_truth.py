@@ -113,7 +113,7 @@ def test_the_certificate_of_the_bands_is_the_least_misfit_that_makes_them_meet(s
     y, counts = rng.normal(0, 1.0, 7), rng.integers(1, 30, 7)
     own, radii = rng.normal(0, 2.0, 9), rng.uniform(0.01, 0.1, 9)
     bands = truth.OwnIntervals(X, own + offset, radii)
-    told = truth.Averages(X[list(arms)], y + offset, counts, np.zeros(7))
+    told = truth.Averages(X[list(arms)], y + offset, counts, np.zeros(7), counts)
     proved, reach = truth.certificate_of_bands(model, bands, told, delta=delta, also=also)
     points = np.concatenate([X, also])
     K, k = model.kernel(told.encoded, told.encoded.copy()), model.kernel(told.encoded, points)

@@ -630,7 +630,8 @@ def test_a_table_with_results_begins_with_them(tmp_path, monkeypatch):
         copy.deepcopy(policy),
     ]
     with monkeypatch.context() as patch:  # nor does a call that is undone count them twice
-        patch.setattr(Evidence, "learn", lambda *_: 1 / 0)
+        for step in ("learn", "forget"):
+            patch.setattr(Evidence, step, lambda *_: 1 / 0)
         query = policy.ask()
         with pytest.raises(ZeroDivisionError):
             policy.tell(query, 0.4)
@@ -972,7 +973,7 @@ def test_what_is_read_rests_on_what_was_told():
 def test_a_model_is_made_once_for_readers_and_the_next_query(monkeypatch):
     made = []
     renewal = Learner.renewal
-    monkeypatch.setattr(Learner, "renewal", lambda *given, **more: made.append(1) or renewal(*given, **more))
+    monkeypatch.setattr(Learner, "renewal", lambda *given, **more: made.append(more) or renewal(*given, **more))
     policy = ms.Auto(FINITE)
     policy.observe(np.arange(12), [truth(x) for x in FINITE.points[:12]])
     assert policy.summary() == "There is no model of the 12 results yet: ask() or refresh() learns it."
@@ -985,7 +986,9 @@ def test_a_model_is_made_once_for_readers_and_the_next_query(monkeypatch):
     policy.band()
     policy.summary()
     policy.ask()
-    assert len(made) == 1
+    policy.summary()
+    # one to choose by and one that sentences rest on, again after a query; samples=2 is for results that look odd
+    assert len([more for more in made if not more]) == 3
 
 
 def test_what_always_fails_is_not_recommended():

@@ -76,11 +76,15 @@ class Evaluations:
         return f"Evaluations({len(self)} results; recommends {use}, {found.lower:.4g} to {found.upper:.4g})"
 
 
-def _best(told: list[Query], y: Array, *, minimize: bool) -> Best:
+def _best(told: list[Query], y: Array, policy: Policy) -> Best:
+    """The best mean of what was evaluated, without results that the policy doubts."""
+    doubted = policy.observations.ids[list(getattr(policy, "doubted", []))]
+    kept = [i for i, query in enumerate(told) if query.id not in doubted] or list(range(len(told)))
+    told, y = [told[i] for i in kept], y[kept]
     points = distinct(np.array([query.x for query in told]))
     counts = np.bincount(points.position)
     means = np.bincount(points.position, y / counts[points.position])
-    row = int((means if minimize else -means).argmin())
+    row = int((means if policy.minimize else -means).argmin())
     q = told[int(points.first[row])]
     return Best(q.x, q.index, q.name, q.params, q.row, float(means[row]), int(counts[row]))
 
@@ -223,7 +227,7 @@ class _Drive:
         listed = [q.index for q in self.told if q.index is not None]
         index = np.array(listed, dtype=np.intp) if len(listed) == len(self.told) else None
         x, y = np.array([q.x for q in self.told]), np.array(self.y)
-        best = _best(self.told, y, minimize=self.policy.minimize)
+        best = _best(self.told, y, self.policy)
         return Evaluations(index, x, y, self.policy.recommend(), best)
 
     def _end(self, error: BaseException | None) -> None:

@@ -320,9 +320,10 @@ def plain(frame: Frame, keep: Sequence[str]) -> Frame:
     return dataclasses.replace(frame, columns=columns)
 
 
-def untelling(columns: Mapping[str, Sequence[Any]]) -> dict[str, str]:
+def untelling(columns: Mapping[str, Sequence[Any]], *, candidates: bool = False) -> dict[str, str]:
     """Columns that describe nothing, and what they have instead: dates, texts that differ from row to row, numbers of
-    rows. None where no other column would be left."""
+    rows. None where no other column would be left. candidates: rows are different things, so that numbers of rows that
+    tell them apart describe them."""
     found = {}
     for name, cells in columns.items():
         given = [cell for cell in cells if cell is not None]
@@ -332,11 +333,14 @@ def untelling(columns: Mapping[str, Sequence[Any]]) -> dict[str, str]:
         elif len(given) < LEAST_ROWS:
             continue
         elif len(texts) == len(given):
-            differ = len(set(texts)) > 0.5 * len(given)
+            differ = len(set(texts)) >= 0.9 * len(given)
             dates = all(DATE.fullmatch(text) for text in texts)
             found |= {name: "dates" if dates else "texts that differ from row to row"} if dates or differ else {}
         elif all(type(cell) is int for cell in given) and len(given) == len(cells) and given[0] in (0, 1):
             found |= {name: "numbers of rows"} if given == list(range(given[0], given[0] + len(given))) else {}
+    rest = [tuple(row) for row in zip(*(cells for name, cells in columns.items() if name not in found), strict=True)]
+    if candidates and len(set(rest)) < len(set(zip(*columns.values(), strict=True))):  # 1, 2, 3 … may be a setting
+        found = {name: what for name, what in found.items() if what != "numbers of rows"}
     return found if len(found) < len(columns) else {}
 
 

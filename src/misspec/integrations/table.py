@@ -99,7 +99,10 @@ def certify(
     )
     sigma = trial.noise
     if noise is None:
-        sigma = _noise(table) if table.noise is None else float(np.nanmedian(table.noise))
+        given = None if table.noise is None else table.noise[table.noise > 0]
+        if given is not None and not len(given):
+            raise InvalidInput("the column of noises has none above 0; say what the noise is instead (--noise)")
+        sigma = _noise(table) if given is None else float(np.median(given))
     centre = float(y.mean()) if offset is None else offset
     if not raw:
         still = np.flatnonzero(np.ptp(X, axis=0) <= 0)
@@ -206,7 +209,7 @@ def read(
             f"Rows that agree in {', '.join(chosen)} differ in {', '.join(left_out)}: they are taken for {apart} more "
             f"point{'s' * (apart > 1)}, not for repeats (--ignore for a column that has no influence)."
         )
-    if own is not None and not (own >= 0).any():
+    if own is not None and ((own < 0).any() or not (own >= 0).any()):
         raise InvalidInput(f"column {shown(noise)} of {where} has no standard deviation in any row (--noise)")
     return Table(points, parameters, goal, results, groups, left_out, skipped, notes, own)
 

@@ -49,11 +49,14 @@ def left_out(policy: Any) -> LeftOut:
     back: Callable[[Array], Array] = np.asarray
     if hasattr(policy, "settled"):
         known = settled(policy)
-        samples, doubted = known.samples, np.isin(rows, known._doubted)
+        samples, doubted = known.samples, np.isin(rows, known.doubted)
         models, scaling = models_of(samples, policy.domain), Scaling(*samples["scaling"][1:])
         z, back, own = scaling.to(z), scaling.back, own / scaling.width
     encoded = policy.domain.encode(told.x[rows])
-    found = np.array([_predicted(model, encoded, z, own, doubted) for model in models])
+    noises = [np.hypot(model.noise, own) if hasattr(policy, "settled") else own for model in models]  # beside Auto's
+    found = np.array([
+        _predicted(model, encoded, z, each, doubted) for model, each in zip(models, noises, strict=True)
+    ])  # fmt: skip
     means, variances = found[:, 0], found[:, 1]
     mean, std = means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))
     far = np.abs(z - mean) / std
@@ -65,7 +68,7 @@ def left_out(policy: Any) -> LeftOut:
 
 def _predicted(model: Model, encoded: Array, z: Array, own: Array, doubted: NDArray[np.bool_]) -> Array:
     """Mean and variance of each result given all others that are believed; own: their noises."""
-    noise = None if np.isnan(own).all() else np.hypot(model.noise, own) if model.fitted else own
+    noise = None if np.isnan(own).all() else own
     found, believed = np.zeros((2, len(z))), np.flatnonzero(~doubted)
     for last in [None, *np.flatnonzero(doubted)]:
         rows = believed if last is None else np.append(believed, last)

@@ -173,7 +173,7 @@ class OfTable(Menu):
         _check_columns(file, target, label, ignore, columns)
         frame = frames.of_sheet(sheet, str(self.path))
         described = [name for name in sheet.header if name not in (target, label, *ignore)]
-        odd = {} if columns else frames.untelling({name: frame.columns[name] for name in described})
+        odd = {} if columns else frames.untelling({name: frame.columns[name] for name in described}, candidates=True)
         self.notes += frames.left_out(str(self.path), odd, "" if label else ", --names takes one for names")
         ignore = [*ignore, *odd, *([name for name in described if name not in columns] if columns else [])]
         told = {name: cells for name, cells in frame.columns.items() if name != target}

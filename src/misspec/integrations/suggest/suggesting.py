@@ -242,10 +242,10 @@ def _asked(
     spare = TRIES
     rng = np.random.default_rng([policy.seed, policy.t, policy.asked])
 
-    def free(key: Key) -> bool:
+    def free(key: Key, rule: str = "") -> bool:
         """Test whether an experiment is worth doing."""
         if key in seen:
-            return key not in taken and policy.t >= FIRST and not _exact(policy)
+            return key not in taken and policy.t >= FIRST and (rule == "confirm" or not _exact(policy))
         return key not in taken and failures[key] <= (policy.t >= FIRST)
 
     while len(asked) < batch:
@@ -259,7 +259,7 @@ def _asked(
                 return asked, [_nothing_left(menu, taken | seen, running)]
         query = policy.ask() if new is None else policy.ask(actions=menu.actions(new))
         key = menu.key(query)
-        if new is None and not free(key):
+        if new is None and not free(key, str(query.details["rule"])):
             if not isinstance(menu, OfSpace) or menu.every is not None:  # all were compared, and none is better
                 return asked, [_nothing_left(menu, taken | seen, running)]
             spare -= 1

@@ -51,13 +51,18 @@ def worth(noise: float, spread: float) -> float:
 def chance(policy: Any, gain: float | None, n: int) -> float:
     """P(what is best becomes better by at least `gain` within n further results), by `gain.py`."""
     other = settled(policy)
-    least = worth(other.noise_level, spread_of(policy.observations.y)) if gain is None else gain
+    least = worth(other.noise_level, spread_of(believed(policy))) if gain is None else gain
     return calibrated(float(np.mean(gains(policy, n) >= least)), skew_of(policy))
 
 
 def skew_of(policy: Any) -> float:
     """The skewness of the results, as the settled model sees them."""
-    return skewness(settled(policy)._mixture.scaling.to(policy.log.sign * policy.observations.y))
+    return skewness(settled(policy)._mixture.scaling.to(policy.log.sign * believed(policy)))
+
+
+def believed(policy: Any) -> Array:
+    """The results without those that are doubted."""
+    return np.asarray(np.delete(policy.observations.y, settled(policy).doubted))
 
 
 def gains(policy: Any, n: int) -> Array:
@@ -124,7 +129,7 @@ def best_tried(policy: Any) -> Tried:
 
 def sentences(facts: Facts) -> list[str]:
     """One each for what to use, the evaluations, the noise, the parameters, the contradictions, and going on."""
-    spread = spread_of(facts.y)
+    spread = spread_of(np.delete(facts.y, [each.row for each in facts.suspicious if each.factor == 1.0]))
     step = min(facts.noise, spread) or spread or 1.0
     begin = [
         use(facts.domain, facts.use, names=facts.names),

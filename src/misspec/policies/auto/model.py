@@ -98,6 +98,9 @@ def checked_samples(samples: Any, domain: Domain) -> dict[str, Any]:
         right = right and bool(scaling[2] > 0 and (fitted[:, 1] > 0).all() and (states < LARGEST_STATE).all())
         right = right and all(np.isfinite(each).all() for each in (states, fitted, scaling, numbers))
         right = right and len(models_of(samples, domain)) > 0  # with constants that a Model takes
+        doubted = np.array(samples.get("doubted") or np.zeros((0, domain.dimension + 1)), dtype=np.float64)
+        right = right and doubted.shape[1:] == (domain.dimension + 1,) and bool(np.isfinite(doubted).all())
+        right = right and isinstance(samples.get("doubted", []), list)
     except Exception:  # a foreign object may raise anything
         right = False
     if not right:

@@ -78,7 +78,7 @@ class Auto(Policy):
         self._without.append("its model is learnt from the data: nothing is guaranteed")
         self._states: Array | None = None  # of the samplers; None before there is a model
         self._renewed = 0  # results at the last renewal
-        self._doubted: list[int] = []  # rows of results that are not believed
+        self.doubted: list[int] = []  # rows of results that are not believed
         self.surprised = False  # by a result since then: the next ask renews the model
         self._unexplained = 1.0  # share of the results' variance that the model does not predict
         self._outcomes = Outcomes(domain, self._learner.columns, self._learner.reach)
@@ -139,9 +139,9 @@ class Auto(Policy):
     def prepare(self) -> None:
         """Renew the model if it is due: an event that holds the samples."""
         if due(self.t, self._renewed) or self.surprised:
-            given = (self._learner, self.observations, self.log.sign, self._states, self._doubted)
+            given = (self._learner, self.observations, self.log.sign, self._states, self.doubted)
             self._adopt(doubt.learnt(*given)[0])
-            self._say("the model is renewed from %d results", self.t - len(self._doubted))
+            self._say("the model is renewed from %d results", self.t - len(self.doubted))
 
     def on_event(self, kind: str, *rest: Any) -> None:
         if kind != "renew":
@@ -163,7 +163,7 @@ class Auto(Policy):
         self.model = max(models, key=lambda model: model.noise)  # own bands rest on the largest noise that is likely
         self._evidence = Evidence(self.field, self.model, DELTA, beside=True)
         self._own = self._evidence.own
-        self._doubted, self.surprised = doubt.rows_of(renewal.get("doubted", []), self.observations), False
+        self.doubted, self.surprised = doubt.rows_of(renewal.get("doubted", []), self.observations), False
         budget = budget_of(self.t, self.field.size)
         self._believe(models, Scaling(*renewal["scaling"][1:]), budget)
         self._feed(exact=budget is None)
@@ -181,7 +181,7 @@ class Auto(Policy):
     def _feed(self, *, exact: bool) -> None:
         """All results so far to new posteriors; where these have room for some, the best ones come first."""
         told = self.observations
-        order = np.setdiff1d(np.arange(len(told.y)), self._doubted)
+        order = np.setdiff1d(np.arange(len(told.y)), self.doubted)
         z = self._mixture.scaling.to(self.log.sign * told.y)
         if not exact:
             best = np.sort(order[np.argsort(-z[order], kind="stable")[: len(order) // FIRST_FED]])
@@ -192,8 +192,11 @@ class Auto(Policy):
 
     def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:
         z, own = float(self._mixture.scaling.to(y)), None if noise is None else noise / self._mixture.scaling.width
-        _look_at(self, self.field.only(asked.place), [z], [own or 0.0])
-        super().on_tell(asked, z, own)
+        if _look_at(self, self.field.only(asked.place), [z], [own or 0.0]):
+            self._evidence.forget(asked.query.id, asked.place)  # not believed before the renewal that comes next
+            self.doubted.append(self.t - 1)
+        else:
+            super().on_tell(asked, z, own)
         self._outcomes.tell([asked.place], [y])
 
     def on_observe(
@@ -228,7 +231,7 @@ class Auto(Policy):
         n = self.t + len(outcomes.dropped) + len(pending)
         rule, found = choose(
             Turn(
-                self.field, self._mixture, self._own, outcomes, self._doubted, actions, n, min(1.0, self._unexplained),
+                self.field, self._mixture, self._own, outcomes, self.doubted, actions, n, min(1.0, self._unexplained),
                 pending, self._batch, self._parse,
             )
         )  # fmt: skip
@@ -361,7 +364,7 @@ class Auto(Policy):
 
     def find_suspicious(self, told: Observations) -> dict[int, Prediction]:
         """Results that the model is not learnt from (`doubt.py`); where it is stale, those of the next one."""
-        doubted, renewal = self._doubted, self.samples
+        doubted, renewal = self.doubted, self.samples
         if block := units.predictions(self._learner, told, self.log.sign, self._states):
             return block
         if self.stale or self.surprised or renewal is None:
@@ -389,12 +392,14 @@ class Auto(Policy):
         return conflicts
 
 
-def _look_at(policy: Auto, actions: Actions, z: Sequence[float], noise: Any) -> None:
-    """Note whether a result, in the model's units, is far from what is believed before it is told."""
-    if policy._states is not None and not policy.surprised:
-        beliefs = policy._mixture.look(policy.field, policy._own, actions, pending=False)
-        surprise = policy._mixture.surprise(beliefs, np.array(z), np.asarray(noise))
-        policy.surprised = bool((surprise > SURPRISING).any())
+def _look_at(policy: Auto, actions: Actions, z: Sequence[float], noise: Any) -> bool:
+    """Whether a result, in the model's units, is far from what is believed before it is told; then a renewal is due."""
+    if policy._states is None:
+        return False
+    beliefs = policy._mixture.look(policy.field, policy._own, actions, pending=False)
+    far = bool((policy._mixture.surprise(beliefs, np.array(z), np.asarray(noise)) > SURPRISING).any())
+    policy.surprised |= far
+    return far
 
 
 def _check_fixed(policy: Auto, what: str) -> None:

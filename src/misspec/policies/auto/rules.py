@@ -6,8 +6,9 @@
 | rule            | rounds                                          | score                                            |
 |-----------------|-------------------------------------------------|--------------------------------------------------|
 | first           | until there are five results                    | distance from all others, of 16 random points    |
-| confirm         | while a doubted result would be the best, and   | that point                                       |
-|                 | is the only one of its point                    |                                                  |
+| confirm         | while a doubted result would be the best, or    | that point                                       |
+|                 | the model's best is there; if it is the only    |                                                  |
+|                 | result at its point                             |                                                  |
 | mean and spread | all others                                      | mean + standard deviation                        |
 | improvement     | 2u·n, at most n/2; of a batch all but the first | expected improvement over the best mean          |
 | caution         | 15u·√n, at most 6√n, where the choice by the    | expected improvement over the best result, which |
@@ -179,21 +180,30 @@ class Turn:
         return ~rivals if rivals.any() else np.zeros(len(spent), dtype=bool)
 
     def to_confirm(self) -> Found | None:
-        """A doubted result that would be the best, at a point without another one; None where there is none."""
+        """A doubted result, the only one at its point, that would be the best; or at whose point the model believes in
+        the best. None where there is none that can be asked."""
         if self.actions is not None or not self.doubted:
             return None
-        keys = [place.key for place in self.outcomes.told] + [asked.place.key for asked in self.pending]
+        told, best = self.outcomes.told, float(np.mean(self.best_means))
+        keys = [place.key for place in told] + [asked.place.key for asked in self.pending]
+        failed = {x.tobytes() for x in self.outcomes.dropped}
         z = self.mixture.scaling.to(self.outcomes.y)
-        best = max(self.doubted, key=lambda row: float(z[row]) if keys.count(keys[row]) == 1 else -math.inf)
-        if keys.count(keys[best]) > 1 or z[best] <= float(np.mean(self.best_means)):
-            return None
-        offer = self.field.only(self.outcomes.told[best])
-        return Found(offer, 0, self.mixture.look(self.field, self.own, offer, pending=True))
+        hopes: dict[float, Found] = {}
+        for row in self.doubted:
+            place = told[row]
+            listed = isinstance(place.key, int) or not self.field.size
+            if keys.count(place.key) == 1 and place.x.tobytes() not in failed and listed:
+                offer = self.field.only(place)
+                found = Found(offer, 0, self.mixture.look(self.field, self.own, offer, pending=True))
+                hope = max(float(z[row]), float(found.beliefs.M.mean()))
+                if hope > best and bool(self.field.domain.contains(place.x[None, :])[0]):
+                    hopes[hope] = found
+        return hopes[max(hopes)] if hopes else None
 
     @once
     def _unsure(self) -> list[Array]:
-        """Points whose only results are doubted, and worse than others: a cliff looks like an error, and asking there
-        again is likely to cost a round."""
+        """Points whose only results are doubted, and that are not to be confirmed: a cliff looks like an error, and
+        asking there again is likely to cost a round."""
         if not self.doubted:
             return []
         told, doubted = self.outcomes.told, set(self.doubted)
@@ -233,10 +243,8 @@ class Turn:
         return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs)
 
     def _waiting(self, since: int) -> Callable[[Array], NDArray[np.bool_]]:
-        """Which points are pending since some query or unsure, or, where points differ by degrees, lie next to one."""
-        pending = self.outcomes.codes([
-            *(asked.place.x for asked in self.pending if asked.query.id >= since),
-            *([] if since else self._unsure),
-        ])  # fmt: skip
+        """Which points are unsure, or pending since some query; where points differ by degrees, or next to one."""
+        pending = self.outcomes.codes([asked.place.x for asked in self.pending if asked.query.id >= since])
+        unsure = self.outcomes.codes(self._unsure if self.actions is None else [])
         near = 0.0 if self.field.size else NEXT
-        return lambda U: self.outcomes.distance(U, pending) <= near
+        return lambda U: (self.outcomes.distance(U, pending) <= near) | (self.outcomes.distance(U, unsure) == 0.0)

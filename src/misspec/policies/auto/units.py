@@ -28,6 +28,7 @@ NEAR = 0.3  # of log₁₀|y|: how well the factor fits, and how far the rescale
 POWERS = (1, 2, 3)  # of ten
 CHANCE = 0.5  # of the variance of who belongs to the block: a model that predicts it leaves about a third
 PROOF = 10.0  # nats
+RIGHT = 2.0  # standard deviations within which a result of the block is right as it is
 
 
 class Block(NamedTuple):
@@ -65,18 +66,21 @@ def predictions(learner: Learner, told: Observations, sign: float, states: Array
     if block is None:
         return {}
     belongs = np.isin(np.arange(len(told.y)), block.rows).astype(np.float64)
-    _, guess, _ = _judged(learner, dataclasses.replace(told, y=sign * belongs), sign, None)
+    labels = dataclasses.replace(told, y=sign * belongs, noise=np.full(len(belongs), np.nan))
+    _, guess, _ = _judged(Learner(learner.domain, None, learner.seed), labels, sign, None)
     if float(np.mean((guess - belongs) ** 2)) < CHANCE * float(np.var(belongs)):
         return {}
-    rescaled = told.y.copy()
+    rescaled, noise = told.y.copy(), told.noise.copy()
     rescaled[block.rows] *= block.factor
+    noise[block.rows] *= block.factor
     before, _, _ = _judged(learner, told, sign, states)
-    after, mean, std = _judged(learner, dataclasses.replace(told, y=rescaled), sign, None)
+    after, mean, std = _judged(learner, dataclasses.replace(told, y=rescaled, noise=noise), sign, None)
     if after + len(block.rows) * np.log(block.factor) - before <= PROOF:
         return {}
-    return {
-        int(i): Prediction(float(mean[i]), float(std[i]), float(sign * told.y[i]), block.factor) for i in block.rows
+    found = {
+        int(i): Prediction(float(mean[i]), float(std[i]), sign * float(told.y[i]), block.factor) for i in block.rows
     }
+    return {i: each for i, each in found.items() if each.score > RIGHT}
 
 
 def _judged(learner: Learner, told: Observations, sign: float, states: Array | None) -> tuple[float, Array, Array]:

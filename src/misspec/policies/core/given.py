@@ -40,7 +40,8 @@ def noises(policy: Policy, noise: Any, count: int) -> list[float] | None:
     """The own noises of results, NaN for those without; None where none has one."""
     if noise is None:
         return None
-    each = [noise] * count if isinstance(noise, int | float) else list_of_numbers(noise, count)
+    single = np.ndim(noise) == 0 and not isinstance(noise, str | bool)
+    each = [noise] * count if single else list_of_numbers(noise, count)
     found = [math.nan if one is None else float(one) for one in each]
     if all(math.isnan(one) for one in found):
         return None
@@ -49,8 +50,8 @@ def noises(policy: Policy, noise: Any, count: int) -> list[float] | None:
         raise InvalidInput(f"a noise must be a standard deviation, 0 or above and finite, got {shown(wrong)}")
     if not policy.abilities.takes_noise:
         raise InvalidInput(
-            f"{type(policy).__name__} takes no noise of single results; ECGPUCB, GPUCB, InsuredUCB, ThompsonSampling "
-            "and Auto do"
+            f"{type(policy).__name__} takes no noise of single results; Auto, ECGPUCB, GPUCB, InsuredUCB, "
+            "ThompsonSampling and UniformSampling do"
         )
     policy.model.precision(found, count)  # raises where the model has none
     return found
