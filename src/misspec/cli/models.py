@@ -151,7 +151,8 @@ def diagnose(
     told = int(each.counts.sum())
     if told < n:
         console.print(f"from {told:,} observations, at the {len(each.points)} points with the smallest radii")
-    console.print(f"each line holds with probability {1 - delta:g} if the noise is at most {made.noise:.4g}")
+    most = f"the noise is at most {made.noise:.4g}" if column is None else f"no noise exceeds what {column} says"
+    console.print(f"each line holds with probability {1 - delta:g} if {most}")
     console.print("choose the norm bound that you believe in with --norm-bound")
 
 

@@ -197,8 +197,13 @@ def suggest(
     doubts = [line for line in found.summary if line.startswith(DOUBTFUL)]
     for line in doubts:
         console.print(Text(line, style="bold yellow"))
-    if doubts and found.rows:
-        console.print(Text("If it was a slip, correct it first: the rows below were chosen with it.", style="yellow"))
+    if found.rows and any("another unit" not in line for line in doubts):
+        console.print(
+            Text(
+                "If it was a slip, correct it: until then it teaches nothing, and the rows below do without it.",
+                style="yellow",
+            )
+        )
     if found.rows:
         _show_rows(console, found)
     console.print("\n".join(line for line in found.summary if line not in doubts))

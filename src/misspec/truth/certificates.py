@@ -209,7 +209,9 @@ def diagnoses(
             sentence="",
         )
         residual, where = float(diagnosis.residuals[worst]), _spelled(diagnosis.worst_point, domain)
-        yield dataclasses.replace(diagnosis, sentence=_sentence(diagnosis, model, residual, where, seen))
+        yield dataclasses.replace(
+            diagnosis, sentence=_sentence(diagnosis, model, residual, where, seen, own=precision is not None)
+        )
 
 
 class OwnIntervals(NamedTuple):
@@ -402,7 +404,8 @@ def _spelled(point: Array, domain: Any) -> str:
     )
 
 
-def _sentence(diagnosis: Diagnosis, model: Model, residual: float, where: str, seen: str) -> str:
+def _sentence(diagnosis: Diagnosis, model: Model, residual: float, where: str, seen: str, *, own: bool) -> str:
+    """own: results have noises of their own."""
     if diagnosis.epsilon_lower <= 0.0:
         passes = f"a function of norm {diagnosis.norm_needed:.3g} (the model allows {model.norm_bound:g}) passes"
         if diagnosis.norm_needed > model.norm_bound:  # between what is proved and what was found
@@ -416,7 +419,8 @@ def _sentence(diagnosis: Diagnosis, model: Model, residual: float, where: str, s
         if diagnosis.adaptive
         else "if the points were fixed before"
     )
-    doubt = f"if the noise is at most {model.noise:g}" + (" and although the model was fitted" if model.fitted else "")
+    doubt = "if no noise exceeds what is given" if own else f"if the noise is at most {model.noise:g}"
+    doubt += " and although the model was fitted" if model.fitted else ""
     side = "above" if residual > 0 else "below"
     best = max(diagnosis.certificates, key=lambda proof: proof.epsilon)
     return (

@@ -19,6 +19,7 @@ from misspec.search import distinct
 
 LIKELY, UNLIKELY = 0.5, 0.2  # chances from which, and below which, the verdict is plain
 WORTH_SPREAD = 0.02  # of the spread of results: a gain below is not worth it, nor is one below the noise
+BLIND = 0.8  # noise, in spreads of the results, of a model that explains a third of them or less
 DOUBTFUL = "Doubtful:"  # how the sentence begins
 COUNTED = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -143,6 +144,8 @@ def sentences(facts: Facts) -> list[str]:
     doubts = [_doubt(facts, each) for each in facts.suspicious if each.factor == 1.0]
     doubts += [_unit(facts, block)] if (block := [each for each in facts.suspicious if each.factor != 1.0]) else []
     agree = [contradictions(facts.domain, facts.conflicts, facts.names)] if facts.conflicts or not doubts else []
+    if not facts.conflicts and facts.noise > BLIND * spread:
+        agree = ["The model takes nearly all that the results differ by for noise: it predicts next to nothing yet."]
     return [
         *doubts,
         *begin,
