@@ -1,4 +1,4 @@
-"""What a diagnosis says to people."""
+"""A diagnosis in sentences, for people."""
 
 from __future__ import annotations
 
