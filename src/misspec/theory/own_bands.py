@@ -44,7 +44,7 @@ class _Own:
     mass: float = 0.0  # Σ of precisions: n, unless results have noises of their own
     total: float = 0.0  # Σ of results, each times its precision
     weighted: bool = False  # whether the first result has a noise of its own
-    beside: int = 0  # results that do not count
+    left_out: int = 0  # results that are not in the average
     lower: float = -math.inf
     upper: float = math.inf
     uncounted: dict[int, float | None] = dataclasses.field(default_factory=dict)  # query → result or None, as asked
@@ -67,8 +67,9 @@ class OwnBands:
     N/(N(N + 1)) of δ, which is what the ranks 1 … N leave. Elsewhere all new points of a call pay for the last of
     them, which is valid for one call.
 
-    Where the first result of a point has a noise of its own, the average is weighted (`weighted_radius`). Where a later
-    one has, it does not count: its band stays that of the results before, which the union over counts pays for.
+    Where the first result of a point has a noise of its own, the average is weighted (`weighted_radius`). If the first
+    has none, later results that have one are left out of the average: a band that changes its formula by what it has
+    seen would spend δ twice.
 
     `lower` and `upper` cover the `size` candidates of a Finite domain, ∓∞ where nothing was observed.
     """
@@ -134,7 +135,7 @@ class OwnBands:
     def count(self, key: Key) -> int:
         """Results at a point."""
         own = self._known.get(key)
-        return 0 if own is None else own.n + own.beside + sum(y is not None for y in own.uncounted.values())
+        return 0 if own is None else own.n + own.left_out + sum(y is not None for y in own.uncounted.values())
 
     def at(self, keys: Sequence[Key]) -> tuple[Array, Array]:
         """Lower and upper ends for these keys."""
@@ -209,7 +210,7 @@ class OwnBands:
             if not own.n:
                 own.weighted = by is not None
             if by is not None and not own.weighted:
-                own.beside += 1
+                own.left_out += 1
                 continue
             by = 1.0 if by is None else by
             own.total += by * y

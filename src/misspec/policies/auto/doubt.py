@@ -103,12 +103,8 @@ def _farthest(
 def unusual(learner: Learner, renewal: dict[str, Any], told: Observations, sign: float, rows: Any) -> Array:
     """How far each result is from what the others predict, in units of what is usual: a result far off makes the noise
     large, and all others are nearer than that."""
-    scaling = Scaling(*renewal["scaling"][1:])
-    X, z = learner.domain.encode(told.x[rows]), scaling.to(sign * told.y[rows])
-    own = told.noise[rows] / scaling.width
-    models = models_of(renewal, learner.domain)
-    found = np.array([leave_one_out(model, X, z, np.hypot(model.noise, own)) for model in models])
-    scores = np.abs(z - found[:, 0].mean(axis=0)) / np.sqrt(found[:, 1].mean(axis=0) + found[:, 0].var(axis=0))
+    z, mean, std = left_out(learner, renewal, told, sign, rows)
+    scores = np.abs(z - mean) / std
     return np.asarray(scores / max(float(np.median(scores)) / USUAL, TIGHTEST))
 
 
@@ -120,17 +116,23 @@ def predicted(
     if len(told.y) < LEAST:
         return {i: each for i, each in _apart(sign * told.y, BELOW).items() if i in out}  # a good one is no news
     found: dict[int, Prediction] = {}
-    scaling, models = Scaling(*renewal["scaling"][1:]), models_of(renewal, learner.domain)
-    rows = _others(told, out)
+    scaling, rows = Scaling(*renewal["scaling"][1:]), _others(told, out)
     for i in sorted(out):
-        here = [*rows, i]
-        X, z, own = learner.domain.encode(told.x[here]), scaling.to(sign * told.y[here]), told.noise[here]
-        own = own / scaling.width
-        each = np.array([np.array(leave_one_out(model, X, z, np.hypot(model.noise, own)))[:, -1] for model in models])
-        mean, std = each[:, 0].mean(), np.sqrt(each[:, 1].mean() + each[:, 0].var())
+        mean, std = (each[-1] for each in left_out(learner, renewal, told, sign, [*rows, i])[1:])
         low, middle, high = scaling.back([mean - std, mean, mean + std]).tolist()
         found[i] = Prediction(middle, 0.5 * high - 0.5 * low, float(sign * told.y[i]))
     return found
+
+
+def left_out(
+    learner: Learner, renewal: dict[str, Any], told: Observations, sign: float, rows: Any
+) -> tuple[Array, Array, Array]:
+    """Some results in the units of a renewal's models; mean and standard deviation of each given the others."""
+    scaling = Scaling(*renewal["scaling"][1:])
+    X, z = learner.domain.encode(told.x[rows]), scaling.to(sign * told.y[rows])
+    own, models = told.noise[rows] / scaling.width, models_of(renewal, learner.domain)
+    found = np.array([leave_one_out(model, X, z, np.hypot(model.noise, own)) for model in models])
+    return z, found[:, 0].mean(axis=0), np.sqrt(found[:, 1].mean(axis=0) + found[:, 0].var(axis=0))
 
 
 def rows_of(results: Sequence[Sequence[float]], told: Observations) -> list[int]:

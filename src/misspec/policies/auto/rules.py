@@ -69,7 +69,9 @@ RULES = (  # the first that is due
     Rule("improvement", lambda turn: turn.least == ANYWHERE, lambda turn: improvement(turn.best_result)),
     Rule(
         "improvement",
-        lambda turn: bool(turn.pending) or turn.allows(lambda n: min(MOST_IMPROVEMENT, IMPROVEMENT * turn.doubt) * n),
+        lambda turn: (
+            bool(turn.pending) or turn.allows(lambda n: min(MOST_IMPROVEMENT, IMPROVEMENT * turn.unexplained) * n)
+        ),
         lambda turn: improvement(turn.best_means),
     ),
     Rule("mean and spread", lambda _: True, lambda _: upper(EAGER)),
@@ -111,7 +113,7 @@ class Turn:
     doubted: Sequence[int]  # results that are not believed
     actions: Round
     n: int
-    doubt: float  # u
+    unexplained: float  # u
     pending: Sequence[Asked]
     batch: int  # id of the first query of this call of `ask`
     parse: Callable[[Array], Actions]  # points in user units as actions
@@ -123,7 +125,7 @@ class Turn:
     def caution(self, found: Found) -> Callable[[float], float]:
         """The budget of cautious rounds."""
         again = self.knows(found, EXHAUSTED) and self.outcomes.is_told(found.offer.encoded[[found.row]])
-        factor = max(min(MOST_CAUTION, CAUTION * self.doubt), LEAST_CAUTION if again else 0.0)
+        factor = max(min(MOST_CAUTION, CAUTION * self.unexplained), LEAST_CAUTION if again else 0.0)
         return lambda n: factor * math.sqrt(n)
 
     # -- what there is to improve on -----------------------------------------------------------------------------

@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from misspec.errors import Array
 from misspec.hyperparameters import REACH, Scaling
-from misspec.policies.auto.model import CHECKED, Learner, models_of
+from misspec.policies.auto.doubt import left_out
+from misspec.policies.auto.model import CHECKED, Learner
 from misspec.policies.core.answers import Observations
-from misspec.policies.core.suspicion import Prediction, leave_one_out
+from misspec.policies.core.suspicion import Prediction
 
 LEAST, MOST = 8, 1000  # results from which, and up to which, a block is looked for
 GAP = 0.4  # of log₁₀|y| between the blocks, at least
@@ -87,11 +88,8 @@ def _judged(learner: Learner, told: Observations, sign: float, states: Array | N
     """Σ ln p of the results, each given the others, and mean and standard deviation of each; in units of sign·y."""
     renewal = learner.renewal(told, sign, states, samples=CHECKED)
     scaling = Scaling(*renewal["scaling"][1:])
-    X, z, own = learner.domain.encode(told.x), scaling.to(sign * told.y), told.noise / scaling.width
-    models = models_of(renewal, learner.domain)
-    found = np.array([leave_one_out(model, X, z, np.hypot(model.noise, own)) for model in models])
-    mean, variance = found[:, 0].mean(axis=0), found[:, 1].mean(axis=0) + found[:, 0].var(axis=0)
+    z, mean, std = left_out(learner, renewal, told, sign, np.arange(len(told.y)))
     far = np.maximum(np.abs(sign * told.y - scaling.centre) / scaling.width - REACH, 0.0)  # where z is logarithmic
-    density = -0.5 * float(((z - mean) ** 2 / variance + np.log(variance)).sum())
+    density = -0.5 * float((((z - mean) / std) ** 2 + 2.0 * np.log(std)).sum())
     density -= float(np.log1p(far).sum()) + len(z) * np.log(scaling.width)
-    return density, scaling.centre + scaling.width * mean, scaling.width * np.sqrt(variance)
+    return density, scaling.centre + scaling.width * mean, scaling.width * std
