@@ -56,6 +56,25 @@ def test_what_diagnose_reads(tmp_path, text, encoding, skip, columns):
         assert len(found.observations) + found.skipped <= lines - 1  # nothing is read twice
 
 
+@fuzz(
+    100,
+    rows=st.lists(st.tuples(*[st.sampled_from(["0", "1", "2.5", "-3"])] * 3), min_size=1, max_size=30),
+    numbers=st.sampled_from([None, 0, 1]),
+    repeats=st.booleans(),
+)
+def test_plain_numbers_are_read_alike_in_one_go_and_cell_by_cell(tmp_path, rows, numbers, repeats):
+    counted = [row if numbers is None else (str(numbers + i), *row[1:]) for i, row in enumerate(rows)]
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(map(",".join, [("a", "b", "c"), *counted])) + "\n")
+    found = attempt(lambda: table.read(path, repeats=repeats))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table, "LARGE", 0)
+        large = attempt(lambda: table.read(path, repeats=repeats))
+    assert (found is None) == (large is None)
+    for one, other in zip(found or [], large or [], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @fuzz(350, text=texts(), encoding=ENCODINGS)
 def test_files_of_results_are_added_to_without_changing_them(tmp_path, text, encoding):
     path = tmp_path / "results.csv"

@@ -30,9 +30,6 @@ LONGEST = 500  # characters of a column's name
 DIGITS = 400  # of a whole number at most
 CODE = re.compile(r"[+-]?0\d")  # a number that people would not write so
 COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")  # a number with a decimal comma
-DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")
-FINE = 0.8  # of the results of other rows that differ, from which equal rows are one row twice
-LEAST_ROWS = 8  # from which it is seen that a column differs from row to row
 HINT = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line by which spreadsheets say what separates
 DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # of text that follows
 MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -318,66 +315,6 @@ def plain(frame: Frame, keep: Sequence[str]) -> Frame:
         for name, cells in frame.columns.items()
     }
     return dataclasses.replace(frame, columns=columns)
-
-
-def untelling(columns: Mapping[str, Sequence[Any]], *, candidates: bool = False) -> dict[str, str]:
-    """Columns that describe nothing, and what they have instead: dates, texts that differ from row to row, numbers of
-    rows. None where no other column would be left. candidates: rows are different things, so that numbers of rows that
-    tell them apart describe them."""
-    found = {}
-    for name, cells in columns.items():
-        given = [cell for cell in cells if cell is not None]
-        texts = [cell.strip() for cell in given if isinstance(cell, str)]
-        if given and all(hasattr(cell, "isoformat") for cell in given):
-            found[name] = "dates"
-        elif len(given) < LEAST_ROWS:
-            continue
-        elif len(texts) == len(given):
-            differ = len(set(texts)) >= 0.9 * len(given)
-            dates = all(DATE.fullmatch(text) for text in texts)
-            found |= {name: "dates" if dates else "texts that differ from row to row"} if dates or differ else {}
-        elif all(type(cell) is int for cell in given) and len(given) == len(cells) and given[0] in (0, 1):
-            found |= {name: "numbers of rows"} if given == list(range(given[0], given[0] + len(given))) else {}
-    rest = [tuple(row) for row in zip(*(cells for name, cells in columns.items() if name not in found), strict=True)]
-    if candidates and len(set(rest)) < len(set(zip(*columns.values(), strict=True))):  # 1, 2, 3 … may be a setting
-        found = {name: what for name, what in found.items() if what != "numbers of rows"}
-    return found if len(found) < len(columns) else {}
-
-
-def left_out(where: str, found: Mapping[str, str], also: str = "") -> list[str]:
-    """The note that says so; also: another remedy."""
-    said = ", ".join(f"{name} ({what})" for name, what in found.items())
-    return [f"Columns of {where} that are left out: {said}; --columns takes them in{also}."] if found else []
-
-
-class Copies(NamedTuple):
-    """Rows that equal an earlier one in every cell, and which; fine: whether results are so fine that no chance makes
-    two equal, so that these are one row twice."""
-
-    pairs: dict[int, int]
-    fine: bool
-
-    @classmethod
-    def of(cls, rows: Sequence[Any], results: Sequence[Any]) -> Copies:
-        first: dict[Any, int] = {}
-        pairs = {i: first[row] for i, row in enumerate(rows) if first.setdefault(row, i) != i}
-        others = [result for i, result in enumerate(results) if i not in pairs]
-        return cls(pairs, len(set(others)) > FINE * len(others))
-
-    def note(self, where: str, lines: Sequence[int], *, repeats: bool) -> list[str]:
-        """What is made of them; lines: where rows stand in the file."""
-        if not self.pairs or repeats:
-            return []
-        some = [f"{lines[i]} is {lines[j]} again" for i, j in list(self.pairs.items())[:3]]
-        more = f" and {len(self.pairs) - 3} more" if len(self.pairs) > 3 else ""
-        said = f"Equal lines of {where}: {', '.join(some)}{more}, in every cell"
-        if self.fine:
-            return [f"{said}; each counts once. If they are repeats with equal results, say --repeats."]
-        return [f"{said}; they count as repeats, since other lines share results too. Delete what is there by mistake."]
-
-    def dropped(self, *, repeats: bool) -> set[int]:
-        """Rows that do not count. Where results are coarse, to drop equal ones would be a choice by results."""
-        return set(self.pairs) if self.fine and not repeats else set()
 
 
 def _separator(header: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 from misspec.domains import Finite, Float, Space
 from misspec.domains.parameters import Parameter
 from misspec.errors import LARGEST, Array, InvalidInput, shown
-from misspec.files import frames
+from misspec.files import clutter, frames
 from misspec.model import Model
 from misspec.truth import Diagnosis, diagnoses, noise_from_repeats
 from misspec.truth.certificates import numbered_points
@@ -173,12 +173,15 @@ def read(
         del content
         ignore = [*ignore, *([] if noise is None else [noise])]
         goal, chosen = _roles(frame, target, columns, ignore)
-        odd = frames.untelling({name: frame.columns[name] for name in chosen}) if columns is None else {}
+        odd = _odd(frame, plain, chosen) if columns is None else {}
         chosen, ignore = [name for name in chosen if name not in odd], [*ignore, *odd]
-        again: list[str] = []
         left_out = [name for name in frame.names if name not in {goal, *ignore, *chosen}]
         if plain is not None:
-            points, results = np.column_stack([plain[name] for name in chosen]), plain[goal].copy()
+            rows = numbered_points(np.column_stack(list(plain.values())))[0].tolist()
+            equal = clutter.Copies.of(rows, plain[goal].tolist())
+            gone = np.isin(np.arange(len(rows)), list(equal.dropped(repeats=repeats)))
+            plain = {name: values[~gone] for name, values in plain.items()}
+            points, results = np.column_stack([plain[name] for name in chosen]), plain[goal]
             own = None if noise is None else plain[noise]
             ends = [(float(plain[name].min()), float(plain[name].max())) for name in chosen]
             parameters: Mapping[str, Parameter] = {name: Float(*pair) for name, pair in zip(chosen, ends, strict=True)}
@@ -188,19 +191,19 @@ def read(
             cells = {name: frame.columns[name] for name in chosen} | {goal: _numbers(frame.columns[goal])}
             kept = _kept(frame, cells, goal, skip=skip)
             skipped = len(frame) - len(kept)
-            equal = frames.Copies.of(list(zip(*frame.columns.values(), strict=True)), cells[goal])
-            again = equal.note(where, range(2, len(frame) + 2), repeats=repeats)
-            gone = equal.dropped(repeats=repeats)
-            kept = [i for i in kept if i not in gone]
+            equal = clutter.Copies.of(list(zip(*frame.columns.values(), strict=True)), cells[goal])
+            dropped = equal.dropped(repeats=repeats)
+            kept = [i for i in kept if i not in dropped]
             whole = {name: [cells[name][i] for i in kept] for name in chosen}
-            rows = Finite.from_table(frames.Frame(whole, where, text=True, command=True))
-            points, parameters = rows.points, rows.parameters
+            domain = Finite.from_table(frames.Frame(whole, where, text=True, command=True))
+            points, parameters = domain.points, domain.parameters
             codes: dict[Any, int] = {}
             others = [tuple(frame.columns[name][i] for name in left_out) for i in kept]
             groups = np.array([codes.setdefault(each, len(codes)) for each in others], dtype=np.float64)
             results = np.array([float(cells[goal][i]) for i in kept])
             own = None if noise is None else _own(frame, noise, kept)
-    notes = [*(str(warning.message) for warning in said), *frames.left_out(where, odd), *again]
+    notes = [*(str(warning.message) for warning in said), *clutter.left_out(where, odd)]
+    notes += equal.note(where, repeats=repeats)
     apart = (
         len(numbered_points(np.column_stack([points, groups]))[1]) - len(numbered_points(points)[1]) if left_out else 0
     )
@@ -212,6 +215,15 @@ def read(
     if own is not None and ((own < 0).any() or not (own >= 0).any()):
         raise InvalidInput(f"column {shown(noise)} of {where} has no standard deviation in any row (--noise)")
     return Table(points, parameters, goal, results, groups, left_out, skipped, notes, own)
+
+
+def _odd(frame: frames.Frame, plain: dict[str, Array] | None, chosen: Sequence[str]) -> dict[str, str]:
+    """Columns that describe nothing, of a file read cell by cell or in one go."""
+    if plain is None:
+        return clutter.untelling({name: frame.columns[name] for name in chosen})
+    enough = len(plain[chosen[0]]) >= clutter.LEAST_ROWS
+    found = {name: "numbers of rows" for name in chosen if enough and clutter.numbers_of_rows(plain[name])}
+    return found if len(found) < len(chosen) else {}
 
 
 def _own(frame: frames.Frame, noise: str, kept: Sequence[int]) -> Array:

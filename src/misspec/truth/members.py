@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from misspec.domains import Box, Finite, Space, Table
 from misspec.errors import Array, InvalidInput, NumericalError, shown, vector
-from misspec.files import frames
+from misspec.files import clutter, frames
 from misspec.model import Model, a_model
 from misspec.truth.convex import GAP, Program
 
@@ -106,9 +106,9 @@ def of_frame(source: Any, observations: Any) -> tuple[Array, Any, Space]:
     target = observations if isinstance(observations, str) else None
     if target is not None:
         frame.column(target)  # says what is wrong
-    odd = frames.untelling({name: cells for name, cells in frame.columns.items() if name != target})
+    odd = clutter.untelling({name: cells for name, cells in frame.columns.items() if name != target})
     if odd:
-        warnings.warn(frames.left_out(frame.where, odd)[0].partition(";")[0], stacklevel=4)
+        warnings.warn(clutter.left_out(frame.where, odd)[0].partition(";")[0], stacklevel=4)
     table = Table(frame, target, ignore=list(odd))
     space = Space(table.parameters)
     if target is None:

@@ -14,7 +14,7 @@ import numpy as np
 from misspec.domains import Choice, Float, Space, Table
 from misspec.domains.base import as_written
 from misspec.errors import Array, InvalidInput, alike, nearest, shown
-from misspec.files import frames
+from misspec.files import clutter, frames
 from misspec.integrations import space_file
 from misspec.integrations.suggest import sheets
 from misspec.policies.core.answers import Query
@@ -173,8 +173,8 @@ class OfTable(Menu):
         _check_columns(file, target, label, ignore, columns)
         frame = frames.of_sheet(sheet, str(self.path))
         described = [name for name in sheet.header if name not in (target, label, *ignore)]
-        odd = {} if columns else frames.untelling({name: frame.columns[name] for name in described}, candidates=True)
-        self.notes += frames.left_out(str(self.path), odd, "" if label else ", --names takes one for names")
+        odd = {} if columns else clutter.untelling({name: frame.columns[name] for name in described}, candidates=True)
+        self.notes += clutter.left_out(str(self.path), odd, "" if label else ", --names takes one for names")
         ignore = [*ignore, *odd, *([name for name in described if name not in columns] if columns else [])]
         told = {name: cells for name, cells in frame.columns.items() if name != target}
         self.names = None if label is None else _names(file, label)
@@ -319,12 +319,12 @@ def settable(p: Any, x: float, digits: int = DIGITS) -> float:
 # -- columns and cells -------------------------------------------------------------------------------------------------
 
 
-def copies_of(sheet: frames.Sheet, target: str) -> frames.Copies:
+def copies_of(sheet: frames.Sheet, target: str) -> clutter.Copies:
     """Rows with a result that equal an earlier one."""
     results = sheet.cells(target) if target in sheet.header else [""] * len(sheet.rows)
     none = [not y or y.lower() == FAILED for y in results]
     rows = [(i,) if no else tuple(cell.strip() for cell in sheet.rows[i]) for i, no in enumerate(none)]
-    return frames.Copies.of(rows, [i if no else results[i] for i, no in enumerate(none)])
+    return clutter.Copies.of(rows, [i if no else results[i] for i, no in enumerate(none)])
 
 
 def _check_columns(
