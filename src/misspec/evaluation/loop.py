@@ -21,6 +21,7 @@ from misspec.errors import (
     InvalidInput,
     callback,
     flag,
+    instance,
     one_of,
     whole,
 )
@@ -133,8 +134,9 @@ def optimize(
         raise InvalidInput("workers ask as slots become free, not in batches: leave batch at 1")
     if flag("processes", processes) and slots is None:
         raise InvalidInput("processes=True needs workers=n, the number of processes")
-    if not callable(function):
-        raise InvalidInput(f"optimize takes a policy and a function, got {_kinds(policy, function)}")
+    if not callable(function) or not isinstance(policy, Policy):
+        got = f"{type(policy).__name__} and {type(function).__name__}"
+        raise InvalidInput(f"optimize takes a policy and a function, got {got}")
 
     def start() -> Evaluator:
         if slots is None:
@@ -178,40 +180,34 @@ def drive(
     most = None if in_flight is None else whole("in_flight", in_flight, at_least=1)
     one_of("on_error", on_error, ("raise", "drop"))
     callback("progress", progress)
-    if not isinstance(policy, Policy):
-        raise InvalidInput(f"optimize takes a policy and a function, got {_kinds(policy, start)}")
+    instance("policy", policy, Policy)
     before = policy.pending[:n] if resumable else []
     if any(query.context is not None for query in before):
         raise InvalidInput("queries with a context are pending, which optimize cannot play; tell or drop them first")
     check_horizon(policy, n - len(before))
-    saver = None if save is None else _Saver(policy, save)
-    return _Drive(policy, start(), n, before, most, on_error, progress, saver, in_turn, resumable).run()
+    return _Drive(policy, start(), n, before, most, on_error, progress, save, in_turn, resumable).run()
 
 
+@dataclasses.dataclass(eq=False)
 class _Drive:
     """One run of `drive`: what is in flight, and what was told."""
 
-    def __init__(
-        self,
-        policy: Policy,
-        evaluator: Evaluator,
-        n: int,
-        before: list[Query],
-        most: int | None,
-        on_error: str,
-        progress: Progress | None,
-        saver: _Saver | None,
-        in_turn: bool,
-        resumable: bool,
-    ) -> None:
-        self.policy, self.evaluator, self.n = policy, evaluator, n
-        self.before, self.most, self.in_turn, self.resumable = before, most, in_turn, resumable
-        self.on_error, self.progress, self.saver = on_error, progress, saver
-        self.running: dict[int, Query] = {}
-        self.back: collections.deque[Outcome] = collections.deque()  # and not yet told
-        self.told: list[Query] = []
-        self.y: list[float] = []
-        self.failures = 0  # in a row
+    policy: Policy
+    evaluator: Evaluator
+    n: int
+    before: list[Query]  # pending from before, and not yet in flight
+    most: int | None
+    on_error: str
+    progress: Progress | None
+    save: str | os.PathLike[str] | None
+    in_turn: bool
+    resumable: bool
+    running: dict[int, Query] = dataclasses.field(default_factory=dict)
+    back: collections.deque[Outcome] = dataclasses.field(default_factory=collections.deque)  # and not yet told
+    told: list[Query] = dataclasses.field(default_factory=list)
+    y: list[float] = dataclasses.field(default_factory=list)
+    failures: int = 0  # in a row
+    next_save: float = 0.0  # on the clock
 
     def run(self) -> Evaluations:
         try:
@@ -234,8 +230,8 @@ class _Drive:
         """Whatever becomes of one of the last steps, the others are taken, and the error that ended the run stays the
         one to be raised. A run that is through is not spoilt by workers that cannot be closed."""
         steps: list[tuple[str, Callable[[], None]]] = [("closing the workers", self.evaluator.close)]
-        if self.saver is not None:
-            steps.insert(0, ("saving the policy", self.saver.save))
+        if self.save is not None:
+            steps.insert(0, ("saving the policy", self._save))
         if error is not None:
             steps.insert(0, ("hearing what had come back", self._stop))
         first = error
@@ -264,8 +260,7 @@ class _Drive:
         # of an episode as many again as are in flight: they are evaluated while others are chosen
         n = min(room, max(slots, busy))
         queries, self.before = self.before[:n], self.before[n:]
-        if not queries:
-            queries = self._ask(n)
+        queries = queries or self._ask(n)
         if not queries:
             return False
         self.running.update((query.id, query) for query in queries)
@@ -286,26 +281,23 @@ class _Drive:
         self.back.extend(outcomes)
         while self.back:
             id_, outcome = self.back[0]
-            query = self.running.get(id_)
-            if query is None:  # told before
-                self.back.popleft()
-                continue
-            failure = self._tell(query, outcome)
-            if failure is None:
-                self.failures = 0
-            elif isinstance(failure, Exception):
-                self.failures += 1
-                self.policy.drop(query)
-                if self.on_error == "raise" or self.failures >= FAILURES:
-                    error = error or failure
-            else:  # KeyboardInterrupt, SystemExit: no failure of the function but a stop
-                error = failure
-            del self.running[id_]
+            if id_ in self.running:  # otherwise it was told before
+                failure = self._tell(self.running[id_], outcome)
+                if failure is None:
+                    self.failures = 0
+                elif isinstance(failure, Exception):
+                    self.failures += 1
+                    self.policy.drop(id_)
+                    if self.on_error == "raise" or self.failures >= FAILURES:
+                        error = error or failure
+                else:  # KeyboardInterrupt, SystemExit: no failure of the function but a stop
+                    error = failure
+                del self.running[id_]
             self.back.popleft()
         if error is not None:
             raise error
-        if outcomes and self.saver is not None:
-            self.saver.save_sometimes()
+        if outcomes and self.save is not None and time.monotonic() >= self.next_save:
+            self._save()
         if outcomes and self.progress is not None and not (self.in_turn and self.running):
             self.progress(len(self.y), self.n)
 
@@ -325,39 +317,28 @@ class _Drive:
     def _stop(self) -> None:
         """What has come back meanwhile is told, or dropped if it has failed, as in `_hear`; what was cut short stays
         pending, for another run to go on with."""
+        left = {query.id: query for query in self.policy.pending if query.id in self.running}
         if not self.resumable:
-            self.policy.drop([query for query in self.policy.pending if query.id in self.running])
+            self.policy.drop(list(left.values()))
             return
-        pending = {query.id for query in self.policy.pending}
-        sources: list[Callable[[], list[Outcome]]] = [
-            lambda: list(self.back),
-            lambda: self.evaluator.collect(wait=False),
-        ]
-        for arrived in sources:
+        try:
             with contextlib.suppress(Exception):  # the error that stopped the run is the one to be raised
-                for id_, outcome in arrived():
-                    if id_ in pending and id_ in self.running:
-                        query = self.running.pop(id_)
-                        if isinstance(self._tell(query, outcome), Exception):
-                            self.policy.drop(query)
+                self.back.extend(self.evaluator.collect(wait=False))
+        finally:
+            for id_, outcome in self.back:
+                with contextlib.suppress(Exception):
+                    query = left.pop(id_)  # KeyError: it came twice
+                    if isinstance(self._tell(query, outcome), Exception):
+                        self.policy.drop(query)
 
 
-class _Saver:
-    """Saves a policy as it goes, and spends little of the time on it: a file has all events."""
-
-    def __init__(self, policy: Policy, path: str | os.PathLike[str]) -> None:
-        self.policy, self.path = policy, path
-        self.next = 0.0
-
-    def save_sometimes(self) -> None:
-        if time.monotonic() >= self.next:
-            self.save()
-
-    def save(self) -> None:
+    def _save(self) -> None:
+        """Save the policy. A file has all events, so the next time is put off by how long that took."""
+        assert self.save is not None
         start = time.monotonic()
-        self.policy.save(self.path)
+        self.policy.save(self.save)
         end = time.monotonic()
-        self.next = end + max(SAVED, (end - start) / SAVING)
+        self.next_save = end + max(SAVED, (end - start) / SAVING)
 
 
 def _argument(query: Query) -> Any:
@@ -366,19 +347,13 @@ def _argument(query: Query) -> Any:
     return query.x if named is None else dict(named)
 
 
-def _kinds(policy: Any, function: Any) -> str:
-    return f"{type(policy).__name__} and {type(function).__name__}"
-
-
 def check_horizon(policy: Policy, rounds: int) -> None:
     """Some policies end: better said before the first evaluation than after the last."""
-    if policy.limit is not None:
-        asked = policy.asked
-        if asked + rounds > policy.limit:
-            raise InvalidInput(
-                f"the policy was made for {policy.limit} evaluations and {asked} were asked already: {rounds} "
-                "more are too many; make it with a longer horizon, or with horizon=None"
-            )
+    if policy.limit is not None and policy.asked + rounds > policy.limit:
+        raise InvalidInput(
+            f"the policy was made for {policy.limit} evaluations and {policy.asked} were asked already: {rounds} "
+            "more are too many; make it with a longer horizon, or with horizon=None"
+        )
 
 
 def ask(policy: Policy, n: int, actions: NDArray[np.intp] | None) -> list[Query]:

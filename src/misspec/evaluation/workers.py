@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import functools
 import logging
 import multiprocessing
 import multiprocessing.connection
@@ -19,7 +18,6 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Protocol
 
 from misspec.errors import LARGEST, InvalidInput, MisspecError, real, short, shown, too_large
@@ -171,7 +169,7 @@ class Processes:
         *,
         tries: int = TRIES,
         remedy: str = REMEDY,
-        environment: Mapping[str, str] = MappingProxyType({}),
+        environment: Mapping[str, str] | None = None,
         heard: Callable[[Any], None] | None = None,
     ) -> None:
         try:
@@ -181,7 +179,8 @@ class Processes:
                 f"a function for processes is sent to them, and this one cannot be ({error}); define it at the top of "
                 "a module, or leave processes=True out"
             ) from None
-        self._n, self._tries, self._remedy, self._environment, self._heard = n, tries, remedy, environment, heard
+        self._n, self._tries, self._remedy, self._heard = n, tries, remedy, heard
+        self._environment = environment or {}
         self._context = multiprocessing.get_context("spawn")  # forked copies of threaded libraries can hang
         self._waiting: collections.deque[Job] = collections.deque()
         self._idle: list[_Process] = []
@@ -198,16 +197,16 @@ class Processes:
 
     def _give(self) -> None:
         while self._waiting and (self._idle or len(self._busy) < self._n):
-            process = self._idle.pop() if self._idle else self._start()
+            if self._idle:
+                process = self._idle.pop()
+            else:
+                with _inherited(self._environment):
+                    process = _Process(self._context, self._function, self._heard is not None)
             if process.give(self._waiting[0]):
                 self._busy[process.connection] = process
                 self._waiting.popleft()
             else:  # it died while it had nothing to do
                 process.end()
-
-    def _start(self) -> _Process:
-        with _inherited(self._environment):
-            return _Process(self._context, self._function, self._heard is not None)
 
     def collect(self, *, wait: bool) -> list[Outcome]:
         found: list[Outcome] = []
@@ -272,7 +271,8 @@ class Processes:
     def close(self) -> None:
         self._waiting.clear()
         for process in self._idle:
-            process.dismiss()
+            with contextlib.suppress(ConnectionError):
+                process.connection.send(None)  # it ends by itself
         for process in self._busy.values():
             process.process.terminate()
         for process in [*self._idle, *self._busy.values()]:
@@ -287,7 +287,6 @@ class _Process:
 
     job: Job
     ready = False  # whether it has read the function
-    code: int | None = None  # with which it ended
 
     def __init__(self, context: Any, function: bytes, says: bool) -> None:
         self.connection, theirs = context.Pipe()
@@ -306,20 +305,13 @@ class _Process:
             return not self.ready  # one that never began is noticed when its answer is read
         return True
 
-    def dismiss(self) -> None:
-        """Let it end by itself."""
-        with contextlib.suppress(ConnectionError):
-            self.connection.send(None)
-
     def end(self) -> int | None:
         """Kill it, whatever it is doing; its exit code."""
-        if not self.connection.closed:
-            self.process.kill()
-            self.process.join()
-            self.code = self.process.exitcode
-            self.process.close()
-            self.connection.close()
-        return self.code
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+        code: int | None = self.process.exitcode
+        return code
 
 
 @contextlib.contextmanager
@@ -327,16 +319,14 @@ def _inherited(environment: Mapping[str, str]) -> Iterator[None]:
     """A process started meanwhile gets these variables, and ignores Ctrl-C until it can end in silence."""
     main = threading.current_thread() is threading.main_thread()  # only it may set what a signal does
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
-    before = {name: os.environ.get(name) for name in environment}
+    before = {name: os.environ[name] for name in environment if name in os.environ}
     os.environ.update(environment)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in environment:
+            del os.environ[name]
+        os.environ.update(before)
         if main:
             signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
 
@@ -352,14 +342,13 @@ def _work(connection: Any, content: bytes, says: bool) -> None:
         except Exception as error:
             connection.send(("unreadable", f"{type(error).__name__}: {error}"))
             return
-        call = functools.partial(_saying, function, connection) if says else function
+
+        def call(x: Any) -> Any:
+            return function(x, lambda news: connection.send(("said", news))) if says else function(x)
+
         connection.send(("ready", None))
         while (job := connection.recv()) is not None:
             connection.send(("done", _portable(evaluate(call, job[1]), job[1], measured=not says)))
-
-
-def _saying(function: Callable[..., Any], connection: Any, x: Any) -> Any:
-    return function(x, lambda news: connection.send(("said", news)))
 
 
 def _end_with_parent() -> None:
