@@ -63,21 +63,19 @@ class Model:
             "delta": number("delta (δ)", self.delta, above=0, below=1),
             "offset": number("offset", self.offset),
             "scale": number("scale", self.scale, above=0),
+            "fitted": flag("fitted", self.fitted),
         }
         if checked["regularization"] < SMALLEST_REGULARIZATION:
             raise InvalidInput(
                 f"regularization (λ) must be at least {SMALLEST_REGULARIZATION:g}, so that rounding of kernel values "
                 f"is small beside it, got {ridge:g}"
             )
-        for name in ("norm_bound", "noise", "regularization", "offset", "scale"):
-            value = checked[name]
-            if abs(value) > LARGEST_CONSTANT or (0 < value < SMALLEST_CONSTANT and name != "offset"):
+        for name, value in checked.items():
+            if abs(value) > LARGEST_CONSTANT or (0 < value < SMALLEST_CONSTANT and name not in ("offset", "delta")):
                 raise InvalidInput(
                     f"{name} must lie between {SMALLEST_CONSTANT:g} and {LARGEST_CONSTANT:g} in size, got {value:g}; "
                     "take other units"
                 )
-        checked["fitted"] = flag("fitted", self.fitted)
-        for name, value in checked.items():
             object.__setattr__(self, name, value)  # frozen: set once, here
 
     def precision(self, noise: ArrayLike, count: int = 1) -> Array:
@@ -148,10 +146,10 @@ class Model:
             raise InvalidInput(
                 f"only kernels of scikit-learn can be fitted, got {shown(kernel)}; make the Model by hand"
             )
-        zeros = {
-            f"{h.name}_bounds": "fixed" for h in kernel.hyperparameters if not h.fixed and _is_zero(kernel, h.name)
-        }
-        kernel = clone(kernel).set_params(**zeros)  # fits run over logarithms: a parameter that is 0 stays 0
+        values = kernel.get_params()
+        zeros = [h.name for h in kernel.hyperparameters if not h.fixed and not np.all(values[h.name])]
+        # fits run over logarithms: a parameter that is 0 stays 0
+        kernel = clone(kernel).set_params(**{f"{name}_bounds": "fixed" for name in zeros})
         unit = float(y.std())
         known = None if noise is None else number("noise (σ)", noise, above=0)
         white = WhiteKernel(0.05, (1e-6, 10.0)) if known is None else WhiteKernel((known / unit) ** 2, "fixed")
@@ -172,23 +170,24 @@ class Model:
             amplitude, fitted = amplitude * largest, ConstantKernel(1.0 / largest) * fitted
         scale = unit * math.sqrt(amplitude)
         noise = known or max(unit * math.sqrt(fit.kernel_.k2.noise_level), 1e-3 * scale)
-        K = kernels.cross(fitted, X, X)
-        coefficients = np.linalg.solve(K + (noise / scale) ** 2 * np.eye(len(X)), y - offset)
-        norm = math.sqrt(max(0.0, float(coefficients @ K @ coefficients)))
+        ridge = (noise / scale) ** 2
         return cls(
             fitted,
-            norm_bound=max(scale, norm),
+            norm_bound=max(scale, norm_of_fit(fitted, X, y - offset, ridge)),
             noise=noise,
             delta=delta,
             offset=offset,
             scale=scale,
             fitted=True,
-            regularization=max((noise / scale) ** 2, LEAST_REGULARIZATION),
+            regularization=max(ridge, LEAST_REGULARIZATION),
         )
 
 
-def _is_zero(kernel: Any, hyperparameter: str) -> bool:
-    return bool(np.any(np.asarray(kernel.get_params()[hyperparameter]) == 0))
+def norm_of_fit(kernel: Any, X: Array, y: Array, ridge: float) -> float:
+    """The RKHS norm of the kernel ridge regression of y on X."""
+    K = kernels.cross(kernel, X, X)
+    coefficients = np.linalg.solve(K + ridge * np.eye(len(X)), y)
+    return math.sqrt(max(0.0, float(coefficients @ K @ coefficients)))
 
 
 def a_model(given: Any) -> Model:

@@ -120,27 +120,49 @@ def simulate(
     draws = problem.sampler.draw(noise_rng, T)
     offers = None if problem.offers is None else problem.offers.draw(offer_rng, T)
     vectors = None if isinstance(policy.domain, Finite) else problem.domain.points  # of the rounds' actions
-    values, sampler = problem.values, problem.sampler
     asked: list[Query] = []
     index = np.empty(T, dtype=np.intp)
     y = np.empty(T)
     with one_thread():
         while len(asked) < T:
             t = len(asked)
-            offered = None if offers is None else offers[t]
-            actions: Any = offered if offered is None or vectors is None else vectors[offered]
-            queries = ask(policy, min(batch, T - t), actions)
+            offered: Any = None if offers is None else offers[t]
+            queries = ask(policy, min(batch, T - t), offered if vectors is None else vectors[offered])
             asked.extend(queries)
             for s, query in enumerate(queries, start=t):
-                i = int(query.index if offered is None or vectors is None else offered[query.position])  # type: ignore[arg-type]
-                index[s], y[s] = i, values[i] + sampler.at(i, draws[s])
+                i: Any = query.index if vectors is None else int(offered[query.position])
+                index[s], y[s] = i, problem.values[i] + problem.sampler.at(i, draws[s])
             policy.tell(queries, y[t : len(asked)])
             if progress is not None:
                 progress(len(asked), T)
         if isinstance(policy, Auto) and policy.stale:  # what is recommended rests on all results
             policy.refresh()
         recommended, missed = _recommended(policy, problem, seed, vectors)
-    return _trace(policy, problem, seed, asked, index, y, offers, recommended, missed)
+    reach, sign = slice(None) if offers is None else offers, -1.0 if problem.minimize else 1.0
+    goals = [sign * problem.values, sign * problem.in_class]
+    regret, in_class_regret = (np.asarray(goal[reach].max(axis=-1) - goal[index]) for goal in goals)
+    details = [np.array([q.details.get(name) for q in asked]) for name in ("base", "episode")]
+    base, episode = (None if values[0] is None else values for values in details)
+    return Trace(
+        policy=type(policy).__name__,
+        problem=problem.name,
+        seed=seed,
+        epsilon=problem.epsilon,
+        index=index,
+        x=problem.domain.points[index],
+        y=y,
+        regret=regret,
+        in_class_regret=in_class_regret,
+        **{name: np.array([getattr(q, name) for q in asked]) for name in NUMBERS},
+        base=base,
+        episode=episode,
+        offers=offers,
+        recommended_regret=missed,
+        facts={
+            **policy.facts, "conflicts": policy.conflicts(), "recommendation": recommended,
+            "before": policy.t - len(asked),
+        },
+    )  # fmt: skip
 
 
 def _recommended(policy: Policy, problem: Problem, seed: int, vectors: Array | None) -> tuple[Recommendation, float]:
@@ -171,58 +193,14 @@ def _check_match(policy: Policy, problem: Problem) -> None:
     if isinstance(ours, Open):
         same = problem.offers is not None and ours.dimension == theirs.dimension
     else:
-        same = isinstance(ours, Finite) and (ours is theirs or _same(ours, theirs))
+        same = ours is theirs or (
+            isinstance(ours, Finite)
+            and np.array_equal(ours.points, theirs.points)
+            and np.array_equal(ours.encoded, theirs.encoded)
+        )
     if not same:
         differ = "" if repr(ours) != repr(theirs) else " (their points differ, or how the kernel sees them)"
         raise InvalidInput(
             f"the policy's domain, {shown(ours)}, is not the problem's, {shown(theirs)}{differ}; "
             "make the policy with problem.arena and problem.model"
         )
-
-
-def _same(one: Finite, other: Finite) -> bool:
-    """Whether users and kernels see the same points."""
-    return np.array_equal(one.points, other.points) and np.array_equal(one.encoded, other.encoded)
-
-
-def _trace(
-    policy: Policy,
-    problem: Problem,
-    seed: int,
-    asked: list[Query],
-    index: NDArray[np.intp],
-    y: Array,
-    offers: NDArray[np.intp] | None,
-    recommended: Recommendation,
-    missed: float,
-) -> Trace:
-    reach, sign = slice(None) if offers is None else offers, -1.0 if problem.minimize else 1.0
-
-    def regret(f: Array) -> Array:
-        goal = sign * f
-        return np.asarray(goal[reach].max(axis=-1) - goal[index])
-
-    def detail(name: str) -> NDArray[np.intp] | None:
-        return np.array([q.details[name] for q in asked]) if name in asked[0].details else None
-
-    numbers = {name: np.array([getattr(q, name) for q in asked]) for name in NUMBERS}
-    return Trace(
-        policy=type(policy).__name__,
-        problem=problem.name,
-        seed=seed,
-        epsilon=problem.epsilon,
-        index=index,
-        x=problem.domain.points[index],
-        y=y,
-        regret=regret(problem.values),
-        in_class_regret=regret(problem.in_class),
-        **numbers,
-        base=detail("base"),
-        episode=detail("episode"),
-        offers=offers,
-        recommended_regret=missed,
-        facts={
-            **policy.facts, "conflicts": policy.conflicts(), "recommendation": recommended,
-            "before": policy.t - len(asked),
-        },
-    )  # fmt: skip

@@ -27,25 +27,11 @@ from misspec.problems.synthetic import (
     wrong_length_scale,
 )
 
-# problems that experiment files can name
-PLAYABLE = (
-    "misspecified",
-    "rough_truth",
-    "wrong_length_scale",
-    "wrong_kernel",
-    "nonstationary",
-    "needle",
-    "trap",
-    "svm_digits",
-    "reaction",
-    "digits_bandit",
-    "fresh_actions",
-    "contextual_trap",
-    "contextual_needle",
-    "sklearn_bandit",
-)
-# those of them that bring their own action sets
+# problems that bring their own action sets
 CONTEXTUAL = ("digits_bandit", "fresh_actions", "contextual_trap", "contextual_needle", "sklearn_bandit")
+SYNTHETIC = ("misspecified", "rough_truth", "wrong_length_scale", "wrong_kernel", "nonstationary")
+# problems that experiment files can name
+PLAYABLE = (*SYNTHETIC, "needle", "trap", "svm_digits", "reaction", *CONTEXTUAL)
 
 __all__ = [
     "CONTEXTUAL",

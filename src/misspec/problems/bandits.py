@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from misspec import kernels
 from misspec.domains import Finite
 from misspec.domains.base import MOST_NUMBERS
-from misspec.errors import Array, InvalidInput, array, flag, matrix, number, one_of, seeded, shown, whole
+from misspec.errors import Array, InvalidInput, array, matrix, number, one_of, seeded, shown, whole
 from misspec.model import Model, a_model
-from misspec.problems.base import Fresh, Gaussian, Groups, Problem, from_values
+from misspec.problems.base import Fresh, Gaussian, Groups, Problem, around_offset, from_values
 from misspec.problems.synthetic import CENTRES, member_coefficients, misfit_of, unit
 
 COMPONENTS = 24  # default limit on the principal components of a table: vectors have as many entries, times the classes
@@ -40,10 +40,8 @@ def fresh_actions(
     `misspecified`. shape: vectors are uniform in the unit "ball" or the unit "cube". rounds: the number of rounds with
     new vectors; then they come again, in another order. Play it on `problem.arena`, an `Open` domain.
     """
-    d, k, T = (
-        whole("dimension", dimension, at_least=1), whole("actions", actions, at_least=1),
-        whole("rounds", rounds, at_least=1),
-    )  # fmt: skip
+    sizes = {"dimension": dimension, "actions": actions, "rounds": rounds}
+    d, k, T = (whole(name, value, at_least=1) for name, value in sizes.items())
     a_model(model)
     if T * k * d > MOST_NUMBERS:
         raise InvalidInput(f"{T:,} rounds of {k:,} actions in {d:,} dimensions are too many to draw; take fewer")
@@ -81,8 +79,6 @@ def contextual_trap(contexts: int = 10, seed: int = 0, *, noise: float = 0.1) ->
     learner that trusts its linear model (LinUCB) keeps to the long one and loses about 0.3 per round for ever. ε comes
     from `best_in_class` and is about 0.36.
     """
-    from sklearn.gaussian_process.kernels import DotProduct
-
     n = whole("contexts", contexts, at_least=1, at_most=MOST_CONTEXTS)
     rng = np.random.default_rng([seeded(seed), 13])
     d = 4
@@ -91,11 +87,7 @@ def contextual_trap(contexts: int = 10, seed: int = 0, *, noise: float = 0.1) ->
     points[:, :, 0] = along
     values = np.tile(worth, n) + 0.02 * rng.uniform(-1.0, 1.0, 4 * n)
     order = np.concatenate([4 * c + rng.permutation(4) for c in range(n)])  # an action's row must not give it away
-    model = Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=number("noise (σ)", noise, at_least=0))
-    offers = Groups(np.arange(4 * n).reshape(n, 4))
-    return from_values(
-        Finite(points.reshape(4 * n, d)[order]), model, values[order], offers=offers, name="contextual trap"
-    )
+    return _linear(points.reshape(4 * n, d)[order], values[order], noise, 4, "contextual trap")
 
 
 def contextual_needle(
@@ -106,8 +98,6 @@ def contextual_needle(
     Vectors are i.i.d. of unit length, and the needle is drawn at random: a linear learner has nothing to learn and
     loses in every round, while one that remembers results finds each needle by trying.
     """
-    from sklearn.gaussian_process.kernels import DotProduct
-
     n = whole("contexts", contexts, at_least=1, at_most=MOST_CONTEXTS)
     k = whole("actions", actions, at_least=2, at_most=MOST_CONTEXTS)
     h = number("height", height, above=0)
@@ -116,9 +106,16 @@ def contextual_needle(
     points /= np.linalg.norm(points, axis=1, keepdims=True)
     values = np.zeros(n * k)
     values[np.arange(n) * k + rng.integers(k, size=n)] = h
+    return _linear(points, values, noise, k, f"contextual needle of height {h:g}")
+
+
+def _linear(points: Array, values: Array, noise: float, actions: int, name: str) -> Problem:
+    """A truth under a linear model; each context has so many actions, next to each other in the list."""
+    from sklearn.gaussian_process.kernels import DotProduct
+
     model = Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=number("noise (σ)", noise, at_least=0))
-    offers = Groups(np.arange(n * k).reshape(n, k))
-    return from_values(Finite(points), model, values, offers=offers, name=f"contextual needle of height {h:g}")
+    offers = Groups(np.arange(len(points)).reshape(-1, actions))
+    return from_values(Finite(points), model, values, offers=offers, name=name)
 
 
 def classification_bandit(
@@ -158,17 +155,13 @@ def classification_bandit(
     points = np.zeros((n, K, K, p))  # row, action, block
     points[:, np.arange(K), np.arange(K)] = seen[:, None, :]
     values = (np.tile(np.arange(K), n) == np.repeat(codes, K)).astype(np.float64)
-    if model is not None:
-        a_model(model)
-    else:
+    if model is None:
         ridge = RIDGE * float((seen**2).sum(axis=1).mean())
         model = Model(DotProduct(sigma_0=0), norm_bound=5.0, noise=0.05, regularization=ridge, offset=1.0 / K)
-    constant = np.full(n * K, model.offset)
-    problem = Problem(
-        name, Finite(points.reshape(n * K, K * p)), model, values, constant, float(np.abs(values - constant).max()),
+    return around_offset(
+        name, Finite(points.reshape(n * K, K * p)), model, values, solve=solve,
         sampler=Gaussian(0.0), offers=Groups(np.arange(n * K).reshape(n, K)), fresh=True,
     )  # fmt: skip
-    return problem.solved() if flag("solve", solve) else problem
 
 
 def _coded(labels: NDArray[Any]) -> tuple[list[Any], NDArray[np.intp]]:

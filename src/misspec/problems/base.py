@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec.domains import Finite, Open
 from misspec.errors import MOST, Array, InvalidInput, array, flag, instance, matrix, number, shown, vector, whole
-from misspec.model import Model
+from misspec.model import Model, a_model
 from misspec.truth import best_in_class, check_known
 
 ROUNDING = 1e-9  # |f* − f̃| may exceed ε by this share of the largest value
@@ -223,9 +223,15 @@ def from_values(
 ) -> Problem:
     """A problem with any truth; f̃ and ε come from `best_in_class`. offers: as in Groups([[0, 1, 2], [3, 4, 5]])."""
     best = best_in_class(domain, model, values)
-    truth = vector("values", values, length=len(domain))
-    made = Problem(name, domain, model, truth, best.values, best.epsilon, sampler, offers)  # type: ignore[arg-type]
-    return dataclasses.replace(made, minimize=minimize)
+    given: Any = {"values": values, "sampler": sampler, "offers": offers, "minimize": minimize}
+    return Problem(name, domain, model, in_class=best.values, epsilon=best.epsilon, **given)
+
+
+def around_offset(name: str, domain: Finite, model: Model, values: Array, *, solve: bool, **given: Any) -> Problem:
+    """A problem whose f̃ is the offset, and ε its distance to the truth. solve: both from `best_in_class` instead."""
+    constant = np.full(len(values), a_model(model).offset)
+    problem = Problem(name, domain, model, values, constant, float(np.abs(values - constant).max()), **given)
+    return problem.solved() if flag("solve", solve) else problem
 
 
 def negated(problem: Problem) -> Problem:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import json
 from importlib import resources
-from typing import Any
 
 import numpy as np
 
@@ -40,21 +38,9 @@ def trap() -> Problem:
     """
     from sklearn.gaussian_process.kernels import DotProduct
 
-    data = _trap_data()
+    data = json.loads(resources.files("misspec.problems").joinpath("trap.json").read_text(encoding="utf-8"))
     points = np.array(data["points"])
-    model = Model(
-        DotProduct(sigma_0=0),
-        norm_bound=data["norm_bound"],
-        noise=data["noise"],
-        regularization=data["regularization"],
-        delta=0.1,
-    )
+    constants = {name: data[name] for name in ("norm_bound", "noise", "regularization")}
+    model = Model(DotProduct(sigma_0=0), **constants, delta=0.1)
     in_class = points @ np.array(data["theta"])
     return Problem("trap", Finite(points), model, in_class + data["misfit"], in_class, data["epsilon"])
-
-
-@functools.cache
-def _trap_data() -> dict[str, Any]:
-    text = resources.files("misspec.problems").joinpath("trap.json").read_text(encoding="utf-8")
-    data: dict[str, Any] = json.loads(text)
-    return data

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from misspec.domains import Finite
-from misspec.errors import Array, flag, seeded
+from misspec.errors import Array, seeded
 from misspec.model import Model
-from misspec.problems.base import Problem
+from misspec.problems.base import Problem, around_offset
 
 BEST = 95.0  # yield in % of the best conditions
 NOISE = 5.0  # standard deviation of a repeated experiment, in percentage points
@@ -45,10 +45,7 @@ def reaction(seed: int = 0, model: Model | None = None, *, solve: bool = True) -
     rows = [dict(zip(CONDITIONS, levels, strict=True)) for levels in itertools.product(*CONDITIONS.values())]
     if model is None:
         model = Model(RBF(1.0), norm_bound=150.0, noise=NOISE, offset=20.0)
-    constant = np.full(len(values), model.offset)
-    epsilon = float(np.abs(values - constant).max())
-    problem = Problem("reaction", Finite.from_table(rows), model, values, constant, epsilon)
-    return problem.solved() if flag("solve", solve) else problem
+    return around_offset("reaction", Finite.from_table(rows), model, values, solve=solve)
 
 
 def _yields(positions: Array, rng: np.random.Generator) -> Array:

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from misspec import kernels
 from misspec.domains import Box, Finite, Table
-from misspec.errors import Array, InvalidInput, flag, number, one_of, shown, whole
-from misspec.model import Model
+from misspec.errors import InvalidInput, number, one_of, shown, whole
+from misspec.model import LEAST_REGULARIZATION, Model, norm_of_fit
 from misspec.problems.bandits import classification_bandit
-from misspec.problems.base import Gaussian, Groups, Problem, Replayed, from_values
+from misspec.problems.base import Gaussian, Groups, Problem, Replayed, around_offset, from_values
 
 
 def svm_digits(model: Model | None = None) -> Problem:
@@ -64,10 +63,8 @@ def digits_bandit(images: int = 500, *, components: int = 16, solve: bool = True
     domain = Finite(np.hstack([np.repeat(features, 10, axis=0), np.tile(np.eye(10), (n, 1))]))
     values = (np.tile(np.arange(10), n) == np.repeat(labels[:n], 10)).astype(np.float64)
     model = Model(RBF(0.7), norm_bound=4.0, noise=0.1, regularization=0.1, offset=0.1)
-    constant = np.full(len(values), model.offset)
     offers = Groups(np.arange(len(values)).reshape(n, 10))
-    problem = Problem("digits as a bandit", domain, model, values, constant, 0.9, sampler=Gaussian(0.0), offers=offers)
-    return problem.solved() if flag("solve", solve) else problem
+    return around_offset("digits as a bandit", domain, model, values, solve=solve, sampler=Gaussian(0.0), offers=offers)
 
 
 def sklearn_bandit(table: str = "digits", *, components: int | None = None, solve: bool = False) -> Problem:
@@ -97,6 +94,8 @@ def from_table(
     offset is the target's mean, and B the norm of a ridge fit, or the target's standard deviation if that is larger.
     This model has seen the results, as no learner has: it is for comparisons.
     """
+    from sklearn.gaussian_process.kernels import RBF
+
     domain = Table(source, target, ignore)
     values = domain.observations.y
     if len(values) < len(domain):
@@ -110,18 +109,9 @@ def from_table(
         raise InvalidInput(f"the results in {shown(target)} are all {values[0]:g}: there is nothing to find")
     sigma = 0.05 * spread if noise is None else number("noise (σ)", noise, at_least=0)
     if model is None:
-        model = _fitted_model(domain, values, sigma)
+        kernel, offset, scale = RBF(0.5 * math.sqrt(domain.dimension)), float(values.mean()), float(values.std())
+        norm = norm_of_fit(kernel, domain.encoded, values - offset, max((sigma / scale) ** 2, LEAST_REGULARIZATION))
+        model = Model(kernel, norm_bound=max(scale, norm), noise=sigma, offset=offset)
     title = name or (Path(source).stem if isinstance(source, str | os.PathLike) else "a table")
     hidden = Table([{**row, target: None} for row in domain.rows], target, ignore)  # no learner may see the results
     return from_values(hidden, model, values, sampler=Gaussian(sigma), name=title)
-
-
-def _fitted_model(domain: Table, values: Array, sigma: float) -> Model:
-    from sklearn.gaussian_process.kernels import RBF
-
-    kernel = RBF(0.5 * math.sqrt(domain.dimension))
-    offset, scale = float(values.mean()), float(values.std())
-    K = kernels.cross(kernel, domain.encoded, domain.encoded)
-    weights = np.linalg.solve(K + max((sigma / scale) ** 2, 1e-6) * np.eye(len(K)), values - offset)
-    norm = math.sqrt(max(0.0, float(weights @ K @ weights)))
-    return Model(kernel, norm_bound=max(scale, norm), noise=sigma, offset=offset)

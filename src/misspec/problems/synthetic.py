@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from misspec.problems.base import Problem, from_values
 from misspec.truth import check_known
 
 CENTRES = 30  # terms of a random member
+MISFITS = ("none", "random", "ripple", "spikes", "bump")
 
 
 def random_member(domain: Finite, model: Model, seed: Any = 0, centres: int = CENTRES) -> Array:
@@ -35,48 +35,6 @@ def member_coefficients(model: Model, centres: Array, rng: np.random.Generator) 
     if norm <= 1e-9:
         raise InvalidInput("the kernel vanishes at the points drawn, so that no member of norm B can be made of them")
     return np.asarray(a * (model.norm_bound / norm))
-
-
-# -- misfits: functions of the points in [0, 1]^d, with values in [−1, 1] ----------------------------------------------
-
-
-def _no_misfit(U: Array, rng: np.random.Generator, wavelength: float) -> Array:  # noqa: ARG001
-    return np.zeros(len(U))
-
-
-def _random_signs(U: Array, rng: np.random.Generator, wavelength: float) -> Array:  # noqa: ARG001
-    return rng.choice([-1.0, 1.0], len(U))
-
-
-def _ripple(U: Array, rng: np.random.Generator, wavelength: float) -> Array:
-    wave = np.asarray(np.sin(2.0 * np.pi * (U.sum(axis=1) / wavelength + rng.random())))
-    if len(wave) > 2 and np.ptp(wave) < 1.0:
-        raise InvalidInput(
-            f"a ripple of wavelength {wavelength:g} falls between the candidates, all of which lie at the same phase "
-            "of it; take another wavelength, or more candidates"
-        )
-    return wave
-
-
-def _spikes(U: Array, rng: np.random.Generator, wavelength: float) -> Array:
-    chosen = rng.choice(len(U), min(len(U), max(1, round(wavelength * len(U)))), replace=False)
-    result = np.zeros(len(U))
-    result[chosen] = rng.choice([-1.0, 1.0], len(chosen))
-    return result
-
-
-def _bump(U: Array, rng: np.random.Generator, wavelength: float) -> Array:
-    centre = U[rng.integers(len(U))]
-    return np.asarray(rng.choice([-1.0, 1.0]) * np.exp(-0.5 * ((U - centre) ** 2).sum(axis=1) / wavelength**2))
-
-
-MISFITS: dict[str, Callable[[Array, np.random.Generator, float], Array]] = {
-    "none": _no_misfit,
-    "random": _random_signs,
-    "ripple": _ripple,
-    "spikes": _spikes,
-    "bump": _bump,
-}
 
 
 def misspecified(
@@ -117,8 +75,31 @@ def misfit_of(
     if not isinstance(misfit, str) or misfit not in MISFITS:
         hint = "; see misspec.adversary for that" if isinstance(misfit, str) and misfit == "adversarial" else ""
         raise InvalidInput(f"misfit must be one of {', '.join(MISFITS)} or N numbers, got {shown(misfit)}{hint}")
-    shape = MISFITS[misfit](U, rng, number("wavelength", wavelength, above=0))
+    shape = _misfit_shape(misfit, U, number("wavelength", wavelength, above=0), rng)
     return epsilon * shape, epsilon if shape.any() else 0.0
+
+
+def _misfit_shape(misfit: str, U: Array, wavelength: float, rng: np.random.Generator) -> Array:
+    """A named misfit at points of the unit cube, with values in [−1, 1]."""
+    N = len(U)
+    if misfit == "random":
+        return rng.choice([-1.0, 1.0], N)
+    if misfit == "ripple":
+        wave = np.asarray(np.sin(2.0 * np.pi * (U.sum(axis=1) / wavelength + rng.random())))
+        if N > 2 and np.ptp(wave) < 1.0:
+            raise InvalidInput(
+                f"a ripple of wavelength {wavelength:g} falls between the candidates, all of which lie at the same "
+                "phase of it; take another wavelength, or more candidates"
+            )
+        return wave
+    shape = np.zeros(N)
+    if misfit == "spikes":
+        chosen = rng.choice(N, min(N, max(1, round(wavelength * N))), replace=False)
+        shape[chosen] = rng.choice([-1.0, 1.0], len(chosen))
+    elif misfit == "bump":
+        centre = U[rng.integers(N)]
+        shape = rng.choice([-1.0, 1.0]) * np.exp(-0.5 * ((U - centre) ** 2).sum(axis=1) / wavelength**2)
+    return shape
 
 
 def unit(domain: Finite) -> Array:
