@@ -331,7 +331,6 @@ class _Drive:
                     if isinstance(self._tell(query, outcome), Exception):
                         self.policy.drop(query)
 
-
     def _save(self) -> None:
         """Save the policy. A file has all events, so the next time is put off by how long that took."""
         assert self.save is not None

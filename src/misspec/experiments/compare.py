@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import collections
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -46,24 +46,17 @@ def compare(
     worlds = listed("seeds", seeds) if several else range(whole("seeds", seeds, at_least=1, at_most=MOST_AT_ONCE))
     worlds = [seeded(seed) for seed in worlds]
     callback("progress", progress)
-    if (
-        not isinstance(policies, Mapping)
-        or not policies
-        or not all(isinstance(name, str) and callable(make) for name, make in policies.items())
-    ):
+    named = policies.items() if isinstance(policies, Mapping) else ()
+    if not named or not all(isinstance(name, str) and callable(make) for name, make in named):
         raise InvalidInput("policies must be names with functions of a problem, as in {'GP': lambda p: GPUCB(…)}")
     if not chosen or not all(isinstance(problem, Problem) for problem in chosen) or not worlds:
         raise InvalidInput("problems must be Problems, at least one, and there must be at least one seed")
     T = whole("n", n, at_least=1)
-    for problem in chosen:
-        for name, make in policies.items():
+    labelled = zip(_labels(chosen), chosen, strict=True)
+    todo = [(*world, *policy, seed) for world, policy, seed in itertools.product(labelled, named, worlds)]
+    for _, problem, name, make, seed in todo:
+        if seed == worlds[0]:
             _made(name, make, problem)  # so that errors come before the first run
-    todo = [
-        (label, problem, name, make, seed)
-        for label, problem in zip(_labels(chosen), chosen, strict=True)
-        for name, make in policies.items()
-        for seed in worlds
-    ]
     rows: dict[int, dict[str, Any]] = {}
     for i, row in _all(todo, T, -1 if cores is None else whole("cores", cores, at_least=1)):
         rows[i] = row
@@ -107,10 +100,5 @@ def _made(name: str, make: Callable[[Problem], Policy], problem: Problem) -> Pol
 
 def _labels(problems: list[Problem]) -> list[str]:
     """Names, numbered where several are the same."""
-    often = collections.Counter(problem.name for problem in problems)
-    seen: collections.Counter[str] = collections.Counter()
-    labels = []
-    for problem in problems:
-        seen[problem.name] += 1
-        labels.append(problem.name if often[problem.name] == 1 else f"{problem.name} #{seen[problem.name]}")
-    return labels
+    names = [problem.name for problem in problems]
+    return [name if names.count(name) == 1 else f"{name} #{names[:i].count(name) + 1}" for i, name in enumerate(names)]

@@ -119,11 +119,6 @@ def make_model(table: Mapping[str, Any]) -> Model:
     return Model(**{**table, "kernel": kernel_from_table(table["kernel"])})
 
 
-def minimized(settings: Mapping[str, Any]) -> bool:
-    """Test whether smaller is better in this run."""
-    return bool(settings.get("minimize", False))
-
-
 def takes(kind: str) -> list[str]:
     """The arguments of a problem."""
     return list(inspect.signature(problem_maker(kind)).parameters)
@@ -147,7 +142,8 @@ def make_problem(settings: dict[str, Any], domain: Finite | None = None) -> Prob
     """
     table = dict(settings["problem"])
     kind, actions = table.pop("kind"), table.pop("actions", None)
-    upside_down = minimized(settings) and ":" not in kind
+    minimize = settings.get("minimize", False)
+    upside_down = minimize and ":" not in kind
     if "kernel" in table:
         table["kernel"] = kernel_from_table(table["kernel"])
     if settings["model"] is not None:
@@ -167,7 +163,7 @@ def make_problem(settings: dict[str, Any], domain: Finite | None = None) -> Prob
         raise InvalidInput(f"{kind} must return a misspec.Problem, got {type(problem).__name__}")
     if upside_down:
         problem = problems.negated(problem)
-    elif minimized(settings):
+    elif minimize:
         problem = dataclasses.replace(problem, minimize=True)
     elif problem.minimize:
         raise InvalidInput(f"smaller values of {kind} are better: say minimize = true in the file")
@@ -178,28 +174,25 @@ def make_world(settings: dict[str, Any]) -> tuple[Finite | Open, Model]:
     """The domain and the model of a run."""
     if settings["domain"] is not None and settings["model"] is not None:
         return make_domain(settings["domain"]), make_model(settings["model"])
-    problem = _bringing(json.dumps(of_problem(settings)))
+    problem = problem_of(settings, solve=False)
     return problem.arena, problem.model
 
 
-def make_candidates(settings: dict[str, Any]) -> Finite:
-    """All points of a run, also of one whose rounds bring their own."""
-    return _bringing(json.dumps(of_problem(settings))).domain
-
-
-def of_problem(settings: dict[str, Any]) -> dict[str, Any]:
-    """The part of the settings that the problem depends on."""
+def problem_of(settings: dict[str, Any], *, solve: bool = True) -> Problem:
+    """The problem of a run. solve=False: a truth that has to be solved for, which takes long, is left unsolved."""
     wanted = ("problem", "model", "domain", "epsilon", "seed", "minimize")
-    return {name: settings[name] for name in wanted if name in settings}
+    own = {name: settings[name] for name in wanted if name in settings}
+    arguments = takes(own["problem"]["kind"])
+    if "seed" not in arguments:
+        own["seed"] = 0  # it makes no difference
+    if not solve and "solve" in arguments:
+        own["problem"] = own["problem"] | {"solve": False}
+    return _shared(json.dumps(own))
 
 
-@functools.lru_cache(maxsize=4)
-def _bringing(settings: str) -> Problem:
-    """A problem that brings its own domain; a truth that has to be solved for is left unsolved."""
-    table = json.loads(settings)
-    if "solve" in takes(table["problem"]["kind"]):
-        table["problem"]["solve"] = False
-    return make_problem(table)
+@functools.lru_cache(maxsize=8)  # neighbouring runs share their problem
+def _shared(settings: str) -> Problem:
+    return make_problem(json.loads(settings))
 
 
 # -- policy ------------------------------------------------------------------------------------------------------------
@@ -223,18 +216,14 @@ def make_policy(
 ) -> Policy:
     """A fresh policy; what it is told of ε and the horizon is filled in."""
     make = maker(table["kind"], table["as_in_paper"])
-    given = {key: value for key, value in table.items() if key not in ("kind", "name", "as_in_paper")}
     wanted = arguments(make)
-    filled: dict[str, Any] = {"seed": seed} if "seed" in wanted else {}
-    if minimize:
-        filled["minimize"] = True
-    if "horizon" in wanted:
-        filled["horizon"] = horizon
+    given: dict[str, Any] = {name: value for name, value in (("seed", seed), ("horizon", horizon)) if name in wanted}
+    given |= {"minimize": True} if minimize else {}
+    given |= {key: value for key, value in table.items() if key not in ("kind", "name", "as_in_paper")}
     for name, value in (("epsilon", epsilon), ("corruption", epsilon * horizon)):
         if name in wanted and given.get(name, KNOWN) == KNOWN:
             given[name] = value
-    world = (domain, model) if "model" in wanted else (domain,)
-    return make(*world, **{**filled, **given})
+    return make(*((domain, model) if "model" in wanted else (domain,)), **given)
 
 
 def arguments(make: Callable[..., Policy]) -> Mapping[str, inspect.Parameter]:

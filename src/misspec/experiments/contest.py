@@ -97,17 +97,16 @@ class Contest:
     @functools.cached_property
     def found(self) -> Array:
         """The true yield of the conditions whose batch had the best result so far; the first of equal ones."""
-        new = self.y > np.concatenate(
-            [np.full_like(self.y[..., :1], -np.inf), np.maximum.accumulate(self.y, axis=2)[..., :-1]], axis=2
-        )
+        record = np.maximum.accumulate(self.y, axis=2)
+        new = np.diff(record, axis=2, prepend=-np.inf) > 0
         last = np.maximum.accumulate(np.where(new, np.arange(self.evaluations), 0), axis=2)
         return np.take_along_axis(self.truth, last, axis=2)
 
     def rows(self) -> list[Row]:
         """One per player."""
         late = self.truth[..., -self.late :].mean(axis=2)
-        ends = [np.median(each, axis=1) for each in (self.average[..., -1], late, self.found[..., -1])]
-        return [Row(name, *(float(end[i]) for end in ends)) for i, name in enumerate(self.players)]
+        ends = np.median([self.average[..., -1], late, self.found[..., -1]], axis=2)
+        return [Row(name, *values) for name, values in zip(self.players, ends.T.tolist(), strict=True)]
 
     @property
     def late(self) -> int:
@@ -176,26 +175,25 @@ def kept(folder: str | os.PathLike[str]) -> Contest | None:
     truth = np.array([[best - run.regret for run in runs] for runs in players.values()])
     y = np.array([[run.table["y"].to_numpy() for run in runs] for runs in players.values()])
     first = players["ms.Auto"][0].table
-    said = _said(_problem(0), first["index"].to_numpy(), first["y"].to_numpy())
+    said = _said(first["index"].to_numpy(), first["y"].to_numpy())
     return Contest(list(players), truth, y, best, about(truth.shape[1], list(players)), said)
 
 
-@functools.lru_cache(maxsize=1)
-def _problem(seed: int) -> Problem:
-    return reaction(seed, solve=False)
+@functools.cache
+def _first() -> Problem:
+    return reaction(0, solve=False)
 
 
 def about(seeds: int = SEEDS, players: list[str] | None = None) -> str:
     """Description of the problems, for people."""
-    problem = _problem(0)
-    said = ABOUT.format(seeds=seeds, size=len(problem.domain), noise=problem.model.noise)
+    said = ABOUT.format(seeds=seeds, size=len(_first().domain), noise=_first().model.noise)
     return said + (PEER if "Optuna" in (players or present()) else "")
 
 
-def _said(problem: Problem, indices: Array, y: Array) -> list[str]:
-    """Summary of an Auto that was told these batches."""
+def _said(indices: Array, y: Array) -> list[str]:
+    """Summary of an Auto that was told these batches of the first reaction."""
     with one_thread():
-        policy = Auto(problem.domain)
+        policy = Auto(_first().domain)
         policy.observe(indices, y)
         following = policy.ask().row or {}
         values = ", ".join(f"{name} = {learnt.plain(value)}" for name, value in following.items())

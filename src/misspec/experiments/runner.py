@@ -71,13 +71,13 @@ def go(
 
     A run that fails stops nothing: the reasons are in `failed`. Whatever ends this, finished runs stay.
     """
-    target, shown = Folder(folder), show or _silent
+    target = Folder(folder)
     with construct.allow(allow):
         experiment = parse(content, name)
         job = functools.partial(execute, allow=sorted(construct.allowed()))
         with target.locked(content, Path(name).name):
             todo, progress = _todo(experiment, target)
-            with contextlib.closing(outcomes(job, todo, progress, shown, cores, dask)) as coming:
+            with contextlib.closing(outcomes(job, todo, progress, show or (lambda _: None), cores, dask)) as coming:
                 for run, outcome in coming:
                     if isinstance(outcome, bytes):
                         target.write(run, outcome)
@@ -88,10 +88,6 @@ def go(
                     progress.runs += 1
                     progress.done[run.policy] = progress.done.get(run.policy, 0) + 1
     return progress
-
-
-def _silent(_: Progress) -> None:
-    """Shows nothing."""
 
 
 def results(folder: str | os.PathLike[str]) -> Results:

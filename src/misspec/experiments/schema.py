@@ -34,7 +34,7 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib import resources
 from typing import Annotated, Any
 
@@ -44,7 +44,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from misspec.domains import Finite, Open
 from misspec.encoding import kernel_from_table
-from misspec.errors import InvalidInput, nearest, number, shown, whole
+from misspec.errors import InvalidInput, nearest, number, short, shown, whole
 from misspec.experiments import construct
 from misspec.files.frames import contents, printable
 from misspec.model import Model
@@ -58,6 +58,7 @@ FEW = 12  # candidates, or rounds, on which to try a problem that takes long
 
 # -- parts of a file ---------------------------------------------------------------------------------------------------
 
+World = tuple[Finite | Open, Model]
 # control characters of a name are for no terminal, no picture and no table
 Name = Annotated[str, pydantic.AfterValidator(printable)]
 
@@ -89,9 +90,10 @@ class DomainSpec(_Part):
             raise ValueError("a box needs either grid = (points per dimension) or cover = (points in all)")
         if self.points is not None and (self.grid is not None or self.cover is not None):
             raise ValueError("grid and cover are for a box; leave them out beside points")
-        sizes = self.grid if isinstance(self.grid, list) else [self.grid or self.cover or 1]
-        sizes = sizes * len(self.box or [[]]) if isinstance(self.grid, int) else sizes
-        if math.prod(sizes) > MOST_CANDIDATES:
+        count = self.cover or 1
+        if self.grid is not None:
+            count = math.prod(self.grid) if isinstance(self.grid, list) else self.grid ** len(self.box or ())
+        if count > MOST_CANDIDATES:
             raise ValueError(f"these are more than {MOST_CANDIDATES:,} candidates; take fewer")
         construct.make_domain(self.model_dump())
         return self
@@ -125,7 +127,7 @@ class _Made(BaseModel):
     def settings(self) -> dict[str, Any]:
         return dict(self.model_extra or {})
 
-    def _check_names(self, known: Iterable[str]) -> None:
+    def _check_names(self, known: set[str]) -> None:
         """ValueError for an argument that is not known."""
         for name in self.settings:
             if name not in known:
@@ -229,7 +231,7 @@ class Experiment(_Part):
         count = len(self.policies) * worlds_of * (self.seeds if isinstance(self.seeds, int) else len(self.seeds))
         if count > MOST_RUNS:
             raise ValueError(f"these are {count:.3g} runs, more than {MOST_RUNS:,}; take fewer seeds, or several files")
-        worlds: list[tuple[Finite | Open, Model] | None] = []
+        worlds: list[World] = []
         for i, problem in enumerate(self.problems):
             at = f"problems[{i}] ({problem.name})"
             for part in ("domain", "model"):
@@ -252,27 +254,26 @@ class Experiment(_Part):
                 )
             for problem, world in zip(self.problems, worlds, strict=True):
                 try:  # so that its own checks are made now and not in the hundredth run
-                    here = self.world() if ":" in policy.kind else world or construct.stand_in()
+                    here = self.world() if ":" in policy.kind else world
                     construct.make_policy(policy.model_dump(), *here, 0.1, self.horizon, seed=0)
                 except (ValueError, TypeError, ArithmeticError) as error:
                     on = f" (on {problem.name})" if len(self.problems) > 1 and ":" not in policy.kind else ""
                     raise ValueError(f"{at}{on}: {error}") from None
         return self
 
-    def _try(self, problem: ProblemSpec) -> tuple[Finite | Open, Model] | None:
+    def _try(self, problem: ProblemSpec) -> World:
         """Make the problem once, small where that takes long: its own checks are made now.
 
-        Returns a small world to try policies on, with the problem's model; None where that would take long.
+        Returns a small world to try policies on, with the problem's model where that does not take long.
         """
         settings = next(self._runs(problem)).settings
-        if "solve" in construct.takes(problem.kind):  # what it brings is known without its truth
+        if problem.takes("solve"):  # what it brings is known without its truth
             return _small(*construct.make_world(settings))
         if problem.kind == "svm_digits":  # takes seconds, and has nothing to check but a model
-            return None
-        rounds = problem.settings.get("rounds", FEW)
+            return construct.stand_in()
+        rounds, few = problem.settings.get("rounds", FEW), None
         if problem.kind == "fresh_actions" and type(rounds) is int:
-            settings = settings | {"problem": settings["problem"] | {"rounds": min(rounds, FEW)}}
-        few = None
+            settings["problem"]["rounds"] = min(rounds, FEW)
         if settings["domain"] is not None and problem.kind != "misspecified":
             domain, model = construct.make_world(settings)
             assert isinstance(domain, Finite)  # of the file
@@ -281,8 +282,8 @@ class Experiment(_Part):
                 raise InvalidInput(f"actions must be at most the {len(domain)} candidates, got {problem.actions}")
             some = domain.points[np.unique(np.linspace(0, len(domain) - 1, FEW).astype(int))]
             few = Finite(some, box=domain.box)
-        tried = settings | ({"problem": {**settings["problem"], "actions": None}} if few else {})
-        made = construct.make_problem(tried, few)
+            settings["problem"]["actions"] = None
+        made = construct.make_problem(settings, few)
         return _small(made.arena, made.model)
 
     @property
@@ -295,7 +296,7 @@ class Experiment(_Part):
             return [None]
         return list(dict.fromkeys(self.epsilons if problem.epsilons is None else problem.epsilons))
 
-    def world(self) -> tuple[Finite | Open, Model]:
+    def world(self) -> World:
         """The domain and the model of the first problem."""
         return construct.make_world(next(self._runs(self.problems[0])).settings)
 
@@ -313,18 +314,18 @@ class Experiment(_Part):
     def _settings(self, policy: PolicySpec, problem: ProblemSpec) -> dict[str, Any]:
         domain = (problem.domain or self.domain) if problem.takes("domain") else None
         model = problem.model or (self.model if construct.needs(problem.kind, "model") else None)
-        # the names are for people: changing them changes nothing
-        settings = {
+        minimize = self.minimize if problem.minimize is None else problem.minimize
+        return {
             "format": FORMAT,
+            # the names are for people: changing them changes nothing
             "policy": policy.model_dump(mode="json", exclude={"name"}),
             "problem": problem.model_dump(mode="json", exclude={"name", "domain", "model", "epsilons", "minimize"}),
             "domain": None if domain is None else domain.model_dump(mode="json"),
             "model": None if model is None else model.model_dump(mode="json"),
             "horizon": self.horizon,
+            # only where it is so: runs that maximise keep the settings, and the key, that they always had
+            **({"minimize": True} if minimize else {}),
         }
-        # said only where it is so: runs that maximise keep the settings, and the key, that they always had
-        minimize = self.minimize if problem.minimize is None else problem.minimize
-        return settings | {"minimize": True} if minimize else settings
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -419,8 +420,7 @@ def _first(error: pydantic.ValidationError, table: Any) -> str:
         kind = DomainSpec if "domain" in parents else ModelSpec if "model" in parents else Experiment
         says = f"is not a key of this table{nearest(str(last), kind.model_fields)}"
     elif first["type"] == "value_error":
-        says = str(first["ctx"]["error"])
-        says = says if len(says) <= LONGEST else f"{says[:LONGEST]}…"  # of a list that is quoted
+        says = short(first["ctx"]["error"], LONGEST)  # a list may be quoted
     else:
         says = f"{first['msg'][0].lower()}{first['msg'][1:]}, got {shown(first['input'])}"
     more = f" (and {len(others)} more)" if others else ""
@@ -438,7 +438,7 @@ def _key(loc: tuple[int | str, ...], table: Any, *, missing: bool) -> str:
     return key.lstrip(".")
 
 
-def _small(domain: Finite | Open, model: Model) -> tuple[Finite | Open, Model]:
+def _small(domain: Finite | Open, model: Model) -> World:
     """A world with a few of the candidates."""
     return (Finite(domain.points[:FEW], box=domain.box) if type(domain) is Finite else domain), model
 

@@ -26,38 +26,25 @@ import polars as pl
 
 import misspec
 from misspec.errors import Array, InvalidInput, StorageError, short
-from misspec.experiments import construct
-from misspec.experiments.play import Look, Played
+from misspec.experiments.play import BANDS, Played
 from misspec.experiments.schema import Experiment, Run, parse
 from misspec.files import storage
+from misspec.policies.core.answers import NUMBERS
 from misspec.simulation import Trace
 
 FORMAT = 1
 EXPERIMENT = "experiment.toml"
-_BANDS = ("band_lower", "band_upper", "band_mean")
 MOST_COORDINATES = 10  # dimensions of a point that are columns of a table
 
 
 def rounds(trace: Trace) -> pl.DataFrame:
     """A trace as a table, one row per round; x1, x2, … are the point played, in up to ten dimensions."""
-    few = trace.x.shape[1] <= MOST_COORDINATES
-    table = pl.DataFrame(
-        {
-            "round": np.arange(1, len(trace) + 1),
-            "index": trace.index,
-            **({f"x{i + 1}": trace.x[:, i] for i in range(trace.x.shape[1])} if few else {}),
-            "y": trace.y,
-            "regret": trace.regret,
-            "in_class_regret": trace.in_class_regret,
-            "mean": trace.mean,
-            "std": trace.std,
-            "multiplier": trace.multiplier,
-            "enlargement": trace.enlargement,
-            "upper": trace.upper,
-            "base": [None] * len(trace) if trace.base is None else trace.base,
-            "episode": [None] * len(trace) if trace.episode is None else trace.episode,
-        }
-    )
+    d, T = trace.x.shape[1], len(trace)
+    coordinates = {f"x{i + 1}": trace.x[:, i] for i in range(d if d <= MOST_COORDINATES else 0)}
+    numbers = {name: getattr(trace, name) for name in ("y", "regret", "in_class_regret", *NUMBERS)}
+    parts = {name: getattr(trace, name) for name in ("base", "episode")}
+    parts = {name: [None] * T if part is None else part for name, part in parts.items()}
+    table = pl.DataFrame({"round": np.arange(1, T + 1), "index": trace.index} | coordinates | numbers | parts)
     return table.with_columns(pl.col("base", "episode").cast(pl.Int64))
 
 
@@ -70,12 +57,9 @@ def version() -> str:
 def encode(run: Run, played: Played) -> bytes:
     """A finished run as the content of a Parquet file."""
     trace, problem = played.trace, played.problem
-    looks = pl.DataFrame(
-        [_row(look) for look in played.looks],
-        schema={"round": pl.Int64, "covered": pl.Float64}
-        | {name: pl.List(pl.Float64) for name in _BANDS}
-        | {"active": pl.List(pl.Int64)},
-    )
+    bands = {name: pl.List(pl.Float64) for name in BANDS}
+    schema = {"round": pl.Int64, "covered": pl.Float64, **bands, "active": pl.List(pl.Int64)}
+    looks = pl.DataFrame(played.looks, schema=schema)
     table = rounds(trace).join(looks, on="round", how="left", maintain_order="left")
     told = trace.facts
     recommended = told["recommendation"]
@@ -100,7 +84,7 @@ def encode(run: Run, played: Played) -> bytes:
         "eliminated": [[e.base, e.round] for e in told.get("eliminated", [])],
         "episodes": [[e.length, len(e.active_before), len(e.active_after)] for e in told.get("history", [])],
     }
-    if any(look.lower is not None for look in played.looks):
+    if any("active" in look for look in played.looks):
         facts |= {
             "points": problem.domain.points.tolist(),
             "truth": problem.values.tolist(),
@@ -141,13 +125,6 @@ def _digest(facts: dict[str, Any], table: pl.DataFrame) -> str:
     return found.hexdigest()
 
 
-def _row(look: Look) -> dict[str, Any]:
-    lists = dict(zip((*_BANDS, "active"), (look.lower, look.upper, look.mean, look.active), strict=True))
-    return {"round": look.round, "covered": look.covered} | {
-        name: None if values is None else values.tolist() for name, values in lists.items()
-    }
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Finished:
     """A run and what came out.
@@ -177,7 +154,7 @@ class Finished:
     @property
     def minimize(self) -> bool:
         """True if smaller is better."""
-        return construct.minimized(self.run.settings)
+        return bool(self.run.settings.get("minimize", False))
 
     @property
     def contextual(self) -> bool:
@@ -224,16 +201,13 @@ class Folder:
                 f"cannot write to the folder {self.path}: {error.strerror}; choose one that is writable with --into"
             ) from None
         with handle:
-            try:
-                import fcntl
-
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except ImportError:  # no such locks on this system; results stay whole without them
-                pass
-            except OSError:
+            free = True
+            with contextlib.suppress(ImportError, OSError):  # where there are no locks; results stay whole without
+                free = storage.lock(handle.fileno())
+            if not free:
                 raise StorageError(
                     f"another `misspec run` works in {self.path}; wait for it, or choose another folder with --into"
-                ) from None
+                )
             handle.seek(0)
             before = handle.read()
             if before not in ("", source) and source != EXPERIMENT:
@@ -286,12 +260,9 @@ class Folder:
             raise StorageError(f"cannot read {path}: {error}") from None
         except MemoryError:
             raise
-        except (
-            Exception,
-            pl.exceptions.PanicException,
-        ) as error:  # polars raises many kinds
+        except (Exception, pl.exceptions.PanicException) as error:  # polars raises many kinds
             raise Damaged(path, short(error)) from error
-        looks = table.filter(pl.col("covered").is_not_null()).select("round", "covered", *_BANDS, "active")
+        looks = table.filter(pl.col("covered").is_not_null()).select("round", "covered", *BANDS, "active")
         return Finished(run, path, facts, table["regret"].to_numpy(), table["in_class_regret"].to_numpy(), looks)
 
     def set_aside(self, path: Path) -> Path:

@@ -50,10 +50,7 @@ def optimize(
     A dead worker's evaluations are done again by others: by Dask as often as `distributed.scheduler.allowed-failures`
     says, and that up to three times; then the evaluation has failed. The policy stays here; every query is told once.
     """
-    try:
-        from distributed import Client
-    except ImportError:
-        raise InvalidInput("a Dask cluster needs the extra dask: pip install 'misspec[dask]'") from None
+    Client = _distributed().Client
     if not isinstance(client, Client) or client.asynchronous:
         raise InvalidInput(
             f"client must be a distributed.Client that is not asynchronous, got {client!r}; Client(address) makes one"
@@ -73,6 +70,14 @@ def optimize(
     )
 
 
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError:
+        raise InvalidInput("a Dask cluster needs the extra dask: pip install 'misspec[dask]'") from None
+    return distributed
+
+
 class Cluster:
     """An `Evaluator` of a Dask client: `loop.drive` hands points to it, and `experiments/runner.py` runs.
 
@@ -87,7 +92,7 @@ class Cluster:
         self._losses: Counter[int] = Counter()  # of futures, by id
         self._slots = 1
         self._looked = -LOOK
-        self._alone_since: float | None = None  # when the last worker was seen to be gone
+        self._lonely_at = time.monotonic() + LONELY  # from when on it is said that there are no workers
         self._look()
 
     def _look(self) -> None:
@@ -101,12 +106,10 @@ class Cluster:
             raise self.failed(error) from error
         self._slots = sum(workers.values())
         if workers:
-            self._alone_since = None
-        elif self._alone_since is None:
-            self._alone_since = self._looked
-        elif self._looked - self._alone_since > LONELY:
+            self._lonely_at = self._looked + LONELY
+        elif self._looked > self._lonely_at:
             LOG.warning("the Dask cluster has had no workers for %.0f s; waiting for one", LONELY)
-            self._alone_since = self._looked
+            self._lonely_at = self._looked + LONELY
 
     def slots(self) -> int:
         self._look()
@@ -169,11 +172,10 @@ class Cluster:
 
         if isinstance(result, KilledWorker):
             return True
-        if isinstance(result, BaseException) and future.status != "error":
-            if self._client.status not in ("running", "connecting"):
-                raise self.failed(result) from None
-            return True
-        return False
+        lost = isinstance(result, BaseException) and future.status != "error"
+        if lost and self._client.status not in ("running", "connecting"):
+            raise self.failed(result) from None
+        return lost
 
     def failed(self, error: BaseException) -> MisspecError:
         return MisspecError(f"the Dask cluster failed ({type(error).__name__}: {error}); {self._kept}")
@@ -192,11 +194,7 @@ def on_dask(job: Callable[[Any], Any], address: str, cores: int | None) -> Itera
     The workers need misspec installed, in the same version, and nothing else: results travel to the client, which
     writes them.
     """
-    try:
-        from distributed import Client, LocalCluster
-        from distributed.comm.addressing import get_address_host_port
-    except ImportError:
-        raise InvalidInput("a Dask cluster needs the extra dask: pip install 'misspec[dask]'") from None
+    distributed = _distributed()
     if address != "local" and cores is not None:
         raise InvalidInput("a cluster at an address has cores of its own; leave --cores out")
     with contextlib.ExitStack() as stack:
@@ -204,11 +202,13 @@ def on_dask(job: Callable[[Any], Any], address: str, cores: int | None) -> Itera
         try:
             if address == "local":
                 options = {"threads_per_worker": 1, "dashboard_address": None, "silence_logs": logging.CRITICAL}
-                cluster = LocalCluster(n_workers=cores, **options)
+                cluster = distributed.LocalCluster(n_workers=cores, **options)
                 stack.callback(cluster.close, timeout=GOODBYE)
             else:
-                get_address_host_port(address)  # a client of what is no address would wait for it in `close`
-            client = Client(cluster, timeout=PATIENCE, set_as_default=False)
+                distributed.comm.get_address_host_port(
+                    address
+                )  # a client of what is no address would wait for it in `close`
+            client = distributed.Client(cluster, timeout=PATIENCE, set_as_default=False)
             stack.callback(client.close, timeout=GOODBYE)
             _check_versions(client)
         except InvalidInput:

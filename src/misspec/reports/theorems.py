@@ -82,7 +82,7 @@ def _brought(settings: dict[str, Any], domain: Open, model: Model, T: int) -> Fi
     affine = kernels.affine(model.kernel, domain.dimension)
     if affine is None:
         return None
-    vectors = construct.make_candidates(settings)
+    vectors = construct.problem_of(settings, solve=False).domain
     return vectors if len(vectors) * T * len(affine.m) <= MOST_WORK else None
 
 
