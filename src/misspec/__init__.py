@@ -28,47 +28,12 @@ from misspec.theory import information_gain
 from misspec.truth import best_in_class, diagnose, misspecification_profile, noise_from_repeats
 
 __version__ = "0.1.0"
-__all__ = [
-    "ECGPUCB",
-    "GPUCB",
-    "Auto",
-    "AwaitingResults",
-    "Box",
-    "Choice",
-    "Finite",
-    "Float",
-    "HorizonReached",
-    "InsuredUCB",
-    "Int",
-    "InvalidInput",
-    "Joint",
-    "MisspecError",
-    "Model",
-    "NumericalError",
-    "Open",
-    "PhasedUncertaintySampling",
-    "Policy",
-    "RegretBalancing",
-    "Space",
-    "StorageError",
-    "ThompsonSampling",
-    "UniformSampling",
-    "__version__",
-    "adversary",
-    "best_in_class",
-    "comparators",
-    "diagnose",
-    "information_gain",
-    "load",
-    "misspecification_profile",
-    "noise_from_repeats",
-    "optimize",
-    "problems",
-    "product_kernel",
-    "restore",
-    "simulate",
-    "theory",
-]
+__all__ = ["Box", "Choice", "Finite", "Float", "Int", "Joint", "Model", "Open", "Space", "product_kernel"]
+__all__ += ["ECGPUCB", "GPUCB", "Auto", "InsuredUCB", "PhasedUncertaintySampling", "Policy", "RegretBalancing"]
+__all__ += ["ThompsonSampling", "UniformSampling", "load", "optimize", "restore", "simulate"]
+__all__ += ["best_in_class", "diagnose", "information_gain", "misspecification_profile", "noise_from_repeats"]
+__all__ += ["AwaitingResults", "HorizonReached", "InvalidInput", "MisspecError", "NumericalError", "StorageError"]
+__all__ += ["__version__", "adversary", "comparators", "problems", "theory"]
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 

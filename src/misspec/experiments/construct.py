@@ -59,11 +59,7 @@ def allowed() -> frozenset[str]:
 
 def policy_class(kind: str) -> type[Policy]:
     """The class of a policy."""
-    if ":" not in kind:
-        if kind not in POLICIES:
-            raise InvalidInput(f"unknown policy {kind!r}{nearest(kind, POLICIES)}; or module:Class of your own")
-        return POLICIES[kind]
-    found = _imported(kind)
+    found: Any = _named(kind, POLICIES, "policy", "Class")
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise InvalidInput(f"{kind} must be a class derived from misspec.Policy, got {found!r}")
     return found
@@ -71,17 +67,18 @@ def policy_class(kind: str) -> type[Policy]:
 
 def problem_maker(kind: str) -> Callable[..., Problem]:
     """The function that makes a problem of this kind."""
-    if ":" not in kind:
-        if kind not in PROBLEMS:
-            raise InvalidInput(f"unknown problem {kind!r}{nearest(kind, PROBLEMS)}; or module:function of your own")
-        return PROBLEMS[kind]
-    found = _imported(kind)
+    found = _named(kind, PROBLEMS, "problem", "function")
     if not inspect.isfunction(found) and not isinstance(found, type):
         raise InvalidInput(f"{kind} must be a function that returns a misspec.Problem, got {found!r}")
     return cast("Callable[..., Problem]", found)
 
 
-def _imported(kind: str) -> Any:
+def _named(kind: str, known: Mapping[str, Any], what: str, own: str) -> Any:
+    """What has this name among misspec's own, or in a module that files may import."""
+    if ":" not in kind:
+        if kind not in known:
+            raise InvalidInput(f"unknown {what} {kind!r}{nearest(kind, known)}; or module:{own} of your own")
+        return known[kind]
     module, _, name = kind.partition(":")
     package = module.partition(".")[0]
     if not _inside(module):

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import os
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +23,7 @@ from misspec.experiments.schema import Experiment, Run, parse
 from misspec.experiments.store import Damaged, Folder, Results
 from misspec.integrations.dask import FINISHED, on_dask
 
-Outcome = bytes | str  # a Parquet file, or why there is none
 Tick = Callable[[int], None]  # told of rounds that were done
-Job = Callable[..., Any]  # of an item, and a Tick
 # runs are short of cores, not of threads: a library with threads of its own would only slow the others down
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
 DIED = "its worker process ended unexpectedly (out of memory?); the same command tries this run again"
@@ -71,23 +69,40 @@ def go(
 
     A run that fails stops nothing: the reasons are in `failed`. Whatever ends this, finished runs stay.
     """
-    target = Folder(folder)
+    target, show = Folder(folder), show or (lambda _: None)
     with construct.allow(allow):
         experiment = parse(content, name)
         job = functools.partial(execute, allow=sorted(construct.allowed()))
         with target.locked(content, Path(name).name):
             todo, progress = _todo(experiment, target)
-            with contextlib.closing(outcomes(job, todo, progress, show or (lambda _: None), cores, dask)) as coming:
-                for run, outcome in coming:
-                    if isinstance(outcome, bytes):
-                        target.write(run, outcome)
-                        progress.rounds += 0 if dask is None else run.horizon  # whose workers do not report them
-                    else:
-                        progress.failed[run] = outcome
-                        progress.rounds_of -= run.horizon
-                    progress.runs += 1
-                    progress.done[run.policy] = progress.done.get(run.policy, 0) + 1
+
+            def tick(rounds: int) -> None:
+                progress.rounds += rounds
+                show(progress)
+
+            with _on_cores(job, cores, len(todo), tick) if dask is None else on_dask(job, dask, cores) as pool:
+                show(progress)
+                pool.submit(list(enumerate(todo)))
+                while progress.runs < progress.of:
+                    for number, outcome in pool.collect(wait=True):
+                        run = todo[number]
+                        if isinstance(outcome, bytes):
+                            target.write(run, outcome)
+                            progress.rounds += 0 if dask is None else run.horizon  # whose workers do not report them
+                        else:
+                            progress.failed[run] = _reason(outcome, DIED if dask is None else KILLED)
+                            progress.rounds_of -= run.horizon
+                        progress.runs += 1
+                        progress.done[run.policy] = progress.done.get(run.policy, 0) + 1
+                    show(progress)
     return progress
+
+
+def _reason(outcome: str | Exception, died: str) -> str:
+    """Why a run has no result: what it says itself, or that its worker died; raises what is no run's fault."""
+    if isinstance(outcome, Exception) and not isinstance(outcome, MisspecError):
+        raise MisspecError(f"a worker failed ({type(outcome).__name__}: {outcome}); {FINISHED}")
+    return outcome if isinstance(outcome, str) else died
 
 
 def results(folder: str | os.PathLike[str]) -> Results:
@@ -96,71 +111,42 @@ def results(folder: str | os.PathLike[str]) -> Results:
 
 
 def _todo(experiment: Experiment, target: Folder) -> tuple[list[Run], Progress]:
-    todo: list[Run] = []
     news: list[str] = []
     older = 0
-    runs = {run.key: run for run in experiment.runs()}  # the same settings under two names are one run
-    files = target.files()
-    for run in runs.values():
+    todo = {run.key: run for run in experiment.runs()}  # the same settings under two names are one run
+    runs, files = len(todo), target.files()
+    for key in [key for key in todo if key in files]:
         try:
-            found = target.read(run, files[run.key]) if run.key in files else None
+            if target.read(todo[key], files[key]).facts["misspec"] == store.version():
+                del todo[key]
+            else:
+                older += 1
         except Damaged as error:
-            aside = target.set_aside(files[run.key])
+            aside = target.set_aside(files[key])
             news.append(f"{str(error).partition(';')[0]}: set aside as {aside.name}, doing it again")
-            found = None
-        if found is not None and found.facts["misspec"] != store.version():
-            older, found = older + 1, None
-        if found is None:
-            todo.append(run)
     if older:
         news.append(f"{older} runs were made by another misspec than {store.version()}: doing them again")
-    by_policy = dict(collections.Counter(run.policy for run in todo))
-    rounds = sum(run.horizon for run in todo)
-    return todo, Progress(len(runs) - len(todo), len(todo), rounds, by_policy, news=news)
-
-
-def outcomes(
-    job: Job, todo: list[Any], progress: Progress, show: Show, cores: int | None = None, dask: str | None = None
-) -> Generator[tuple[Any, Any]]:
-    """Do a job with each item; yields an item and what came of it, or why nothing did, as they come. To be closed.
-
-    job   a function of a module, which raises nothing. It is told how to report rounds, except on Dask
-    """
-
-    def tick(rounds: int) -> None:
-        progress.rounds += rounds
-        show(progress)
-
-    with _on_cores(job, cores, len(todo), tick) if dask is None else on_dask(job, dask, cores) as pool:
-        show(progress)
-        pool.submit(list(enumerate(todo)))
-        left = len(todo)
-        while left:
-            for number, outcome in pool.collect(wait=True):
-                if isinstance(outcome, Exception) and not isinstance(outcome, MisspecError):
-                    raise MisspecError(f"a worker failed ({type(outcome).__name__}: {outcome}); {FINISHED}")
-                left -= 1
-                died = DIED if dask is None else KILLED
-                yield todo[number], died if isinstance(outcome, BaseException) else outcome
-            show(progress)
+    by_policy = dict(collections.Counter(run.policy for run in todo.values()))
+    rounds = sum(run.horizon for run in todo.values())
+    return list(todo.values()), Progress(runs - len(todo), len(todo), rounds, by_policy, news=news)
 
 
 @contextlib.contextmanager
-def _on_cores(job: Job, cores: int | None, items: int, tick: Tick) -> Iterator[Evaluator]:
+def _on_cores(job: Callable[..., Any], cores: int | None, runs: int, tick: Tick) -> Iterator[Evaluator]:
     """Worker processes of this machine, or this process alone where one is enough."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    n = min(available if cores is None else whole("cores", cores, at_least=1), items)
+    n = min(available if cores is None else whole("cores", cores, at_least=1), runs)
     remedy = f"{FINISHED}: try --cores 1"
     pool: Evaluator = (
         Processes(job, n, tries=1, remedy=remedy, environment=ONE_THREAD, heard=tick)
         if n > 1
-        else Here(lambda item: job(item, tick), 1)
+        else Here(lambda run: job(run, tick), 1)
     )
     with contextlib.closing(pool):
         yield pool
 
 
-def execute(run: Run, tick: Tick | None = None, allow: Iterable[str] = ()) -> Outcome:
+def execute(run: Run, tick: Tick | None = None, allow: Iterable[str] = ()) -> bytes | str:
     """A run's Parquet file, or one line on why there is none."""
     try:
         with _ALONE, construct.allow(allow):

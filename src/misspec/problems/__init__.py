@@ -33,36 +33,9 @@ SYNTHETIC = ("misspecified", "rough_truth", "wrong_length_scale", "wrong_kernel"
 # problems that experiment files can name
 PLAYABLE = (*SYNTHETIC, "needle", "trap", "svm_digits", "reaction", *CONTEXTUAL)
 
-__all__ = [
-    "CONTEXTUAL",
-    "MISFITS",
-    "PLAYABLE",
-    "Fresh",
-    "Gaussian",
-    "Groups",
-    "Offers",
-    "Problem",
-    "Replayed",
-    "Sampler",
-    "Subsets",
-    "classification_bandit",
-    "contextual",
-    "contextual_needle",
-    "contextual_trap",
-    "digits_bandit",
-    "fresh_actions",
-    "from_table",
-    "from_values",
-    "misspecified",
-    "needle",
-    "negated",
-    "nonstationary",
-    "random_member",
-    "reaction",
-    "rough_truth",
-    "sklearn_bandit",
-    "svm_digits",
-    "trap",
-    "wrong_kernel",
-    "wrong_length_scale",
-]
+__all__ = ["CONTEXTUAL", "MISFITS", "PLAYABLE"]
+__all__ += ["Fresh", "Gaussian", "Groups", "Offers", "Problem", "Replayed", "Sampler", "Subsets"]
+__all__ += ["misspecified", "nonstationary", "random_member", "rough_truth", "wrong_kernel", "wrong_length_scale"]
+__all__ += ["from_table", "from_values", "needle", "negated", "reaction", "svm_digits", "trap"]
+__all__ += ["classification_bandit", "contextual", "contextual_needle", "contextual_trap", "digits_bandit"]
+__all__ += ["fresh_actions", "sklearn_bandit"]
