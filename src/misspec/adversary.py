@@ -61,12 +61,11 @@ def worst_misfit(
     instance("problem", problem, Problem)
     callback("progress", progress)
     T, tries = whole("n", n, at_least=1), whole("tries", tries, at_least=1)
-    worlds = whole("worlds", worlds, at_most=MOST_AT_ONCE)
+    worlds = max(1, whole("worlds", worlds, at_most=MOST_AT_ONCE))
     if problem.epsilon <= 0:
         raise InvalidInput("the problem allows no misfit: its epsilon is 0; make it with an epsilon above 0")
     rng = np.random.default_rng([seeded(seed), 6])
-    search = [int(s) for s in rng.integers(2**31, size=max(1, worlds))]
-    judges = [int(s) for s in rng.integers(2**31, size=2 * max(1, worlds))]
+    search, judges = (rng.integers(2**31, size=size).tolist() for size in (worlds, 2 * worlds))
 
     def lost(p: Problem, seeds: list[int]) -> float:
         return float(np.mean([simulate(_fresh(make, p), p, T, s).regret.mean() for s in seeds]))
@@ -74,7 +73,11 @@ def worst_misfit(
     def harm(signs: Array, seeds: list[int]) -> float:
         return lost(problem.with_misfit(problem.epsilon * signs), seeds)
 
-    nearest = _likeness(problem)
+    X, kernel = problem.domain.encoded, problem.model.kernel
+    K = kernels.cross(kernel, X, X)
+    diagonal = np.diag(K)
+    # for each candidate the indices of all, the most similar first
+    nearest = np.argsort(diagonal[:, None] + diagonal[None, :] - 2.0 * K, axis=1, kind="stable")
     starts = _starts(problem, nearest, rng, at_most=max(1, tries // 4))
     scores: list[float] = []
     best, record = starts[0], -np.inf
@@ -99,14 +102,6 @@ def _fresh(make: MakePolicy, problem: Problem) -> Policy:
             + (", which returns a used one" if policy else "")
         )
     return policy
-
-
-def _likeness(problem: Problem) -> np.ndarray:
-    """For each candidate the indices of all candidates, the most similar first."""
-    X, kernel = problem.domain.encoded, problem.model.kernel
-    K = kernels.cross(kernel, X, X)
-    diagonal = np.diag(K)
-    return np.argsort(diagonal[:, None] + diagonal[None, :] - 2.0 * K, axis=1, kind="stable")
 
 
 def _starts(problem: Problem, nearest: np.ndarray, rng: np.random.Generator, at_most: int) -> list[Array]:

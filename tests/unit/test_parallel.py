@@ -21,7 +21,7 @@ from sklearn.gaussian_process.kernels import RBF
 import evaluations
 import misspec as ms
 from misspec.evaluation import workers
-from misspec.evaluation.loop import FAILURES, drive
+from misspec.evaluation.loop import FAILURES, Drive
 from misspec.threads import LIMIT
 
 DOMAIN = ms.Box([(0, 1)]).grid(40)
@@ -67,6 +67,10 @@ class Scripted:
 
     def close(self):
         self.closed += 1
+
+
+def drive(*given, **options):
+    return Drive(*given, **options).run()
 
 
 def told(policy):

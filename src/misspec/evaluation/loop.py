@@ -1,4 +1,4 @@
-"""The loop for a user's function: `optimize`, and `drive` for any `Evaluator`."""
+"""The loop for a user's function: `optimize`, and `Drive` for any `Evaluator`."""
 
 from __future__ import annotations
 
@@ -143,32 +143,16 @@ def optimize(
             return Here(function, batch)
         return Processes(function, slots) if processes else Threads(function, slots)
 
-    return drive(
-        policy,
-        start,
-        n,
-        on_error=on_error,
-        progress=progress,
-        save=save,
-        in_turn=slots is None,
-        resumable=slots is not None or save is not None,
-    )
+    resumable = slots is not None or save is not None
+    options: Any = {"on_error": on_error, "progress": progress, "save": save, "resumable": resumable}
+    return Drive(policy, start, n, in_turn=slots is None, **options).run()
 
 
-def drive(
-    policy: Policy,
-    start: Callable[[], Evaluator],
-    n: int,
-    *,
-    in_flight: int | None = None,
-    on_error: str = "raise",
-    progress: Progress | None = None,
-    save: str | os.PathLike[str] | None = None,
-    in_turn: bool = False,
-    resumable: bool = True,
-) -> Evaluations:
-    """The loop of `optimize`, for whatever evaluates points: start() makes it, once all arguments are checked.
+@dataclasses.dataclass(eq=False)
+class Drive:
+    """The loop of `optimize`, for whatever evaluates points: `run` runs it, once.
 
+    start       makes the evaluator, once all arguments are checked
     in_flight   queries at once; None for as many as the evaluator has slots, and for a policy that hands out whole
                 episodes, everything that it hands out
     in_turn     ask again only when all that was asked is back
@@ -176,38 +160,38 @@ def drive(
 
     The policy is asked and told from this thread alone.
     """
-    n = whole("n", n, at_least=1)
-    most = None if in_flight is None else whole("in_flight", in_flight, at_least=1)
-    one_of("on_error", on_error, ("raise", "drop"))
-    callback("progress", progress)
-    instance("policy", policy, Policy)
-    before = policy.pending[:n] if resumable else []
-    if any(query.context is not None for query in before):
-        raise InvalidInput("queries with a context are pending, which optimize cannot play; tell or drop them first")
-    check_horizon(policy, n - len(before))
-    return _Drive(policy, start(), n, before, most, on_error, progress, save, in_turn, resumable).run()
-
-
-@dataclasses.dataclass(eq=False)
-class _Drive:
-    """One run of `drive`: what is in flight, and what was told."""
 
     policy: Policy
-    evaluator: Evaluator
+    start: Callable[[], Evaluator]
     n: int
-    before: list[Query]  # pending from before, and not yet in flight
-    most: int | None
-    on_error: str
-    progress: Progress | None
-    save: str | os.PathLike[str] | None
-    in_turn: bool
-    resumable: bool
-    running: dict[int, Query] = dataclasses.field(default_factory=dict)
-    back: collections.deque[Outcome] = dataclasses.field(default_factory=collections.deque)  # and not yet told
-    told: list[Query] = dataclasses.field(default_factory=list)
-    y: list[float] = dataclasses.field(default_factory=list)
-    failures: int = 0  # in a row
-    next_save: float = 0.0  # on the clock
+    _: dataclasses.KW_ONLY
+    in_flight: int | None = None
+    on_error: str = "raise"
+    progress: Progress | None = None
+    save: str | os.PathLike[str] | None = None
+    in_turn: bool = False
+    resumable: bool = True
+
+    def __post_init__(self) -> None:
+        self.n = whole("n", self.n, at_least=1)
+        if self.in_flight is not None:
+            whole("in_flight", self.in_flight, at_least=1)
+        one_of("on_error", self.on_error, ("raise", "drop"))
+        callback("progress", self.progress)
+        instance("policy", self.policy, Policy)
+        self.before = self.policy.pending[: self.n] if self.resumable else []  # and not yet in flight
+        if any(query.context is not None for query in self.before):
+            raise InvalidInput(
+                "queries with a context are pending, which optimize cannot play; tell or drop them first"
+            )
+        check_horizon(self.policy, self.n - len(self.before))
+        self.running: dict[int, Query] = {}
+        self.back: collections.deque[Outcome] = collections.deque()  # and not yet told
+        self.told: list[Query] = []
+        self.y: list[float] = []
+        self.failures = 0  # in a row
+        self.next_save = 0.0  # on the clock
+        self.evaluator = self.start()
 
     def run(self) -> Evaluations:
         try:
@@ -252,8 +236,8 @@ class _Drive:
         if self.in_turn and self.running:
             return False
         left, busy = self.n - len(self.y) - len(self.running), len(self.running)
-        slots = self.most or max(1, self.evaluator.slots())
-        whole_episode = self.most is None and self.policy.remaining is not None and not self.in_turn
+        slots = self.in_flight or max(1, self.evaluator.slots())
+        whole_episode = self.in_flight is None and self.policy.remaining is not None and not self.in_turn
         room = left if whole_episode else min(left, slots - busy)
         if room <= 0:
             return False

@@ -1,6 +1,6 @@
 """Where a function is evaluated: in the thread that asks, on threads beside it, or on processes of this machine.
 
-`loop.drive` hands points to an `Evaluator` and takes results back as they come; `experiments/runner.py` does the same
+`loop.Drive` hands points to an `Evaluator` and takes results back as they come; `experiments/runner.py` does the same
 with runs. Anything with these methods will do: `integrations/dask.py` has one for a cluster.
 """
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from misspec.errors import InvalidInput, MisspecError
-from misspec.evaluation.loop import Evaluations, Progress, drive
+from misspec.evaluation.loop import Drive, Evaluations, Progress
 from misspec.evaluation.workers import TRIES, Job, Outcome, ended_workers
 from misspec.policies import Policy
 
@@ -59,15 +59,8 @@ def optimize(
         raise InvalidInput(f"the client is {client.status}; Client(address) makes another")
     if not callable(function):
         raise InvalidInput(f"function must take a point and return a number, got {type(function).__name__}")
-    return drive(
-        policy,
-        lambda: Cluster(function, client),
-        n,
-        in_flight=in_flight,
-        on_error=on_error,
-        progress=progress,
-        save=save,
-    )
+    options: Any = {"in_flight": in_flight, "on_error": on_error, "progress": progress, "save": save}
+    return Drive(policy, lambda: Cluster(function, client), n, **options).run()
 
 
 def _distributed() -> Any:
@@ -79,7 +72,7 @@ def _distributed() -> Any:
 
 
 class Cluster:
-    """An `Evaluator` of a Dask client: `loop.drive` hands points to it, and `experiments/runner.py` runs.
+    """An `Evaluator` of a Dask client: `loop.Drive` hands points to it, and `experiments/runner.py` runs.
 
     tries   how often a job is handed in, if Dask gives it up because its workers died
     kept    what is said, and to be done, when the cluster itself fails
