@@ -21,7 +21,6 @@ from misspec.errors import (
     InvalidInput,
     callback,
     flag,
-    instance,
     one_of,
     whole,
 )
@@ -134,9 +133,8 @@ def optimize(
         raise InvalidInput("workers ask as slots become free, not in batches: leave batch at 1")
     if flag("processes", processes) and slots is None:
         raise InvalidInput("processes=True needs workers=n, the number of processes")
-    if not callable(function) or not isinstance(policy, Policy):
-        got = f"{type(policy).__name__} and {type(function).__name__}"
-        raise InvalidInput(f"optimize takes a policy and a function, got {got}")
+    if not callable(function):
+        raise InvalidInput(f"optimize takes a policy and a function, got {type(function).__name__} for the function")
 
     def start() -> Evaluator:
         if slots is None:
@@ -178,7 +176,8 @@ class Drive:
             whole("in_flight", self.in_flight, at_least=1)
         one_of("on_error", self.on_error, ("raise", "drop"))
         callback("progress", self.progress)
-        instance("policy", self.policy, Policy)
+        if not isinstance(self.policy, Policy):
+            raise InvalidInput(f"optimize takes a policy and a function, got {type(self.policy).__name__}")
         self.before = self.policy.pending[: self.n] if self.resumable else []  # and not yet in flight
         if any(query.context is not None for query in self.before):
             raise InvalidInput(
@@ -207,8 +206,7 @@ class Drive:
         listed = [q.index for q in self.told if q.index is not None]
         index = np.array(listed, dtype=np.intp) if len(listed) == len(self.told) else None
         x, y = np.array([q.x for q in self.told]), np.array(self.y)
-        best = _best(self.told, y, self.policy)
-        return Evaluations(index, x, y, self.policy.recommend(), best)
+        return Evaluations(index, x, y, self.policy.recommend(), _best(self.told, y, self.policy))
 
     def _end(self, error: BaseException | None) -> None:
         """Whatever becomes of one of the last steps, the others are taken, and the error that ended the run stays the

@@ -116,15 +116,14 @@ def make_model(table: Mapping[str, Any]) -> Model:
     return Model(**{**table, "kernel": kernel_from_table(table["kernel"])})
 
 
-def takes(kind: str) -> list[str]:
+def takes(kind: str) -> Mapping[str, inspect.Parameter]:
     """The arguments of a problem."""
-    return list(inspect.signature(problem_maker(kind)).parameters)
+    return inspect.signature(problem_maker(kind)).parameters
 
 
 def needs(kind: str, argument: str) -> bool:
     """Test whether a problem cannot be made without this argument."""
-    found = inspect.signature(problem_maker(kind)).parameters.get(argument)
-    return found is not None and found.default is inspect.Parameter.empty
+    return argument in takes(kind) and takes(kind)[argument].default is inspect.Parameter.empty
 
 
 def contextual(kind: str) -> bool:

@@ -40,7 +40,7 @@ def reaction(seed: int = 0, model: Model | None = None, *, solve: bool = True) -
     """
     from sklearn.gaussian_process.kernels import RBF
 
-    positions = np.array(list(itertools.product(*(range(len(levels)) for levels in CONDITIONS.values()))))
+    positions = np.array(list(np.ndindex(*map(len, CONDITIONS.values()))))
     values = _yields(positions, np.random.default_rng([seeded(seed), 5]))
     rows = [dict(zip(CONDITIONS, levels, strict=True)) for levels in itertools.product(*CONDITIONS.values())]
     if model is None:
