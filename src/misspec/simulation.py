@@ -91,11 +91,15 @@ class Trace:
         return self.multiplier * self.std + self.enlargement
 
     def __repr__(self) -> str:
-        late = self.regret[-max(1, len(self) // 10) :].mean()
         return (
             f"Trace({self.policy} on {self.problem!r}, {len(self)} rounds, seed {self.seed}: "
-            f"regret {self.regret.mean():.4g} per round, {late:.4g} at the end)"
+            f"regret {self.regret.mean():.4g} per round, {late(self.regret):.4g} at the end)"
         )
+
+
+def late(regret: Array) -> float:
+    """Regret per round over the last tenth of the rounds."""
+    return float(regret[-max(1, len(regret) // 10) :].mean())
 
 
 def simulate(

@@ -9,15 +9,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from misspec.errors import MOST_AT_ONCE, Array, InvalidInput, callback, listed, seeded, shown, whole
+from misspec.errors import MOST_AT_ONCE, InvalidInput, callback, listed, seeded, shown, whole
 from misspec.policies import Policy
 from misspec.problems import Problem
-from misspec.simulation import simulate
-
-
-def late(regret: Array) -> float:
-    """Regret per round over the last tenth of the rounds."""
-    return float(regret[-max(1, len(regret) // 10) :].mean())
+from misspec.simulation import late, simulate
 
 
 def compare(

@@ -10,8 +10,8 @@ import polars as pl
 from numpy.typing import NDArray
 
 from misspec.errors import Array
-from misspec.experiments.compare import late
 from misspec.experiments.store import Finished, Results
+from misspec.simulation import late
 
 Group = dict[str, list[Finished]]  # a problem at an ε: the runs of each policy, seeds in order
 CENTRAL = (0.1, 0.9)  # quantiles over the seeds that are drawn as the spread
