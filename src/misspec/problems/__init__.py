@@ -14,15 +14,16 @@ from misspec.problems.base import (
     from_values,
     negated,
 )
-from misspec.problems.hard import needle, trap
 from misspec.problems.reaction import reaction
 from misspec.problems.real import digits_bandit, from_table, sklearn_bandit, svm_digits
 from misspec.problems.synthetic import (
     MISFITS,
     misspecified,
+    needle,
     nonstationary,
     random_member,
     rough_truth,
+    trap,
     wrong_kernel,
     wrong_length_scale,
 )
