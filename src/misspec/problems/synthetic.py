@@ -160,7 +160,7 @@ def nonstationary(domain: Finite, model: Model, seed: int = 0, *, size: float = 
     return from_values(domain, model, values, name="non-stationary truth")
 
 
-# -- hard instances -----------------------------------------------------------------------------------------------------
+# -- hard instances ----------------------------------------------------------------------------------------------------
 
 
 def needle(domain: Finite, model: Model, height: float = 0.5, seed: int = 0) -> Problem:
