@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from misspec.errors import (
     MOST_AT_ONCE,
@@ -251,7 +251,7 @@ class Drive:
 
     def _ask(self, n: int) -> list[Query]:
         if not self.running:
-            return ask(self.policy, n, None)
+            return ask(self.policy, n)
         try:
             return self.policy.ask(n)
         except (AwaitingResults, HorizonReached):  # there is more when what runs is back, if that is needed
@@ -337,8 +337,8 @@ def check_horizon(policy: Policy, rounds: int) -> None:
         )
 
 
-def ask(policy: Policy, n: int, actions: NDArray[np.intp] | None) -> list[Query]:
+def ask(policy: Policy, n: int, actions: ArrayLike | None = None) -> list[Query]:
     try:
-        return [policy.ask()] if n == 1 and actions is None else policy.ask(n, actions=actions)
+        return policy.ask(n, actions=actions)
     except AwaitingResults as error:
         raise InvalidInput(f"the policy has queries pending from before; tell or drop them first: {error}") from None
