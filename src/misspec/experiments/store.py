@@ -57,8 +57,8 @@ def version() -> str:
 def encode(run: Run, played: Played) -> bytes:
     """A finished run as the content of a Parquet file."""
     trace, problem = played.trace, played.problem
-    bands = {name: pl.List(pl.Float64) for name in BANDS}
-    schema = {"round": pl.Int64, "covered": pl.Float64, **bands, "active": pl.List(pl.Int64)}
+    bands = dict.fromkeys(BANDS, pl.List(pl.Float64))
+    schema: Any = {"round": pl.Int64, "covered": pl.Float64, **bands, "active": pl.List(pl.Int64)}
     looks = pl.DataFrame(played.looks, schema=schema)
     table = rounds(trace).join(looks, on="round", how="left", maintain_order="left")
     told = trace.facts
