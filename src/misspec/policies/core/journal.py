@@ -23,10 +23,10 @@ from misspec.domains import Domain
 from misspec.errors import InvalidInput, MisspecError, StorageError
 from misspec.files import records, storage
 from misspec.files.records import Appender, Mark, Reader
-from misspec.policies.core import events, snapshot, state, undo
+from misspec.policies.core import events, state, undo
 from misspec.policies.core.answers import Query
 from misspec.policies.core.events import ENCODE, line
-from misspec.policies.core.queries import alike
+from misspec.policies.core.given import alike
 
 if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
@@ -103,7 +103,7 @@ def compact(policy: Policy, history: int | None, *, everything: bool) -> None:
     """Replace events by a snapshot, in the journal too: everything so far, or what is before the last snapshot."""
     log = policy.log
     first = len(log.events) if everything else max(log.start - 1, 0)
-    _rewrite(policy, [*log.events[first:], ("snapshot", snapshot.taken(policy, history))], "compacted")
+    _rewrite(policy, [*log.events[first:], ("snapshot", undo.snapshot_of(policy, history))], "compacted")
 
 
 def retract(policy: Policy, id_: int, query: Query | None = None) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -36,8 +38,7 @@ class Readings(Hooks):
     def band(self, X: ArrayLike | None = None, *, context: Any = None) -> Band:
         """Bands for f* over a Finite domain, or at the rows of X; every term included, told data only. context: on a
         `Joint` domain, where X has x alone (one for all rows, or one per row)."""
-        with self._lock, one_thread():
-            self._repair()
+        with self._held():
             if context is None:
                 points = self.field.whole("band() without points") if X is None else self._parse(X)
             elif X is not None:
@@ -55,8 +56,7 @@ class Readings(Hooks):
 
         actions, context: of these, or for this context, as in `ask`; the gap is then to the best of them.
         """
-        with self._lock, one_thread():
-            self._repair()
+        with self._held():
             offered = round_of(self._policy, actions, context)
             if isinstance(offered, Actions):
                 contenders = offered
@@ -77,8 +77,7 @@ class Readings(Hooks):
     @property
     def caveats(self) -> list[str]:
         """Why bands, gap and recommendation are not guaranteed, one sentence each; empty where they are."""
-        with self._lock:
-            self._repair()
+        with self._held():
             return _caveats(self)
 
     @property
@@ -97,8 +96,7 @@ class Readings(Hooks):
         After 2,000 results they are looked for whenever those have grown by a tenth, in what was told up to then, and
         among the thousand points that are known best: what is found is proved, what is not may still be there.
         """
-        with self._lock, one_thread():
-            self._repair()
+        with self._held():
             key = milestone(self.log.events, self.t), self.epsilon
             if self._certified is None or self._certified[0] != key:
                 self._certified = key, self.find_conflicts(self.log.events[: key[0]])
@@ -111,8 +109,7 @@ class Readings(Hooks):
         """Results that the others do not predict, those farthest off first: typing errors, other units, evaluations
         that went wrong; or a narrow optimum, which looks the same. To settle it, evaluate again; to correct it,
         `retract` and tell."""
-        with self._lock, one_thread():
-            self._repair()
+        with self._held():
             told, sign = self.observations, self.log.sign
             found = []
             for row, each in self.find_suspicious(told).items():
@@ -141,8 +138,7 @@ class Readings(Hooks):
     @property
     def asked(self) -> int:
         """Queries that were asked here and not dropped."""
-        with self._lock:
-            self._repair()
+        with self._held():
             return self.log.asked
 
     @property
@@ -154,8 +150,7 @@ class Readings(Hooks):
     @property
     def information(self) -> float:
         """Realised information of the posterior in use."""
-        with self._lock:
-            self._repair()
+        with self._held():
             return self.posterior_in_use.information
 
     @property
@@ -171,8 +166,14 @@ class Readings(Hooks):
     def _parse(self, given: ArrayLike) -> Actions:
         return self.field.parse(given, self.model)
 
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """The policy for this thread alone, after a failed call, if one is left, was undone; BLAS on one thread."""
+        with self._lock, one_thread():
+            self._repair()
+            yield
+
     def _repair(self) -> None:
-        """Finish undoing a failed call, if one is left."""
         undo.repair(self._policy)
 
     @property
