@@ -56,7 +56,7 @@ def _fields(q: Query) -> dict[str, Any]:
     found = {"id": q.id, "index": q.index, "position": q.position}
     found |= {name: value if isfinite(value) else str(value) for name, value in numbers.items() if not isnan(value)}
     found |= {"x": _doubles(q.x) if q.index is None else None, "asked_at": q.asked_at}
-    found |= {"context": None if q.context is None else _doubles(q.context), "details": dict(q.details) or None}
+    found |= {"context": None if q.context is None else _doubles(q.context), "details": q.details or None}
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -16,10 +16,10 @@ from misspec.policies.core.log import Asked, Log
 from misspec.policies.core.points import Actions, Round
 
 if TYPE_CHECKING:
-    from misspec.policies.core.policy import Policy
+    from misspec.policies.core.hooks import Hooks
 
 
-def round_of(policy: Policy, actions: Any, context: Any) -> Round:
+def round_of(policy: Hooks, actions: Any, context: Any) -> Round:
     """The actions or context of a round; None for the whole domain."""
     if context is None and actions is None:
         return None
@@ -28,25 +28,32 @@ def round_of(policy: Policy, actions: Any, context: Any) -> Round:
             f"{type(policy).__name__} eliminates from a fixed set and takes no actions; use RegretBalancing"
         )
     if context is None:
-        return policy.admit(policy._parse(actions)).offered()
+        return policy.admit(policy.field.parse(actions, policy.model)).offered()
     offered = policy.field.within(context, actions, policy.model)
     return policy.admit(offered).offered() if isinstance(offered, Actions) else offered
 
 
-def points_of(policy: Policy, points_or_indices: Any, context: Any) -> Actions:
+def points_of(policy: Hooks, points_or_indices: Any, context: Any) -> Actions:
     """Points to learn or to expect, each with its context."""
     if context is None:
-        return policy.admit(policy._parse(points_or_indices))
+        return policy.admit(policy.field.parse(points_or_indices, policy.model))
     return policy.admit(policy.field.pair(points_or_indices, context, policy.model))
 
 
-def noises(policy: Policy, noise: Any, count: int) -> list[float] | None:
+def noises(policy: Hooks, noise: Any, count: int) -> list[float] | None:
     """The own noises of results, NaN for those without; None where none has one."""
     if noise is None:
         return None
-    single = np.ndim(noise) == 0 and not isinstance(noise, str | bool)
-    each = [noise] * count if single else list_of_numbers(noise, count)
-    found = [math.nan if one is None else float(one) for one in each]
+    given = array("noise must be numbers", noise)
+    each = np.full(count, given) if given.ndim == 0 else given
+    if each.shape != (count,):
+        raise InvalidInput(f"noise must be one number, or {count} in a list, got shape {each.shape}")
+    try:
+        found = [math.nan if one is None else float(one) for one in each.tolist()]
+    except (TypeError, ValueError):
+        found = None
+    if found is None or each.dtype.kind not in "iufO":
+        raise InvalidInput(f"noise must be numbers, got {shown(noise)}")
     if all(math.isnan(one) for one in found):
         return None
     wrong = next((one for one in found if one < 0 or one > LARGEST), None)
@@ -61,19 +68,6 @@ def noises(policy: Policy, noise: Any, count: int) -> list[float] | None:
     return found
 
 
-def list_of_numbers(given: Any, count: int) -> list[Any]:
-    """As many numbers as there are results; None and NaN among them."""
-    found = array("noise must be numbers", given)
-    if found.dtype.kind not in "iufO":
-        raise InvalidInput(f"noise must be numbers, got {shown(given)}")
-    if found.shape != (count,):
-        raise InvalidInput(f"noise must be one number, or {count} in a list, got shape {found.shape}")
-    try:
-        return [None if one is None else float(one) for one in found.tolist()]
-    except (TypeError, ValueError):
-        raise InvalidInput(f"noise must be numbers, got {shown(given)}") from None
-
-
 def is_empty(given: Any) -> bool:
     """Whether it is a list, an array or a column with nothing in it."""
     if isinstance(given, np.ndarray):
@@ -86,8 +80,6 @@ def is_empty(given: Any) -> bool:
 
 def meant(batch: list[Any], log: Log, field: Field, done: str) -> list[Asked]:
     """The pending queries that a call means; done: what it does to them. InvalidInput where one is meant twice."""
-    if len(batch) == 1:
-        return [_meant(batch[0], log, field, ())]
     known: list[Asked] = []
     for query in batch:
         known.append(_meant(query, log, field, known))
@@ -99,7 +91,13 @@ def meant(batch: list[Any], log: Log, field: Field, done: str) -> list[Asked]:
 def _meant(query: Any, log: Log, field: Field, taken: Sequence[Asked]) -> Asked:
     """taken: not these, where several are alike."""
     if isinstance(query, str | Mapping):
-        return _named(query, log.pending, field, taken)
+        left = [asked for asked in log.pending.values() if all(asked is not other for other in taken)]
+        rows = field.find(query, [asked.place for asked in left])
+        if not rows:
+            raise InvalidInput(
+                f"no pending query is {shown(query)}; see policy.pending, or observe() results from elsewhere"
+            )
+        return left[rows[0]]
     key = query.id if isinstance(query, Query) else query
     if not isinstance(key, int | np.integer) or isinstance(key, bool | np.timedelta64):
         raise InvalidInput(f"expected a Query that this policy asked, or its id, got {type(query).__name__}")
@@ -118,16 +116,6 @@ def _why_not(key: int, log: Log) -> str:
     if any(event[0] == "drop" and event[1] == key for event in log.events):
         return "it was dropped; a result that came late counts by policy.observe(points, y)"
     return "it was told before; one more result of the same point counts by policy.observe(points, y)"
-
-
-def _named(named: Any, pending: Mapping[int, Asked], field: Field, taken: Sequence[Asked]) -> Asked:
-    waiting = [asked for asked in pending.values() if all(asked is not other for other in taken)]
-    rows = field.find(named, [asked.place for asked in waiting])
-    if not rows:
-        raise InvalidInput(
-            f"no pending query is {shown(named)}; see policy.pending, or observe() results from elsewhere"
-        )
-    return waiting[rows[0]]
 
 
 def alike(one: Query, other: Query) -> bool:

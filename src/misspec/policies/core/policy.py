@@ -8,7 +8,6 @@ is undone, whatever failed: the policy is rebuilt from the events before it.
 from __future__ import annotations
 
 import copy
-import logging
 import math
 import os
 import threading
@@ -132,14 +131,12 @@ class Policy(Readings):
 
         A failed call changes nothing.
         """
-        if n is not None:
-            several = isinstance(n, list | tuple | dict | np.ndarray)
-            if several or (not self.field.fixed and not isinstance(n, int | np.integer)):
-                raise InvalidInput(
-                    "ask(n) takes a number of queries; hand in actions or a context by name: ask(actions=…), "
-                    "ask(context=…)"
-                )
-            n = whole("n", n, at_least=1)
+        several = isinstance(n, list | tuple | dict | np.ndarray)
+        if several or not (self.field.fixed or n is None or isinstance(n, int | np.integer)):
+            raise InvalidInput(
+                "ask(n) takes a number of queries; hand in actions or a context by name: ask(actions=…), ask(context=…)"
+            )
+        n = None if n is None else whole("n", n, at_least=1)
         with self._held():
             offered = round_of(self, actions, context)
             available = self.available()
@@ -155,8 +152,7 @@ class Policy(Readings):
                 return self._hand_out(*self.choose(offered))
 
             batch = self._asked(hand_out for _ in range(count))
-            if LOG.isEnabledFor(logging.DEBUG):
-                LOG.debug("%s: asked %s", type(self).__name__, [query.id for query in batch])
+            LOG.debug("%s: asked %s", type(self).__name__, [query.id for query in batch])
             return batch[0] if n is None else batch
 
     def mark_pending(self, points_or_indices: ArrayLike, *, context: Any = None) -> list[Query]:
@@ -222,7 +218,7 @@ class Policy(Readings):
                     self._learn(asked, value, *one)
 
             self._changed(learn)
-            if LOG.isEnabledFor(logging.DEBUG) and not self._replaying:
+            if not self._replaying:
                 LOG.debug("%s: told %s", type(self).__name__, [asked.query.id for asked in known])
 
     def _learn(self, asked: Asked, value: float, *noise: float) -> None:
@@ -339,7 +335,7 @@ class Policy(Readings):
             before = self._journal
             self._journal = None if path is None else attach(self, path, sync=flag("sync", sync))
             if before is not None:
-                before.close()
+                before.file.close()
 
     def compact(self, path: str | os.PathLike[str] | None = None, *, max_history: int | None = None) -> None:
         """Replace all events so far by a snapshot of what was learnt from them, in the journal too, so that memory and

@@ -5,10 +5,10 @@ the call fails, the log is cut to that mark, and a twin that is made with the sa
 its attributes replace those of the policy. Should that fail too, the next call tries again.
 
 A *snapshot* is the event that stands for all before it, where their results are summed up in arrays of bounded size:
-the posteriors' arrays, own bands, counts, pending queries and what the policy keeps of its own. Replaying it restores them
-to the bit, so that a policy that goes on from it and one that was restored from it are the same. Where rounds bring
-their own points (`Open`, and `Joint` on a list), points that were told once are forgotten: their results are in the
-sums, and their own bands are dropped. On a list all points stay.
+the posteriors' arrays, own bands, counts, pending queries and what the policy keeps of its own. Replaying it restores
+them to the bit, so that a policy that goes on from it and one that was restored from it are the same. Where rounds
+bring their own points (`Open`, and `Joint` on a list), points that were told once are forgotten: their results are in
+the sums, and their own bands are dropped. On a list all points stay.
 """
 
 from __future__ import annotations
