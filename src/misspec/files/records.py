@@ -109,14 +109,18 @@ class Reader:
         """StorageError unless what does not match is the beginning of a record, with nothing after it but zeros, of
         which a power cut leaves many; before: the checksum of the record before it."""
         part = BEGUN.fullmatch(line.rstrip(b"\0"))
-        payload = part and part["payload"]
-        short = payload is None or len(payload) < int(part["length"]) or frame(payload, before)[0] == part[0] + b"\n"
-        if more or not part or not short:
+        if more or part is None or not _cut_short(part, before):
             raise StorageError(
                 f"{self.path} is damaged: record {self.records}, at byte {self.mark[0]}, does not match its "
                 "checksum, and was not cut short; restore the file from a copy, or keep its first "
                 f"{self.mark[0]} bytes, which are whole, to go on from there"
             )
+
+
+def _cut_short(part: re.Match[bytes], before: int) -> bool:
+    """Whether a record ends before its line feed, and is right where only that is missing."""
+    payload = part["payload"]
+    return payload is None or len(payload) < int(part["length"]) or frame(payload, before)[0] == part[0] + b"\n"
 
 
 class Appender:
@@ -137,14 +141,17 @@ class Appender:
         self.mark = BEGIN
         self._loose = False  # whether bytes after the mark are ours to cut off
         self._foreign = False  # whether others have written to it
-        self._stream = stream
-        self.handle: int | None = stream.fileno() if stream else self._opened(held)
+        self.handle: int | None = self._opened(held, stream)
         found = os.fstat(self.handle)
         self._identity = found.st_dev, found.st_ino
         tell_of_forks(self)
 
-    def _opened(self, held: int | None) -> int:
+    def _opened(self, held: int | None, stream: BinaryIO | None) -> int:
         try:
+            if stream is not None:
+                with stream:  # whose lock the other handle shares
+                    self._lock(stream.fileno())  # again: where there are no locks, this says so
+                    return os.dup(stream.fileno())
             if held is not None:
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.samestat(os.fstat(held), self.path.stat()):
@@ -177,14 +184,23 @@ class Appender:
                 "(policy.journal(None)), or choose another name"
             )
 
-    def replaced(self, payloads: Iterable[bytes]) -> tuple[Appender, Mark]:
+    @classmethod
+    def begun(
+        cls, path: str | os.PathLike[str], payloads: Iterable[bytes], *, sync: bool, new: bool = True
+    ) -> Appender:
+        """A file with these records, locked before others can open it; new: StorageError where there is one already."""
+        mark, stream = _written(path, payloads, new=new, hold=True)
+        file = cls(path, sync=sync, stream=stream)
+        file.mark = mark
+        return file
+
+    def replaced(self, payloads: Iterable[bytes]) -> Appender:
         """Another file with these records in the place of this one, which is left to be closed. Nothing is changed if
         that fails, or others have changed this one."""
         self.rewind(self.mark)
-        mark, stream = _written(self._name, payloads, hold=True)
-        twin = Appender(self._name, sync=self.sync, stream=stream)
-        twin.path, twin.mark = self.path, mark
-        return twin, mark
+        twin = Appender.begun(self._name, payloads, sync=self.sync, new=False)
+        twin.path = self.path
+        return twin
 
     def is_at(self, path: Path) -> bool:
         """Whether this is the file under a name."""
@@ -199,11 +215,6 @@ class Appender:
             os.fsync(self.handle)
         except OSError as error:
             raise StorageError(f"cannot write {self.path}: {error.strerror}") from error
-
-    def size(self) -> int:
-        """Bytes in the file."""
-        assert self.handle is not None
-        return os.fstat(self.handle).st_size
 
     def append(self, payload: bytes) -> None:
         """One more record. OSError or StorageError where that fails; what is left of it is cut off by `rewind`."""
@@ -255,9 +266,7 @@ class Appender:
 
     def close(self) -> None:
         handle, self.handle = self.handle, None
-        if self._stream is not None:
-            self._stream.close()
-        elif handle is not None:
+        if handle is not None:
             os.close(handle)
 
     def forked(self) -> None:

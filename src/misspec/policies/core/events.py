@@ -2,10 +2,8 @@
 
 ["ask", {…}]          a query: id, index, position, NUMBERS and asked_at, those that are set; x, where there is no
                       index, and the context as base64 of float64, little-endian; details, where there are any
-["tell", id, y, noise]      a result; noise: its own, where it has one
-["drop", id]          a failure
 ["observe", points, values, contexts, noises]      arrays (`encoding.encode_array`), the last two where there are any
-[kind, …]             any other event: of the policy's own, or a snapshot (`snapshot.py`)
+[kind, …]             any other event as `log.py` has it
 
 Coordinates in decimal digits would take three times as long and twice the bytes.
 """
@@ -53,7 +51,7 @@ def encoded(event: tuple[Any, ...]) -> Any:
 def _fields(q: Query) -> dict[str, Any]:
     """Of a query those that are stored."""
     numbers = {name: float(getattr(q, name)) for name in NUMBERS}
-    found = {"id": q.id, "index": q.index, "position": q.position}
+    found: dict[str, Any] = {"id": q.id, "index": q.index, "position": q.position}
     found |= {name: value if isfinite(value) else str(value) for name, value in numbers.items() if not isnan(value)}
     found |= {"x": _doubles(q.x) if q.index is None else None, "asked_at": q.asked_at}
     found |= {"context": None if q.context is None else _doubles(q.context), "details": q.details or None}

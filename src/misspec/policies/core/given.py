@@ -120,10 +120,7 @@ def _why_not(key: int, log: Log) -> str:
 
 def alike(one: Query, other: Query) -> bool:
     """Whether two queries are of one point, context included."""
-    return np.array_equal(one.x, other.x) and (
-        one.context is other.context
-        or (one.context is not None and other.context is not None and np.array_equal(one.context, other.context))
-    )
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("x", "context"))
 
 
 def list_of(queries: Any) -> list[Any]:

@@ -142,7 +142,7 @@ class Hooks(abc.ABC):
         raise StorageError(f"unknown event {kind!r} in a policy's state; was it written by a newer misspec?")
 
     def unsummed(self) -> str:
-        """Why its events cannot be summed up in a snapshot (`snapshot.py`); "" where they can."""
+        """Why its events cannot be summed up in a snapshot (`undo.py`); "" where they can."""
         return "it needs all its events"
 
     def after_retraction(self, event: Event) -> Event | None:
@@ -219,7 +219,7 @@ class Hooks(abc.ABC):
         ]
 
     def find_suspicious(self, told: Observations) -> dict[int, Prediction]:
-        """What the others predict instead of each suspicious result, in units of what is maximised; by its row."""
+        """Predictions of suspicious results by the others, in units of what is maximised; by their rows."""
         y, encoded = self.log.sign * told.y, self.domain.encode(told.x)
         mean = self.posterior_in_use.look(encoded).mean if len(y) else y
         own = None if np.isnan(told.noise).all() else told.noise

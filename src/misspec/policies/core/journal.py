@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import logging
 import os
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
 
 LOG = logging.getLogger("misspec.journal")
-LOOKING = 2.0  # seconds that others may take to see that a new file is not theirs
 MADE = ("policy", "domain", "model", "settings")  # what must be equal for a policy to go on in a file
 
 Written = tuple[Mark, int, Mapping[str, Any]]  # up to where a file is written, with how many events, the random state
@@ -132,8 +130,8 @@ def _rewrite(policy: Policy, events: list[Event], what: str) -> None:
     log, journal = policy.log.after(events), policy._journal
     if journal is not None and journal.file.handle is not None:
         header = {**_header(policy), "begun": len(events)}
-        file, mark = journal.file.replaced(_begin(header, events))
-        journal = Journal(file, (mark, len(events), header["random"]))
+        file = journal.file.replaced(_begin(header, events))
+        journal = Journal(file, (file.mark, len(events), header["random"]))
         LOG.info("%s: %s; %d events", file.path, what, len(events))
     # one assignment: whatever interrupts what follows, the next call goes on from here, and the old file is closed
     policy.__dict__.update(log=log, _journal=journal, _broken=undo.Mark(len(events)))
@@ -153,15 +151,12 @@ def compact_due(policy: Policy) -> None:
 def attach(policy: Policy, path: str | os.PathLike[str], *, sync: bool) -> Journal:
     """Begin a file with the events of the policy, or go on in one that holds a part of it."""
     place, header = storage.place(path), _header(policy)
-    begun = None
     if not os.path.lexists(place):
-        begun = records.create(place, _begin(header, policy.log.events), new=True)
-    file = _opened(policy, place, sync=sync, ours=begun is not None)
+        file = Appender.begun(place, _begin(header, policy.log.events), sync=sync)
+        LOG.info("%s: begun with %d events", place, header["begun"])
+        return Journal(file, (file.mark, header["begun"], header["random"]))
+    file = Appender(place, sync=sync, held=None if policy._journal is None else policy._journal.file.handle)
     try:
-        if begun is not None and file.size() == begun[0]:
-            file.mark = begun
-            LOG.info("%s: begun with %d events", place, header["begun"])
-            return Journal(file, (begun, header["begun"], header["random"]))
         written = _compared(policy, place, header)
         file.rewind(written[0])
         journal = Journal(file, written)
@@ -174,19 +169,6 @@ def attach(policy: Policy, path: str | os.PathLike[str], *, sync: bool) -> Journ
         raise
     LOG.info("%s: opened, and goes on after %d events", place, written[1])
     return journal
-
-
-def _opened(policy: Policy, place: Path, *, sync: bool, ours: bool) -> Appender:
-    """The file, locked. ours: it was made a moment ago; a process that holds it only looks whether it is its own."""
-    held = None if policy._journal is None else policy._journal.file.handle
-    patience = time.monotonic() + LOOKING * ours
-    while True:
-        try:
-            return Appender(place, sync=sync, held=held)
-        except StorageError:
-            if time.monotonic() >= patience:
-                raise
-            time.sleep(0.01)
 
 
 def load(

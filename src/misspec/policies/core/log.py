@@ -4,7 +4,7 @@
 ("tell", id, y[, noise])             its result, with its own noise if it has one
 ("drop", id)                         its evaluation failed
 ("observe", points, values[, c[, n]])   data from elsewhere, with contexts and noises if there are any (c may be None)
-("snapshot", content)                all that was learnt before (`snapshot.py`): events before it are history
+("snapshot", content)                all that was learnt before (`undo.py`): events before it are history
 (kind, …)                            what a policy records for itself (`Policy.on_event`)
 """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +95,8 @@ def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: An
     if name not in REGISTRY:
         missing = name.partition(":")[0] if ":" in name else "the module that defines it"
         raise StorageError(f"this state is of the policy {name}, which is not imported; import {missing} first")
-    known = signature_of(REGISTRY[name]).parameters
+    cls: Any = REGISTRY[name]
+    known = signature_of(cls).parameters
     for part in ("domain", "model", "settings"):
         check_plain(f"{part} of a policy's state", state.get(part))
     given = Given(kernel, width=width)
@@ -104,9 +104,8 @@ def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: An
         settings = {key: decode_value(key, value, given) for key, value in stored.items()}
         if type(width) in (str, int, float) and settings.get("width") == width:
             given.fits.add("width")
-        anything = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values())
         unknown = sorted(set(settings) - (set(known) - {"domain", "model"}))
-        if unknown and not anything:
+        if unknown:
             raise StorageError(f"{name} has no setting {shown(unknown[0])}; was this written by a newer misspec?")
         model = state.get("model")
         if ("model" in known) != (model is not None):
@@ -114,7 +113,7 @@ def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: An
             raise StorageError(f"the state of a policy {name} {wrong} its model")
         model = None if model is None else decode_model(model, given)
         given.check()
-        policy: Policy = registry.made(REGISTRY[name], stored_domain(state.get("domain"), domain), model, settings)
+        policy: Policy = registry.made(cls, stored_domain(state.get("domain"), domain), model, settings)
         return policy
 
 
