@@ -114,7 +114,17 @@ def decode_kernel(stored: Any, given: Given | None = None) -> Any:
     """The kernel that was encoded; a custom one is taken from `given`."""
     given = given or Given()
     if _holds(stored, {"custom": str}):
-        return _custom_kernel(stored["custom"], given)
+        name = stored["custom"]
+        if given.kernel is None:
+            raise StorageError(
+                f"the kernel ({name}) is not one of scikit-learn's and was not stored; "
+                "hand it in again: restore(state, kernel=…) or load(path, kernel=…)"
+            )
+        kind = encode_kernel(given.kernel).get("custom", type(given.kernel).__name__)
+        if kind.rpartition(".")[2] != name.rpartition(".")[2]:  # its module may have moved
+            raise StorageError(f"this policy was made with the kernel {name}, and the one handed in is another: {kind}")
+        given.fits.add("kernel")
+        return given.kernel
     if not _holds(stored, {"name": str, "parameters": dict}):
         raise StorageError(f"a stored kernel must have a name and parameters, got {shown(stored)}")
     if given.kernel is not None and encode_kernel(given.kernel) == stored:
@@ -124,20 +134,6 @@ def decode_kernel(stored: Any, given: Given | None = None) -> Any:
         return make_kernel(stored["name"], parameters, bounds=True)
     except InvalidInput as error:
         raise StorageError(f"a stored kernel cannot be made: {error}") from None
-
-
-def _custom_kernel(name: str, given: Given) -> Any:
-    """The kernel handed in, if its class has that name; its module may have moved."""
-    if given.kernel is None:
-        raise StorageError(
-            f"the kernel ({name}) is not one of scikit-learn's and was not stored; "
-            "hand it in again: restore(state, kernel=…) or load(path, kernel=…)"
-        )
-    kind = encode_kernel(given.kernel).get("custom", type(given.kernel).__name__)
-    if kind.rpartition(".")[2] != name.rpartition(".")[2]:
-        raise StorageError(f"this policy was made with the kernel {name}, and the one handed in is another: {kind}")
-    given.fits.add("kernel")
-    return given.kernel
 
 
 def _holds(stored: Any, kinds: dict[str, type]) -> bool:

@@ -41,11 +41,9 @@ else:
 
 
 def _tell_of_fork() -> None:
-    for reference in _FORKABLE.valuerefs():
-        what = reference()
-        if what is not None:
-            with contextlib.suppress(Exception):  # the others must still be told
-                what.forked()
+    for what in list(_FORKABLE.values()):
+        with contextlib.suppress(Exception):  # the others must still be told
+            what.forked()
 
 
 if hasattr(os, "register_at_fork"):
@@ -61,7 +59,6 @@ class Limit:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._holders: set[int] = set()
-        self._libraries: list[Any] | None = None
         self._before: list[tuple[Any, int]] = []  # libraries and their numbers of threads, to be restored
 
     def hold(self, holder: int) -> None:
@@ -89,14 +86,13 @@ class Limit:
         while self._before:
             _set_threads(*self._before.pop())
 
-    def _blas(self) -> list[Any]:
+    @staticmethod
+    @functools.cache
+    def _blas() -> list[Any]:
         """NumPy's BLAS and SciPy's: both are loaded with misspec."""
-        if self._libraries is None:
-            from threadpoolctl import ThreadpoolController
+        from threadpoolctl import ThreadpoolController
 
-            controllers = ThreadpoolController().lib_controllers
-            self._libraries = [library for library in controllers if library.user_api == "blas"]
-        return self._libraries
+        return [library for library in ThreadpoolController().lib_controllers if library.user_api == "blas"]
 
 
 def _set_threads(library: Any, n: int) -> None:

@@ -316,7 +316,7 @@ def test_the_new_file_is_locked(tmp_path):
     assert text(other) == text(policy)
 
 
-FILES = ("journal.py", "records.py", "storage.py", "undo.py", "log.py", "snapshot.py")
+FILES = ("journal.py", "records.py", "storage.py", "undo.py", "log.py")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")

@@ -84,7 +84,13 @@ class Reader:
         end, checksum = BEGIN
         try:
             with self.path.open("rb") as stream:
-                self._check_first(stream.readline())
+                first = stream.readline()
+                if first.startswith((NAME, b"PK")) and first != FIRST:
+                    raise StorageError(
+                        f"{self.path} is damaged, or of another version of misspec, which alone reads it"
+                    )
+                if first != FIRST:
+                    raise StorageError(f"{self.path} is not a misspec file or is damaged; restore it from a copy")
                 for line in stream:
                     payload = line[line.find(b" ", 9) + 1 : -1]
                     expected, after = frame(payload, checksum)
@@ -98,13 +104,6 @@ class Reader:
                     yield payload
         except OSError as error:
             raise StorageError(f"cannot read {self.path}: {error.strerror}") from error
-
-    def _check_first(self, line: bytes) -> None:
-        if line == FIRST:
-            return
-        if line.startswith((NAME, b"PK")):
-            raise StorageError(f"{self.path} is damaged, or of another version of misspec, which alone reads it")
-        raise StorageError(f"{self.path} is not a misspec file or is damaged; restore it from a copy")
 
     def _check_torn(self, line: bytes, before: int, *, more: bool) -> None:
         """StorageError unless what does not match is the beginning of a record, with nothing after it but zeros, of
@@ -132,22 +131,27 @@ class Appender:
     handle   of the open file; None once it is closed
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, sync: bool, held: int | None = None) -> None:
-        """held: a handle that may be of this file, and then shares its lock."""
+    def __init__(
+        self, path: str | os.PathLike[str], *, sync: bool, held: int | None = None, stream: BinaryIO | None = None
+    ) -> None:
+        """held: a handle that may be of this file, and then shares its lock. stream: the file, open and locked."""
         self.path = Path(path)
+        self._name = str(self.path.absolute())  # to look under, whatever folder the process changes to
         self.sync = sync
         self.mark = BEGIN
         self._loose = False  # whether bytes after the mark are ours to cut off
         self._foreign = False  # whether others have written to it
-        self._stream: BinaryIO | None = None  # that the handle is of, where it is of one
-        self.handle: int | None = self._opened(held)
+        self.handle: int | None = self._opened(held, stream)
         found = os.fstat(self.handle)
         self._identity = found.st_dev, found.st_ino
         tell_of_forks(self)
 
-    def _opened(self, held: int | None) -> int:
+    def _opened(self, held: int | None, stream: BinaryIO | None) -> int:
         try:
-            self._name = str(self.path.absolute())  # to look under, whatever folder the process changes to
+            if stream is not None:
+                with stream:  # whose lock the other handle shares
+                    self._lock(stream.fileno())  # again: where there are no locks, this says so
+                    return os.dup(stream.fileno())
             if held is not None:
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.samestat(os.fstat(held), self.path.stat()):
@@ -180,20 +184,23 @@ class Appender:
                 "(policy.journal(None)), or choose another name"
             )
 
-    def replaced(self, payloads: Iterable[bytes]) -> tuple[Appender, Mark]:
+    @classmethod
+    def begun(
+        cls, path: str | os.PathLike[str], payloads: Iterable[bytes], *, sync: bool, new: bool = True
+    ) -> Appender:
+        """A file with these records, locked before others can open it; new: StorageError where there is one already."""
+        mark, stream = _written(path, payloads, new=new, hold=True)
+        file = cls(path, sync=sync, stream=stream)
+        file.mark = mark
+        return file
+
+    def replaced(self, payloads: Iterable[bytes]) -> Appender:
         """Another file with these records in the place of this one, which is left to be closed. Nothing is changed if
         that fails, or others have changed this one."""
         self.rewind(self.mark)
-        mark, held = _written(self._name, payloads, hold=True)
-        if held is None:
-            twin = Appender(self._name, sync=self.sync)
-            twin.mark = mark
-        else:
-            found, twin = os.fstat(held.fileno()), object.__new__(Appender)
-            new = {"handle": held.fileno(), "mark": mark, "_identity": (found.st_dev, found.st_ino), "_stream": held}
-            twin.__dict__.update(self.__dict__ | new)  # at once: whatever interrupts this, each file is closed once
-            tell_of_forks(twin)
-        return twin, mark
+        twin = Appender.begun(self._name, payloads, sync=self.sync, new=False)
+        twin.path = self.path
+        return twin
 
     def is_at(self, path: Path) -> bool:
         """Whether this is the file under a name."""
@@ -208,11 +215,6 @@ class Appender:
             os.fsync(self.handle)
         except OSError as error:
             raise StorageError(f"cannot write {self.path}: {error.strerror}") from error
-
-    def size(self) -> int:
-        """Bytes in the file."""
-        assert self.handle is not None
-        return os.fstat(self.handle).st_size
 
     def append(self, payload: bytes) -> None:
         """One more record. OSError or StorageError where that fails; what is left of it is cut off by `rewind`."""
@@ -240,8 +242,14 @@ class Appender:
     def _settle(self, handle: int) -> None:
         """The file ends at the mark, under its name; StorageError where it does not, or others have changed it. What
         others do is seen in the next call: looking costs no more than writing."""
-        found, end = self._look(handle), self.mark[0]
-        if found is None:
+        end = self.mark[0]
+        try:
+            found: os.stat_result | None = os.stat(self._name)  # noqa: PTH116  # faster than a Path's, in every call
+        except PermissionError:  # a process that has given up its rights may still write to what it has open
+            found = os.fstat(handle)
+        except (FileNotFoundError, NotADirectoryError):
+            found = None
+        if found is None or not found.st_nlink or (found.st_dev, found.st_ino) != self._identity:
             raise StorageError(
                 f"{self.path} was renamed, deleted or replaced: put it back, or go on where it is now: "
                 "policy.journal(its new name)"
@@ -256,22 +264,9 @@ class Appender:
                 os.fsync(handle)
         self._loose = False
 
-    def _look(self, handle: int) -> os.stat_result | None:
-        """Look at the file under its name; None where that is no longer the one that is open."""
-        try:
-            found = os.stat(self._name)  # noqa: PTH116  # faster than a Path's, in every call
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except PermissionError:  # a process that has given up its rights may still write to what it has open
-            found = os.fstat(handle)
-            return found if found.st_nlink else None
-        return found if (found.st_dev, found.st_ino) == self._identity else None
-
     def close(self) -> None:
         handle, self.handle = self.handle, None
-        if self._stream is not None:
-            self._stream.close()
-        elif handle is not None:
+        if handle is not None:
             os.close(handle)
 
     def forked(self) -> None:

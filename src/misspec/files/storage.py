@@ -184,19 +184,15 @@ def _tidy(folder: Path, name: str) -> None:
     """Remove temporary files of this name that no process writes any more."""
     ours = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{12}}\.part")
     with contextlib.suppress(OSError):  # litter is no reason not to write
-        for each in folder.iterdir():
-            if ours.fullmatch(each.name):
-                _remove_unlocked(each)
-
-
-def _remove_unlocked(path: Path) -> None:
-    with contextlib.suppress(OSError, ImportError):
-        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
-        try:
-            if lock(handle):
-                path.unlink()  # while it is locked, so that a process that has just made it notices
-        finally:
-            os.close(handle)
+        for path in folder.iterdir():
+            if ours.fullmatch(path.name):
+                with contextlib.suppress(OSError, ImportError):
+                    handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+                    try:
+                        if lock(handle):
+                            path.unlink()  # while it is locked, so that a process that has just made it notices
+                    finally:
+                        os.close(handle)
 
 
 def lock(handle: int, patience: float = 0.0) -> bool:
@@ -238,14 +234,12 @@ def _put(temporary: Path, target: Path) -> None:
     """Give a file its name, unless another has it."""
     try:
         os.link(temporary, target)
-    except FileExistsError:
-        raise StorageError(f"{target} exists already; choose another name") from None
-    except OSError as error:  # a file system without links
+    except OSError as error:
         if error.errno == errno.ENAMETOOLONG:
             raise
-        if target.exists():
+        if isinstance(error, FileExistsError) or target.exists():
             raise StorageError(f"{target} exists already; choose another name") from None
-        temporary.replace(target)
+        temporary.replace(target)  # on a file system without links
 
 
 def _flush_folder(folder: Path) -> None:

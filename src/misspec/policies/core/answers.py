@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,19 +79,17 @@ class Query:
     asked_at: float | None = None
 
     def __post_init__(self) -> None:
-        if self.x.flags.writeable or self.x.dtype != np.float64:
-            object.__setattr__(self, "x", frozen(self.x))
+        object.__setattr__(self, "x", frozen(self.x))
         if self.context is not None:
             object.__setattr__(self, "context", frozen(self.context))
         _freeze_names(self)
-        object.__setattr__(self, "details", MappingProxyType(copied(self.details)))
+        object.__setattr__(self, "details", Named(copied(self.details)))
 
     def __deepcopy__(self, memo: Any) -> Query:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return _query, ({**values, "details": dict(self.details)},)
+        return Query, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
 
 class Named(dict[str, Any]):
@@ -108,14 +105,9 @@ class Named(dict[str, Any]):
 
 
 def _freeze_names(answer: Any) -> None:
-    if answer.params is not None:
-        object.__setattr__(answer, "params", Named(answer.params))
-    if answer.row is not None:
-        object.__setattr__(answer, "row", Named(answer.row))
-
-
-def _query(values: dict[str, Any]) -> Query:
-    return Query(**values)
+    for name in ("params", "row"):
+        if getattr(answer, name) is not None:
+            object.__setattr__(answer, name, Named(getattr(answer, name)))
 
 
 def copied(details: Mapping[str, Any]) -> dict[str, Any]:

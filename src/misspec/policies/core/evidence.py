@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from misspec.errors import Array
 from misspec.model import Model
 from misspec.policies.core.field import Field
 from misspec.policies.core.log import Asked
@@ -24,12 +25,12 @@ class Evidence:
 
     Law: told and pending results are in all posteriors that they are meant for, or in none; the own bands have the
     told ones only. A query is meant for all posteriors, unless `restrict` says for which.
+
+    expects: whether posteriors count what is pending. beside: whether results have the model's noise beside their own.
     """
 
     def __init__(self, field: Field, model: Model, delta: float, *, expects: bool = True, beside: bool = False) -> None:
-        self.field, self._model = field, model
-        self._expects = expects  # whether posteriors count what is pending
-        self._beside = beside  # whether results have the model's noise beside that of their own
+        self.field, self._model, self._expects, self._beside = field, model, expects, beside
         self.own = OwnBands(model.noise, delta, field.size)
         self.posteriors: list[Posterior] = []
         self.layers: list[Layered] = []  # on these posteriors, and fed after them
@@ -42,18 +43,18 @@ class Evidence:
         self.posteriors.append(self.field.posterior(model, weights=weights, budget=budget))
         return self.posteriors[-1]
 
-    def ask(self, id: int, place: Place, others: int | None = None) -> None:  # noqa: A002  # of a query, as everywhere
+    def ask(self, id_: int, place: Place, others: int | None = None) -> None:
         """A query was handed out, which fixes the rank of its point; others: as for `OwnBands.ask`."""
-        self.own.ask(place.key, id, place.x, others=others)
-        self._asked[id] = place
+        self.own.ask(place.key, id_, place.x, others=others)
+        self._asked[id_] = place
 
-    def restrict(self, id: int, posteriors: list[Posterior]) -> None:  # noqa: A002
+    def restrict(self, id_: int, posteriors: list[Posterior]) -> None:
         """Feed the result of a query that was just asked to these posteriors only."""
-        self._restricted[id] = posteriors
+        self._restricted[id_] = posteriors
 
-    def feeds(self, id: int) -> list[Posterior]:  # noqa: A002
+    def feeds(self, id_: int) -> list[Posterior]:
         """The posteriors that a pending query is meant for."""
-        return self._restricted.get(id, self.posteriors)
+        return self._restricted.get(id_, self.posteriors)
 
     def expect(self) -> None:
         """Count all pending queries in the variance for choosing."""
@@ -66,39 +67,55 @@ class Evidence:
             self._expected.add(id_)
         for layer in self.layers:
             for place in asked.values():
-                layer.expect(place.key, self.field.only(place).encoded)
+                layer.expect(*self._point(place))
 
-    def learn(self, id: int, place: Place, y: float, noise: float | None = None) -> None:  # noqa: A002
+    def learn(self, id_: int, place: Place, y: float, noise: float | None = None) -> None:
         """The result of a query; noise: its own standard deviation."""
-        expected = id in self._expected
-        for posterior in self._settled(id):
+        posteriors, expected = self._settled(id_)
+        for posterior in posteriors:
             self.field.learn(posterior, place, y, expected=expected, noise=noise)
-        self.own.tell(place.key, y, id, self._precision(noise))
+        self.own.tell(place.key, y, id_, self._precision(noise))
         for layer in self.layers:
-            layer.learn(place.key, self.field.only(place).encoded, y, expected=expected, noise=noise)
+            layer.learn(*self._point(place), y, expected=expected, noise=noise)
+
+    def forget(self, id_: int, place: Place) -> None:
+        """A query that was dropped."""
+        self.own.drop(place.key, id_)
+        posteriors, expected = self._settled(id_)
+        if expected:
+            for posterior in posteriors:
+                self.field.release(posterior, place)
+            for layer in self.layers:
+                layer.release(place.key)
+
+    def observe(
+        self, points: Array, places: Sequence[Place], y: Sequence[float], noise: Sequence[float] | None = None
+    ) -> None:
+        """Data from elsewhere, points in user units; noise: their own standard deviations, NaN for none."""
+        for posterior in self.posteriors:
+            posterior.observe(points, y, noise=noise)
+        each = [math.nan] * len(places) if noise is None else noise
+        by = None if noise is None else [self._precision(one) for one in noise]
+        self.own.observe([place.key for place in places], y, [place.x for place in places], by)
+        for layer in self.layers:
+            for place, value, one in zip(places, y, each, strict=True):
+                layer.learn(*self._point(place), value, noise=None if one != one else one)
+
+    def _settled(self, id_: int) -> tuple[list[Posterior], bool]:
+        """The posteriors of a query that is no longer pending, and whether they have counted it as such."""
+        expected = id_ in self._expected
+        self._asked.pop(id_, None)
+        self._expected.discard(id_)
+        return self._restricted.pop(id_, self.posteriors), expected
+
+    def _point(self, place: Place) -> tuple[int | bytes, Array]:
+        return place.key, self.field.only(place).encoded
 
     def _precision(self, noise: float | None) -> float | None:
         """How often a result counts in its own band; None for once."""
         if noise is None or noise != noise:
             return None
         return float(self._model.precision(math.hypot(noise, self._model.noise) if self._beside else noise)[0])
-
-    def forget(self, id: int, place: Place) -> None:  # noqa: A002
-        """A query that was dropped."""
-        expected = id in self._expected
-        self.own.drop(place.key, id)
-        for posterior in self._settled(id):
-            if expected:
-                self.field.release(posterior, place)
-        for layer in self.layers:
-            if expected:
-                layer.release(place.key)
-
-    def _settled(self, id: int) -> list[Posterior]:  # noqa: A002
-        """The posteriors of a query that is no longer pending."""
-        self._asked.pop(id, None)
-        self._expected.discard(id)
-        return self._restricted.pop(id, self.posteriors)
 
     def snapshot(self, *, forget: bool) -> dict[str, Any]:
         """All that was learnt, as JSON; forget: without points that are summed up. A part is None where none are."""
@@ -122,16 +139,3 @@ class Evidence:
         self._expected = {each for each in content["expected"] if each in pending}
         self._asked = {id_: asked.place for id_, asked in pending.items() if id_ not in self._expected}
         self._restricted = {}
-
-    def observe(
-        self, points: object, places: Sequence[Place], y: Sequence[float], noise: Sequence[float] | None = None
-    ) -> None:
-        """Data from elsewhere, points in user units; noise: their own standard deviations, NaN for none."""
-        for posterior in self.posteriors:
-            posterior.observe(points, y, noise=noise)  # type: ignore[arg-type]  # (n, d)
-        each = [math.nan] * len(places) if noise is None else noise
-        by = None if noise is None else [self._precision(one) for one in noise]
-        self.own.observe([place.key for place in places], y, [place.x for place in places], by)
-        for layer in self.layers:
-            for place, value, one in zip(places, y, each, strict=True):
-                layer.learn(place.key, self.field.only(place).encoded, value, noise=None if one != one else one)

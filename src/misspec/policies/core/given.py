@@ -1,21 +1,25 @@
-"""Actions, points and contexts that callers hand in, to choose from or to learn."""
+"""What callers hand in: actions, points and contexts to choose from or to learn, and pending queries that they mean."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from misspec.errors import LARGEST, InvalidInput, array, shown
+from misspec.files import frames
+from misspec.policies.core.answers import Query
+from misspec.policies.core.field import Field
+from misspec.policies.core.log import Asked, Log
 from misspec.policies.core.points import Actions, Round
 
 if TYPE_CHECKING:
-    from misspec.policies.core.policy import Policy
+    from misspec.policies.core.hooks import Hooks
 
 
-def round_of(policy: Policy, actions: Any, context: Any) -> Round:
+def round_of(policy: Hooks, actions: Any, context: Any) -> Round:
     """The actions or context of a round; None for the whole domain."""
     if context is None and actions is None:
         return None
@@ -24,25 +28,32 @@ def round_of(policy: Policy, actions: Any, context: Any) -> Round:
             f"{type(policy).__name__} eliminates from a fixed set and takes no actions; use RegretBalancing"
         )
     if context is None:
-        return policy.admit(policy._parse(actions)).offered()
+        return policy.admit(policy.field.parse(actions, policy.model)).offered()
     offered = policy.field.within(context, actions, policy.model)
     return policy.admit(offered).offered() if isinstance(offered, Actions) else offered
 
 
-def points_of(policy: Policy, points_or_indices: Any, context: Any) -> Actions:
+def points_of(policy: Hooks, points_or_indices: Any, context: Any) -> Actions:
     """Points to learn or to expect, each with its context."""
     if context is None:
-        return policy.admit(policy._parse(points_or_indices))
+        return policy.admit(policy.field.parse(points_or_indices, policy.model))
     return policy.admit(policy.field.pair(points_or_indices, context, policy.model))
 
 
-def noises(policy: Policy, noise: Any, count: int) -> list[float] | None:
+def noises(policy: Hooks, noise: Any, count: int) -> list[float] | None:
     """The own noises of results, NaN for those without; None where none has one."""
     if noise is None:
         return None
-    single = np.ndim(noise) == 0 and not isinstance(noise, str | bool)
-    each = [noise] * count if single else list_of_numbers(noise, count)
-    found = [math.nan if one is None else float(one) for one in each]
+    given = array("noise must be numbers", noise)
+    each = np.full(count, given) if given.ndim == 0 else given
+    if each.shape != (count,):
+        raise InvalidInput(f"noise must be one number, or {count} in a list, got shape {each.shape}")
+    try:
+        found = [math.nan if one is None else float(one) for one in each.tolist()]
+    except (TypeError, ValueError):
+        found = None
+    if found is None or each.dtype.kind not in "iufO":
+        raise InvalidInput(f"noise must be numbers, got {shown(noise)}")
     if all(math.isnan(one) for one in found):
         return None
     wrong = next((one for one in found if one < 0 or one > LARGEST), None)
@@ -57,21 +68,66 @@ def noises(policy: Policy, noise: Any, count: int) -> list[float] | None:
     return found
 
 
-def list_of_numbers(given: Any, count: int) -> list[Any]:
-    """As many numbers as there are results; None and NaN among them."""
-    found = array("noise must be numbers", given)
-    if found.dtype.kind not in "iufO":
-        raise InvalidInput(f"noise must be numbers, got {shown(given)}")
-    if found.shape != (count,):
-        raise InvalidInput(f"noise must be one number, or {count} in a list, got shape {found.shape}")
-    try:
-        return [None if one is None else float(one) for one in found.tolist()]
-    except (TypeError, ValueError):
-        raise InvalidInput(f"noise must be numbers, got {shown(given)}") from None
-
-
 def is_empty(given: Any) -> bool:
     """Whether it is a list, an array or a column with nothing in it."""
     if isinstance(given, np.ndarray):
         return given.size == 0
     return not isinstance(given, str | bytes | Mapping) and hasattr(given, "__len__") and len(given) == 0
+
+
+# -- pending queries ---------------------------------------------------------------------------------------------------
+
+
+def meant(batch: list[Any], log: Log, field: Field, done: str) -> list[Asked]:
+    """The pending queries that a call means; done: what it does to them. InvalidInput where one is meant twice."""
+    known: list[Asked] = []
+    for query in batch:
+        known.append(_meant(query, log, field, known))
+    if len({asked.query.id for asked in known}) != len(known):
+        raise InvalidInput(f"a query was {done} twice in one call; name each once")
+    return known
+
+
+def _meant(query: Any, log: Log, field: Field, taken: Sequence[Asked]) -> Asked:
+    """taken: not these, where several are alike."""
+    if isinstance(query, str | Mapping):
+        left = [asked for asked in log.pending.values() if all(asked is not other for other in taken)]
+        rows = field.find(query, [asked.place for asked in left])
+        if not rows:
+            raise InvalidInput(
+                f"no pending query is {shown(query)}; see policy.pending, or observe() results from elsewhere"
+            )
+        return left[rows[0]]
+    key = query.id if isinstance(query, Query) else query
+    if not isinstance(key, int | np.integer) or isinstance(key, bool | np.timedelta64):
+        raise InvalidInput(f"expected a Query that this policy asked, or its id, got {type(query).__name__}")
+    if int(key) not in log.pending:
+        raise InvalidInput(f"query {shown(key)} is not pending: {_why_not(int(key), log)}")
+    asked = log.pending[int(key)]
+    if isinstance(query, Query) and query is not asked.query and not alike(query, asked.query):
+        raise InvalidInput(f"query {key} comes from another policy: its point differs from the one asked here")
+    return asked
+
+
+def _why_not(key: int, log: Log) -> str:
+    """Why a query is not pending, and what to do."""
+    if not 0 <= key < log.next_id:
+        return "this policy never asked it; see policy.pending"
+    if any(event[0] == "drop" and event[1] == key for event in log.events):
+        return "it was dropped; a result that came late counts by policy.observe(points, y)"
+    return "it was told before; one more result of the same point counts by policy.observe(points, y)"
+
+
+def alike(one: Query, other: Query) -> bool:
+    """Whether two queries are of one point, context included."""
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("x", "context"))
+
+
+def list_of(queries: Any) -> list[Any]:
+    """Several queries, or one."""
+    columns = isinstance(queries, Mapping) and any(isinstance(each, list | tuple) for each in queries.values())
+    if columns or frames.is_frame(queries):
+        return list(frames.read(queries, "the rows").rows())
+    if isinstance(queries, np.ndarray):
+        return list(np.atleast_1d(queries))
+    return list(queries) if isinstance(queries, list | tuple) else [queries]

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from misspec.domains import Domain
 from misspec.errors import StorageError
 from misspec.model import Model
+from misspec.policies.core import log
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations
-from misspec.policies.core.conflicts import conflicts_of
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.field import Field
 from misspec.policies.core.log import Asked, Event, Log
@@ -23,6 +23,7 @@ from misspec.policies.core.points import Actions, Context, Place
 from misspec.policies.core.suspicion import Prediction, predictions
 from misspec.posterior import Posterior
 from misspec.theory.widths import Width
+from misspec.truth import certificates
 
 LOG = logging.getLogger("misspec.policies")
 
@@ -141,7 +142,7 @@ class Hooks(abc.ABC):
         raise StorageError(f"unknown event {kind!r} in a policy's state; was it written by a newer misspec?")
 
     def unsummed(self) -> str:
-        """Why its events cannot be summed up in a snapshot (`snapshot.py`); "" where they can."""
+        """Why its events cannot be summed up in a snapshot (`undo.py`); "" where they can."""
         return "it needs all its events"
 
     def after_retraction(self, event: Event) -> Event | None:
@@ -183,11 +184,42 @@ class Hooks(abc.ABC):
         return float(self.field.look(self.posterior_in_use, None, self.field.only(place), pending=False).mean[0])
 
     def find_conflicts(self, events: Sequence[Event]) -> list[Conflict]:
-        """Conflicts in the observations of some events."""
-        return conflicts_of(self, events)
+        """The `certified_conflicts` in the observations of some events, each certificate with its share of δ."""
+        field, own, delta = self.field, self._evidence.own, self.model.delta / certificates.PARTS
+        if len(events) < len(self.log.events):
+            own = log.own_bands(events, field, self.model, own, self.log.sign)
+        points, averages, _, radii = own.table(delta)
+        if not len(points):
+            return []
+        keys = own.keys()
+        if len(points) > log.CERTIFIED:  # own bands hold for all points at once, so for those that are chosen by them
+            best = np.sort(np.argsort(radii, kind="stable")[: log.CERTIFIED])
+            points, averages, radii, keys = points[best], averages[best], radii[best], [keys[i] for i in best]
+        # where the model's band is compared with what its class allows: candidates or a cover, unless too many
+        cover = field.spread()
+        also = np.arange(len(cover.points) if len(cover.points) * len(points) ** 2 <= certificates.MOST_WORK else 0)
+        told, y, noise = log.told_prefix(events, field, self.model, self.log.sign, one_call=self.log.in_parts)
+        encoded = field.domain.encode(told)
+        by = None if np.isnan(noise).all() else self.model.precision(noise, len(y))
+        found = certificates.certified_conflicts(
+            self.reported_model,
+            certificates.OwnIntervals(self.domain.encode(points), averages, radii),
+            certificates.Averages.of(encoded, y, by),
+            delta=delta,
+            epsilon=self.epsilon,
+            also=cover.encoded[also],
+        )
+        first = certificates.numbered_points(encoded)[1]  # rows of `told`, one per point of its averages
+        where = np.concatenate([points, cover.points[also], told[first]])
+        keys = [*keys, *(also.tolist() if field.size else [b""] * len(also))]
+        keys += field.keys(field.parse(told[first], self.model)) if len(first) else []
+        return [
+            Conflict(where[i], key if isinstance(key := keys[i], int) and field.indexed else None, gap, implied, kind)
+            for i, gap, implied, kind in found
+        ]
 
     def find_suspicious(self, told: Observations) -> dict[int, Prediction]:
-        """Of each result that the others do not predict what they do, in units of what is maximised; by its row."""
+        """Predictions of suspicious results by the others, in units of what is maximised; by their rows."""
         y, encoded = self.log.sign * told.y, self.domain.encode(told.x)
         mean = self.posterior_in_use.look(encoded).mean if len(y) else y
         own = None if np.isnan(told.noise).all() else told.noise

@@ -9,11 +9,9 @@ call has added, with tabs between: events (`events.py`), and what has changed in
 from __future__ import annotations
 
 import contextlib
-import copy
 import hashlib
 import logging
 import os
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,16 +21,16 @@ from misspec.domains import Domain
 from misspec.errors import InvalidInput, MisspecError, StorageError
 from misspec.files import records, storage
 from misspec.files.records import Appender, Mark, Reader
-from misspec.policies.core import events, snapshot, state, undo
+from misspec.policies.core import events, state, undo
 from misspec.policies.core.answers import Query
 from misspec.policies.core.events import ENCODE, line
-from misspec.policies.core.queries import alike
+from misspec.policies.core.given import alike
+from misspec.policies.core.log import Event
 
 if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
 
 LOG = logging.getLogger("misspec.journal")
-LOOKING = 2.0  # seconds that others may take to see that a new file is not theirs
 MADE = ("policy", "domain", "model", "settings")  # what must be equal for a policy to go on in a file
 
 Written = tuple[Mark, int, Mapping[str, Any]]  # up to where a file is written, with how many events, the random state
@@ -57,10 +55,12 @@ class Journal:
                 _, count, before = self._now
             events = policy.log.events
             random = policy._rng.bit_generator.state if policy.abilities.draws else before
-            if len(events) == count + 1 and random == before:  # the usual case, by a short cut
-                file.append(line(events[count]))
-            elif len(events) > count or random != before:
-                file.append(_record(events[count:], before, random))
+            entries = [line(event) for event in events[count:]]
+            if random != before:
+                new = {name: part for name, part in random.items() if name not in before or before[name] != part}
+                entries.append(ENCODE(new).encode())
+            if entries:
+                file.append(b"\t".join(entries))
         except (OSError, StorageError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise StorageError(
@@ -85,9 +85,6 @@ class Journal:
             self._now = self._before
         self.file.rewind(self._now[0])
 
-    def close(self) -> None:
-        self.file.close()
-
 
 def save(policy: Policy, path: str | os.PathLike[str]) -> None:
     """Write the whole file of a policy, atomically; its own journal has all of it, and is brought to the disk."""
@@ -96,14 +93,13 @@ def save(policy: Policy, path: str | os.PathLike[str]) -> None:
         journal.file.flush()
         return
     with state.storable():
-        records.create(place, _begin(policy, _header(policy)), new=False)
+        records.create(place, _begin(_header(policy), policy.log.events), new=False)
 
 
 def compact(policy: Policy, history: int | None, *, everything: bool) -> None:
     """Replace events by a snapshot, in the journal too: everything so far, or what is before the last snapshot."""
-    log = policy.log
-    first = len(log.events) if everything else max(log.start - 1, 0)
-    _rewrite(policy, [*log.events[first:], ("snapshot", snapshot.taken(policy, history))], "compacted")
+    kept = [] if everything else policy.log.events[max(policy.log.start - 1, 0) :]
+    _rewrite(policy, [*kept, ("snapshot", undo.snapshot_of(policy, history))], "compacted")
 
 
 def retract(policy: Policy, id_: int, query: Query | None = None) -> None:
@@ -112,36 +108,33 @@ def retract(policy: Policy, id_: int, query: Query | None = None) -> None:
     events = policy.log.events
     if query is not None and not all(alike(query, e[1]) for e in events if e[0] == "ask" and e[1].id == id_):
         raise InvalidInput(f"query {id_} comes from another policy: its point differs from the one asked here")
-    told = [turn for turn, event in enumerate(events) if event[0] == "tell" and event[1] == id_]
-    if not told:
+    turn = max((turn for turn, event in enumerate(events) if event[:2] == ("tell", id_)), default=None)
+    if turn is None:
         state = "pending: drop it" if id_ in policy.log.pending else "not told here, or its result was compacted"
         raise InvalidInput(f"query {id_} has no result that can be taken back: it is {state}")
     if policy.abilities.waits:
         raise InvalidInput(f"{type(policy).__name__} has built its episodes on this result; begin again without it")
-    turn = told[-1]
     if any(event[0] == "snapshot" for event in events[turn:]):
         raise InvalidInput(f"the result of query {id_} was compacted, and can no longer be told from the others")
-    later = (policy.after_retraction(event) for event in events[turn + 1 :])
-    left = [*events[:turn], *(event for event in later if event is not None)]
+    left = [*events[:turn], *filter(None, map(policy.after_retraction, events[turn + 1 :]))]
     undo.rebuilt(policy, left)  # it fails here, if it fails, and nothing was changed
     _rewrite(policy, left, f"the result of query {id_} is taken back")
 
 
-def _rewrite(policy: Policy, events: list[tuple[Any, ...]], what: str) -> None:
+def _rewrite(policy: Policy, events: list[Event], what: str) -> None:
     """Replace the events of a policy, in the journal too.
 
     The file is replaced by one that is locked already; the policy is then rebuilt from the events, as after a call
     that failed, so that it is what `load` makes of the file.
     """
-    log, journal = copy.copy(policy.log), policy._journal
-    log.events = events
+    log, journal = policy.log.after(events), policy._journal
     if journal is not None and journal.file.handle is not None:
-        header = {**_header(policy), "begun": len(log.events)}
-        file, mark = journal.file.replaced([ENCODE(header).encode(), *map(line, log.events)])
-        journal = Journal(file, (mark, header["begun"], header["random"]))
-        LOG.info("%s: %s; %d events", file.path, what, len(log.events))
+        header = {**_header(policy), "begun": len(events)}
+        file = journal.file.replaced(_begin(header, events))
+        journal = Journal(file, (file.mark, len(events), header["random"]))
+        LOG.info("%s: %s; %d events", file.path, what, len(events))
     # one assignment: whatever interrupts what follows, the next call goes on from here, and the old file is closed
-    policy.__dict__.update(log=log, _journal=journal, _broken=undo.Mark(len(log.events), None))
+    policy.__dict__.update(log=log, _journal=journal, _broken=undo.Mark(len(events)))
     undo.repair(policy)
 
 
@@ -157,17 +150,13 @@ def compact_due(policy: Policy) -> None:
 
 def attach(policy: Policy, path: str | os.PathLike[str], *, sync: bool) -> Journal:
     """Begin a file with the events of the policy, or go on in one that holds a part of it."""
-    place = storage.place(path)
-    header = _header(policy)
-    begun = None
+    place, header = storage.place(path), _header(policy)
     if not os.path.lexists(place):
-        begun = records.create(place, _begin(policy, header), new=True)
-    file = _opened(policy, place, sync=sync, ours=begun is not None)
+        file = Appender.begun(place, _begin(header, policy.log.events), sync=sync)
+        LOG.info("%s: begun with %d events", place, header["begun"])
+        return Journal(file, (file.mark, header["begun"], header["random"]))
+    file = Appender(place, sync=sync, held=None if policy._journal is None else policy._journal.file.handle)
     try:
-        if begun is not None and file.size() == begun[0]:
-            file.mark = begun
-            LOG.info("%s: begun with %d events", place, header["begun"])
-            return Journal(file, (begun, header["begun"], header["random"]))
         written = _compared(policy, place, header)
         file.rewind(written[0])
         journal = Journal(file, written)
@@ -180,18 +169,6 @@ def attach(policy: Policy, path: str | os.PathLike[str], *, sync: bool) -> Journ
         raise
     LOG.info("%s: opened, and goes on after %d events", place, written[1])
     return journal
-
-
-def _opened(policy: Policy, place: Path, *, sync: bool, ours: bool) -> Appender:
-    """The file, locked. ours: it was made a moment ago; a process that holds it only looks whether it is its own."""
-    held, patience = None if policy._journal is None else policy._journal.file.handle, time.monotonic() + LOOKING * ours
-    while True:
-        try:
-            return Appender(place, sync=sync, held=held)
-        except StorageError:
-            if time.monotonic() >= patience:
-                raise
-            time.sleep(0.01)
 
 
 def load(
@@ -241,7 +218,7 @@ class _Source:
         for payload in self._records:
             for entry in payload.split(b"\t"):
                 if entry.startswith(b"{"):
-                    self.random = _merged(self.random, self.parsed(entry)) if isinstance(self.random, dict) else None
+                    self.random = {**self.random, **self.parsed(entry)} if isinstance(self.random, dict) else None
                 else:
                     count += 1
                     yield entry
@@ -282,31 +259,7 @@ def _digest(header: Mapping[str, Any]) -> str:
     return hashlib.sha256(ENCODE(made).encode()).hexdigest()
 
 
-def _begin(policy: Policy, header: dict[str, Any]) -> Iterator[bytes]:
+def _begin(header: dict[str, Any], events: Sequence[Event]) -> Iterator[bytes]:
+    """The records of a file that is written whole."""
     yield ENCODE(header).encode()
-    yield from map(line, policy.log.events)
-
-
-def _record(events: Sequence[tuple[Any, ...]], before: Mapping[str, Any], after: Mapping[str, Any]) -> bytes:
-    entries = [line(event) for event in events]
-    if after != before:
-        entries.append(ENCODE(_changed(before, after)).encode())
-    return b"\t".join(entries)
-
-
-def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries that differ, in dicts of dicts."""
-    return {
-        name: _changed(before[name], value) if isinstance(value, dict) and isinstance(before.get(name), dict) else value
-        for name, value in after.items()
-        if name not in before or before[name] != value
-    }
-
-
-def _merged(before: Mapping[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Undo `_changed`."""
-    merged = dict(before)
-    for name, value in changed.items():
-        inside = isinstance(value, dict) and isinstance(before.get(name), dict)
-        merged[name] = _merged(before[name], value) if inside else value
-    return merged
+    yield from map(line, events)

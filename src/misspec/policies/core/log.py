@@ -4,7 +4,7 @@
 ("tell", id, y[, noise])             its result, with its own noise if it has one
 ("drop", id)                         its evaluation failed
 ("observe", points, values[, c[, n]])   data from elsewhere, with contexts and noises if there are any (c may be None)
-("snapshot", content)                all that was learnt before (`snapshot.py`): events before it are history
+("snapshot", content)                all that was learnt before (`undo.py`): events before it are history
 (kind, …)                            what a policy records for itself (`Policy.on_event`)
 """
 
@@ -20,7 +20,8 @@ import numpy as np
 from misspec.errors import Array, whole
 from misspec.model import Model
 from misspec.policies.core.answers import Observations, Query, copied
-from misspec.policies.core.events import encoded, query
+from misspec.policies.core.events import encoded
+from misspec.policies.core.events import query as stored_query
 from misspec.policies.core.field import Field
 from misspec.policies.core.points import Actions, Place
 from misspec.search import distinct
@@ -77,72 +78,41 @@ class Log:
         self.forgotten = (0, 0)
         self.start = 0
 
-    def ask(self, query: Query, place: Place) -> Asked:
-        """A query is handed out."""
-        asked = Asked(query, place, copied(query.details), self.turn)
-        self.pending[query.id] = asked
-        self.next_id = query.id + 1
-        if asked.of_others:
-            last = asked.details[OTHERS]
-            self._of_others += 1
-            self.calls += last != self._last_of_others
-            self._last_of_others = last
-        self.events.append(("ask", query))
-        return asked
-
-    def tell(self, asked: Asked, y: float, noise: float | None = None) -> None:
-        """A pending query has a result."""
-        self._settle(asked)
-        self.t += 1
-        self.answered += not asked.of_others
-        self._latest = max(self._latest, asked.turn)
-        self.events.append(("tell", asked.query.id, y) if noise is None else ("tell", asked.query.id, y, noise))
-
-    def drop(self, asked: Asked) -> None:
-        """A pending query gets no result."""
-        self._settle(asked)
-        self.events.append(("drop", asked.query.id))
-
-    def _settle(self, asked: Asked) -> None:
-        del self.pending[asked.query.id]
-        self._of_others -= asked.of_others
-
-    def observe(self, stored: Sequence[Any], values: list[float], noise: list[float] | None = None) -> None:
-        """Data from elsewhere; stored: their points, and contexts if there are any (`Field.stored`)."""
-        points, *contexts = stored
-        contexts = contexts if noise is None else [*(contexts or [None]), noise]
-        self.calls += 1
-        self._latest = self.turn
-        self.t += len(values)
-        self.events.append(("observe", points, values, *contexts))
-
-    def add(self, kind: str, *rest: Any) -> None:
-        """An event of the policy's own."""
+    def add(self, kind: str, *rest: Any, place: Place | None = None) -> None:
+        """Note an event and what follows from it; place: of a query, where it is at hand."""
+        if kind == "ask":
+            query: Query = rest[0]
+            asked = Asked(query, place or place_of(query, self.field), copied(query.details), self.turn)
+            self.pending[query.id] = asked
+            self.next_id = query.id + 1
+            if asked.of_others:
+                self._of_others += 1
+                self.calls += asked.details[OTHERS] != self._last_of_others
+                self._last_of_others = asked.details[OTHERS]
+        elif kind in ("tell", "drop"):
+            asked = self.pending.pop(rest[0])
+            self._of_others -= asked.of_others
+            if kind == "tell":
+                self.t += 1
+                self.answered += not asked.of_others
+                self._latest = max(self._latest, asked.turn)
+        elif kind == "observe":
+            self.t += len(rest[1])
+            self.calls += 1
+            self._latest = self.turn
+        elif kind == "snapshot":
+            self._resume(rest[0])
         self.events.append((kind, *rest))
 
-    @property
-    def turn(self) -> int:
-        """Events so far, forgotten ones included."""
-        return self.forgotten[0] + len(self.events)
+    def after(self, events: Sequence[Event]) -> Log:
+        """The log of the same policy after these events."""
+        log = Log(self.field, independent=self.independent, sign=self.sign)
+        for event in events:
+            log.add(*event)
+        return log
 
-    def snapshot(self) -> dict[str, Any]:
-        """All but the events, as JSON."""
-        counts = {name: getattr(self, name) for name in COUNTS}
-        pending = [[asked.turn, encoded(("ask", asked.query))[1]] for asked in self.pending.values()]
-        return {**counts, "turn": self.turn, "pending": pending}
-
-    def due(self, history: int) -> int:
-        """The turn in which so many events have come after the last snapshot."""
-        return self.forgotten[0] + self.start + history
-
-    def recall(self, events: list[Event]) -> None:
-        """Take events for history, of which the snapshot that comes next says what follows."""
-        self.events = events
-        if events and events[0][0] == "snapshot":
-            self.forgotten = (events[0][1]["log"]["turn"], events[0][1]["log"]["t"])
-
-    def resume(self, content: Any) -> None:
-        """Go on from a snapshot, which is an event too."""
+    def _resume(self, content: Any) -> None:
+        """Go on from a snapshot."""
         stored = content["log"]
         for name in ("turn", *COUNTS):
             whole(f"{name} of a snapshot", stored[name], at_least=-1)
@@ -152,29 +122,18 @@ class Log:
             self.forgotten = (stored["turn"], stored["t"])
         self.pending = OrderedDict((each.query.id, each) for each in pending_of(content, self.field))
         self._of_others = sum(asked.of_others for asked in self.pending.values())
-        self.events.append(("snapshot", content))
-        self.start = len(self.events)
+        self.start = len(self.events) + 1
 
-    def cut(self, count: int) -> None:
-        """Forget all but the first events. Repeatable: whatever interrupts it, the same call completes it."""
-        del self.events[count:]
-        short = Log(self.field, independent=self.independent, sign=self.sign)
-        for kind, *rest in self.events:
-            if kind == "ask":
-                each = rest[0]
-                short.ask(each, self.field.stored_place(each.index, each.x, each.context))
-            elif kind == "tell":
-                short.tell(short.pending[rest[0]], *rest[1:])
-            elif kind == "drop":
-                short.drop(short.pending[rest[0]])
-            elif kind == "observe":
-                short.calls, short._latest, short.t = short.calls + 1, short.turn, short.t + len(rest[1])
-                short.events.append((kind, *rest))
-            elif kind == "snapshot":
-                short.resume(*rest)
-            else:
-                short.add(kind, *rest)
-        self.__dict__.update(short.__dict__)
+    def snapshot(self) -> dict[str, Any]:
+        """All but the events, as JSON."""
+        counts = {name: getattr(self, name) for name in COUNTS}
+        pending = [[asked.turn, encoded(("ask", asked.query))[1]] for asked in self.pending.values()]
+        return {**counts, "turn": self.turn, "pending": pending}
+
+    @property
+    def turn(self) -> int:
+        """Events so far, forgotten ones included."""
+        return self.forgotten[0] + len(self.events)
 
     @property
     def asked(self) -> int:
@@ -199,14 +158,17 @@ class Log:
         return self.out_of_order or self.in_parts
 
 
+def place_of(query: Query, field: Field) -> Place:
+    """Where a query is."""
+    return field.stored_place(query.index, query.x, query.context)
+
+
 def pending_of(content: Any, field: Field) -> list[Asked]:
     """The pending queries of a snapshot."""
-    found = []
-    for turn, stored in content["log"]["pending"]:
-        asked = query(stored, field)
-        place = field.stored_place(asked.index, asked.x, asked.context)
-        found.append(Asked(asked, place, copied(asked.details), whole("turn of a snapshot", turn)))
-    return found
+    pending = [
+        (stored_query(stored, field), whole("turn of a snapshot", turn)) for turn, stored in content["log"]["pending"]
+    ]
+    return [Asked(asked, place_of(asked, field), copied(asked.details), turn) for asked, turn in pending]
 
 
 def observed(field: Field, model: Model, points: Any, _: Any, contexts: Any = None, __: Any = None) -> Actions:
@@ -221,30 +183,35 @@ def noises_of(kind: str, rest: Sequence[Any]) -> list[float]:
     return list(rest[3]) if len(rest) > 3 else [math.nan] * len(rest[1])
 
 
+def results(event: Event, query: Query | None, field: Field, model: Model) -> list[tuple[Array, float, float]]:
+    """Points, y as told and own noises (NaN for none) of an event; query: the one that was told."""
+    kind, *rest = event
+    points = [field.point(query)] if query else observed(field, model, *rest).points
+    return list(zip(points, [rest[1]] if query else rest[1], noises_of(kind, rest), strict=True))
+
+
+def columns(told: Sequence[tuple[Array, float, float]], field: Field) -> tuple[Array, Array, Array]:
+    """Points, y and noises of results as arrays."""
+    x, y, noise = zip(*told, strict=True) if told else ((), (), ())
+    return np.reshape(x, (len(y), field.domain.dimension)), np.array(y), np.array(noise)
+
+
 def observations(events: Sequence[Event], field: Field, model: Model, forgotten: int = 0) -> Observations:
     """All results in the order told; forgotten: how many came before the first of these events."""
-    x: list[Array] = []
-    y: list[float] = []
-    ids: list[int] = []
-    noise: list[float] = []
+    told, ids = [], []
     asked: dict[int, Query] = {}
-    for kind, *rest in events:
+    for event in events:
+        kind, subject = event[:2]
         if kind == "ask":
-            asked[rest[0].id] = rest[0]
+            asked[subject.id] = subject
         elif kind == "snapshot":
-            asked |= {each.query.id: each.query for each in pending_of(rest[0], field)}
-        elif kind == "tell":
-            x.append(field.point(asked[rest[0]]))
-            y.append(rest[1])
-            ids.append(rest[0])
-            noise += noises_of(kind, rest)
-        elif kind == "observe":
-            x.extend(observed(field, model, *rest).points)
-            y.extend(rest[1])
-            ids.extend([-1] * len(rest[1]))
-            noise += noises_of(kind, rest)
-    points = np.array(x).reshape(len(y), field.domain.dimension)
-    return Observations(points, np.array(y), np.array(ids, dtype=np.intp), forgotten, np.array(noise))
+            asked |= {each.query.id: each.query for each in pending_of(subject, field)}
+        elif kind in ("tell", "observe"):
+            new = results(event, asked[subject] if kind == "tell" else None, field, model)
+            told += new
+            ids += [subject if kind == "tell" else -1] * len(new)
+    x, y, noise = columns(told, field)
+    return Observations(x, y, np.array(ids, dtype=np.intp), forgotten, noise)
 
 
 def milestone(events: Sequence[Event], t: int) -> int:
@@ -267,10 +234,10 @@ def own_bands(events: Sequence[Event], field: Field, model: Model, now: OwnBands
     own, asked = OwnBands(now.noise, now.delta, field.size), {}
     for kind, *rest in events:
         if kind == "ask":
-            each = rest[0]
-            place = asked[each.id] = field.stored_place(each.index, each.x, each.context)
-            last = each.details.get(OTHERS)
-            own.ask(place.key, each.id, place.x, others=None if last is None else last - each.id)
+            query = rest[0]
+            place = asked[query.id] = place_of(query, field)
+            last = query.details.get(OTHERS)
+            own.ask(place.key, query.id, place.x, others=None if last is None else last - query.id)
         elif kind == "tell":
             own.tell(asked[rest[0]].key, sign * rest[1], rest[0], *precisions(model, kind, rest))
         elif kind == "drop":
@@ -301,36 +268,30 @@ def told_prefix(
     """
     if events and events[0][0] == "snapshot":
         return np.zeros((0, field.domain.dimension)), np.zeros(0), np.zeros(0)
-    results = {event[1]: event[2:] for event in events if event[0] == "tell"}
+    answers = {event[1]: event for event in events if event[0] == "tell"}
     dropped = {event[1] for event in events if event[0] == "drop"}
-    points: list[Array] = []
-    y: list[float] = []
-    noise: list[float] = []
+    told: list[tuple[Array, float, float]] = []
     calls: set[Any] = set()
     whole_calls: list[int] = []  # lengths of the prefixes at which a call begins: one may be ordered by its results
     for turn, (kind, *rest) in enumerate(events):
         others = kind == "ask" and OTHERS in rest[0].details
         if not others or rest[0].details[OTHERS] not in calls:
-            whole_calls.append(len(y))
+            whole_calls.append(len(told))
         if kind == "observe" or others:
             calls.add(("observe", turn) if kind == "observe" else rest[0].details[OTHERS])
         if len(calls) > 1 and one_call:
             break
-        if kind == "ask" and rest[0].id not in results and rest[0].id not in dropped:
+        if kind == "ask" and rest[0].id not in answers and rest[0].id not in dropped:
             break
-        if kind == "ask" and rest[0].id in results:
-            points.append(field.point(rest[0]))
-            y.append(results[rest[0].id][0])
-            noise.append((*results[rest[0].id], math.nan)[1])
+        if kind == "ask" and rest[0].id in answers:
+            told += results(answers[rest[0].id], rest[0], field, model)
         elif kind == "observe":
-            points.extend(observed(field, model, *rest).points)
-            y.extend(rest[1])
-            noise += noises_of(kind, rest)
-    seen = np.reshape(points, (len(y), field.domain.dimension))
+            told += results((kind, *rest), None, field, model)
+    seen, y, noise = columns(told, field)
     if len(y) > CERTIFIED:  # the model's bands hold at all times, so at one that does not depend on the results
         first_seen = distinct(seen).first
         if len(first_seen) > CERTIFIED:
             most = int(np.sort(first_seen)[CERTIFIED])
             end = max(length for length in whole_calls if length <= most)
-            return seen[:end], sign * np.array(y[:end]), np.array(noise[:end])
-    return seen, sign * np.array(y), np.array(noise)
+            seen, y, noise = seen[:end], y[:end], noise[:end]
+    return seen, sign * y, noise

@@ -8,13 +8,13 @@ is undone, whatever failed: the policy is rebuilt from the events before it.
 from __future__ import annotations
 
 import copy
-import logging
 import math
 import os
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, ClassVar, Self, TypeVar, overload
 
 import numpy as np
@@ -38,16 +38,15 @@ from misspec.policies.core import state, undo
 from misspec.policies.core.answers import Query
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.fields import field_of
-from misspec.policies.core.given import is_empty, noises, points_of, round_of
+from misspec.policies.core.given import is_empty, list_of, meant, noises, points_of, round_of
 from misspec.policies.core.hooks import LOG
 from misspec.policies.core.journal import Journal, attach, compact, compact_due, retract, save
-from misspec.policies.core.log import OTHERS, Log
+from misspec.policies.core.log import OTHERS, Asked, Log
 from misspec.policies.core.points import Place
-from misspec.policies.core.queries import list_of, meant
 from misspec.policies.core.readings import Readings
 from misspec.policies.core.registry import REGISTRY, settings_of, signature_of
 from misspec.theory.own_bands import OwnBands
-from misspec.threads import one_thread, tell_of_forks
+from misspec.threads import tell_of_forks
 
 FAILED = "repair it, or leave it out (policy.drop(query) for an evaluation that failed)"
 Changed = TypeVar("Changed")
@@ -132,16 +131,13 @@ class Policy(Readings):
 
         A failed call changes nothing.
         """
-        if n is not None:
-            several = isinstance(n, list | tuple | dict | np.ndarray)
-            if several or (not self.field.fixed and not isinstance(n, int | np.integer)):
-                raise InvalidInput(
-                    "ask(n) takes a number of queries; hand in actions or a context by name: ask(actions=…), "
-                    "ask(context=…)"
-                )
-            n = whole("n", n, at_least=1)
-        with self._lock:
-            self._repair()
+        several = isinstance(n, list | tuple | dict | np.ndarray)
+        if several or not (self.field.fixed or n is None or isinstance(n, int | np.integer)):
+            raise InvalidInput(
+                "ask(n) takes a number of queries; hand in actions or a context by name: ask(actions=…), ask(context=…)"
+            )
+        n = None if n is None else whole("n", n, at_least=1)
+        with self._held():
             offered = round_of(self, actions, context)
             available = self.available()
             count = 1 if n is None else n if available is None else min(n, available)
@@ -149,16 +145,14 @@ class Policy(Readings):
                 raise InvalidInput(
                     f"at most {MOST_AT_ONCE:,} queries can be asked at once, got {count:,}; ask for fewer"
                 )
-            self._batch = self.log.next_id
 
             def hand_out() -> Query:
                 self.prepare()
                 self._evidence.expect()
                 return self._hand_out(*self.choose(offered))
 
-            batch = self._changed(lambda: [hand_out() for _ in range(count)], drawing=self.abilities.draws)
-            if LOG.isEnabledFor(logging.DEBUG):
-                LOG.debug("%s: asked %s", type(self).__name__, [query.id for query in batch])
+            batch = self._asked(hand_out for _ in range(count))
+            LOG.debug("%s: asked %s", type(self).__name__, [query.id for query in batch])
             return batch[0] if n is None else batch
 
     def mark_pending(self, points_or_indices: ArrayLike, *, context: Any = None) -> list[Query]:
@@ -168,20 +162,20 @@ class Policy(Readings):
         horizon. From the second call of this or `observe` on there is a caveat, as `observe` says. A failed call
         changes nothing.
         """
-        with self._lock:
-            self._repair()
+        with self._held():
             if not self.abilities.takes_actions:
                 raise InvalidInput(f"{type(self).__name__} evaluates what it has asked for, and nothing else")
             if points_or_indices is None:
                 raise InvalidInput("mark_pending takes points or indices, got None")
             given = points_of(self, points_or_indices, context).offered()
-            self._batch = self.log.next_id
             details = {OTHERS: self.log.next_id + len(given.points) - 1}  # the last query of this call
             places = [self.field.place(given, row) for row in range(len(given.points))]
-            return self._changed(
-                lambda: [self._hand_out(place, None, {"details": details}) for place in places],
-                drawing=self.abilities.draws,
-            )
+            return self._asked(partial(self._hand_out, place, None, {"details": details}) for place in places)
+
+    def _asked(self, queries: Iterable[Callable[[], Query]]) -> list[Query]:
+        """The queries of one call."""
+        self._batch = self.log.next_id
+        return self._changed(lambda: [hand_out() for hand_out in queries], drawing=self.abilities.draws)
 
     def _hand_out(self, place: Place, position: int | None, reasons: dict[str, Any]) -> Query:
         known = self.field.describe(place)
@@ -195,7 +189,8 @@ class Policy(Readings):
 
     def _register(self, query: Query, place: Place) -> None:
         self._evidence.expect()  # before every query, chosen or not: a restored policy goes the same way
-        asked = self.log.ask(query, place)
+        self.log.add("ask", query, place=place)
+        asked = self.log.pending[query.id]
         self._evidence.ask(query.id, place, asked.details[OTHERS] - query.id if asked.of_others else None)
         self.on_ask(asked)
 
@@ -214,19 +209,21 @@ class Policy(Readings):
         else:
             batch = list_of(query)
             values = vector("results", y, length=len(batch), remedy=FAILED).tolist()
-        with self._lock:
-            self._repair()
+        with self._held():
             known = meant(batch, self.log, self.field, "told")
-            own = noises(self, noise, len(values))
+            own = [[] if one != one else [one] for one in noises(self, noise, len(values)) or [math.nan] * len(values)]
 
             def learn() -> None:
-                for asked, value, one in zip(known, values, own or [math.nan] * len(values), strict=True):
-                    self.log.tell(asked, value, None if one != one else one)
-                    self.on_tell(asked, self.log.sign * value, *([] if one != one else [one]))
+                for asked, value, one in zip(known, values, own, strict=True):
+                    self._learn(asked, value, *one)
 
             self._changed(learn)
-            if LOG.isEnabledFor(logging.DEBUG) and not self._replaying:
+            if not self._replaying:
                 LOG.debug("%s: told %s", type(self).__name__, [asked.query.id for asked in known])
+
+    def _learn(self, asked: Asked, value: float, *noise: float) -> None:
+        self.log.add("tell", asked.query.id, value, *noise)
+        self.on_tell(asked, self.log.sign * value, *noise)
 
     def drop(self, query: Any) -> None:
         """A failed evaluation, or several: forget that it was asked. Known as for `tell`.
@@ -235,13 +232,12 @@ class Policy(Readings):
         and learns where evaluations fail.
         """
         batch = list_of(query)
-        with self._lock:
-            self._repair()
+        with self._held():
             known = meant(batch, self.log, self.field, "dropped")
 
             def forget() -> None:
                 for asked in known:
-                    self.log.drop(asked)
+                    self.log.add("drop", asked.query.id)
                     self.on_drop(asked)
 
             self._changed(forget)
@@ -252,8 +248,7 @@ class Policy(Readings):
         Tell the right result, or drop it. Queries that were chosen since then stay. The policy is rebuilt, and so is
         its journal, which takes as long as loading it. Phased policies refuse. A failed call changes nothing.
         """
-        with self._lock, one_thread():
-            self._repair()
+        with self._held():
             id_ = query.id if isinstance(query, Query) else query
             if id_ is None:
                 raise InvalidInput("data from elsewhere (observe) cannot be taken back; make a policy without them")
@@ -275,8 +270,7 @@ class Policy(Readings):
         self, points_or_indices: Any, y: Any, context: Any, noise: Any = None, *, warn: bool = False
     ) -> None:
         """Learn data from elsewhere. warn: say, before anything is learnt, how many lie outside the domain."""
-        with self._lock:
-            self._repair()
+        with self._held():
             if not self.abilities.takes_data:
                 raise InvalidInput(
                     f"{type(self).__name__} forgets all data but its own: it takes no data from elsewhere"
@@ -297,7 +291,8 @@ class Policy(Readings):
                     )
 
             def learn() -> None:
-                self.log.observe(self.field.stored(given), values, own)
+                points, *contexts = self.field.stored(given)
+                self.log.add("observe", points, values, *(contexts if own is None else [*(contexts or [None]), own]))
                 signed = [self.log.sign * value for value in values]
                 self.on_observe(given, places, signed, *([] if own is None else [own]))
 
@@ -323,8 +318,7 @@ class Policy(Readings):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the policy to a file, atomically. `ms.load` reads it, and `journal(path)` can go on in it."""
-        with self._lock:
-            self._repair()
+        with self._held():
             save(self, path)
 
     def journal(self, path: str | os.PathLike[str] | None, *, sync: bool = False) -> None:
@@ -341,7 +335,7 @@ class Policy(Readings):
             before = self._journal
             self._journal = None if path is None else attach(self, path, sync=flag("sync", sync))
             if before is not None:
-                before.close()
+                before.file.close()
 
     def compact(self, path: str | os.PathLike[str] | None = None, *, max_history: int | None = None) -> None:
         """Replace all events so far by a snapshot of what was learnt from them, in the journal too, so that memory and
@@ -354,16 +348,14 @@ class Policy(Readings):
         Where rounds bring their own points, one that was told once is new when it comes back: its own band is dropped.
         `observations` and reports have what is left, and say how many results came before; `conflicts` go by own bands.
         """
-        with self._lock, one_thread():
-            self._repair()
+        with self._held():
             history = self._history if max_history is None else whole("max_history", max_history, at_least=1)
             compact(self, history, everything=max_history is None)
             if path is not None:
                 save(self, path)
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            self._repair()
+        with self._held():
             own = ("_lock", "_journal")
             return copy.deepcopy({name: value for name, value in self.__dict__.items() if name not in own})
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -17,7 +19,7 @@ from misspec.policies.core.answers import Band, Conflict, Observations, Query, R
 from misspec.policies.core.given import round_of
 from misspec.policies.core.hooks import Hooks
 from misspec.policies.core.log import milestone, observations
-from misspec.policies.core.points import Actions, Place
+from misspec.policies.core.points import Actions, Place, Round
 from misspec.policies.core.registry import kept
 from misspec.posterior.turned import Turned
 from misspec.threads import one_thread
@@ -36,17 +38,16 @@ class Readings(Hooks):
     def band(self, X: ArrayLike | None = None, *, context: Any = None) -> Band:
         """Bands for f* over a Finite domain, or at the rows of X; every term included, told data only. context: on a
         `Joint` domain, where X has x alone (one for all rows, or one per row)."""
-        with self._lock, one_thread():
-            self._repair()
+        with self._held():
+            points: Round
             if context is None:
                 points = self.field.whole("band() without points") if X is None else self._parse(X)
             elif X is not None:
                 points = self.field.pair(X, context, self.model)
             else:
-                everything = self.field.within(context, None, self.model)
-                if not isinstance(everything, Actions):
-                    raise InvalidInput("band(context=…) needs a list of actions; hand in points: band(X, context=…)")
-                points = everything
+                points = self.field.within(context, None, self.model)
+            if not isinstance(points, Actions):
+                raise InvalidInput("band(context=…) needs a list of actions; hand in points: band(X, context=…)")
             band = self.band_at(points)
             return Band(-band.upper, -band.lower) if self.minimize else band
 
@@ -55,14 +56,34 @@ class Readings(Hooks):
 
         actions, context: of these, or for this context, as in `ask`; the gap is then to the best of them.
         """
-        with self._lock, one_thread():
-            self._repair()
-            offered = round_of(self._policy, actions, context)
-            if isinstance(offered, Actions):
-                contenders = offered
-            else:
-                contenders = self.contenders() if offered is None else self.contenders(offered)
-            return _recommendation(self, contenders, given=actions is not None)
+        with self._held():
+            offered = round_of(self, actions, context)
+            contenders = offered if isinstance(offered, Actions) else self.contenders(offered)
+            band, usable = self.band_at(contenders), self.usable(contenders)
+            best = int(np.where(usable, band.lower, -np.inf).argmax())
+            place = self.field.place(contenders, best)
+            mean, lower, upper = self.mean_at(place), float(band.lower[best]), float(band.upper[best])
+            gap, note = float(band.upper[usable].max()) - lower, ""
+            says_nothing = not self.field.fixed and self._says_nothing(place, lower, upper)
+            if self.minimize:
+                mean, lower, upper = -mean, -upper, -lower
+            if not lower <= mean <= upper:
+                side = "below" if mean < lower else "above"
+                note = f"the model's mean {mean:.4g} lies {side} the band: data here, or the class, exclude it"
+            elif says_nothing:
+                note = "the band is all that the model's class allows: nothing is known yet of what is best here"
+            caveats, known = tuple(self.caveats), self.field.describe(place)
+            return Recommendation(
+                known.pop("x", place.x), place.index, place.name, mean, lower, upper, gap, not caveats, caveats, note,
+                tried=self._evidence.own.count(place.key), position=best if actions is not None else None, **known,
+            )  # fmt: skip
+
+    def _says_nothing(self, place: Place, lower: float, upper: float) -> bool:
+        """Whether a band is the interval of the class itself."""
+        model = self.reported_model
+        prior = kernels.diagonal(model.kernel, self.field.only(place).encoded)[0]
+        reach = (model.norm_bound * math.sqrt(prior) + self.epsilon) * (1.0 - 1e-9)
+        return lower <= model.offset - reach and upper >= model.offset + reach
 
     @property
     def posterior(self) -> Any:
@@ -77,9 +98,21 @@ class Readings(Hooks):
     @property
     def caveats(self) -> list[str]:
         """Why bands, gap and recommendation are not guaranteed, one sentence each; empty where they are."""
-        with self._lock:
-            self._repair()
-            return _caveats(self)
+        with self._held():
+            caveats = list(self._without)
+            if self.log.out_of_order:
+                caveats.append(
+                    "some results were told before others that were asked earlier: until those are told or dropped, "
+                    'bands hold only if the order does not depend on the results (delays="independent" says so)'
+                )
+            if self.log.in_parts and self.claims:
+                caveats.append(
+                    f"points from elsewhere came in {self.log.calls} calls: bands hold only if what came in which call "
+                    'does not depend on the results (delays="independent" says so; or observe all of them in one call)'
+                )
+            if self.conflicts():
+                caveats.append(f"the data contradict the model by more than ε = {self.epsilon:.4g} (see `conflicts`)")
+            return caveats
 
     @property
     def guaranteed(self) -> bool:
@@ -97,34 +130,31 @@ class Readings(Hooks):
         After 2,000 results they are looked for whenever those have grown by a tenth, in what was told up to then, and
         among the thousand points that are known best: what is found is proved, what is not may still be there.
         """
-        with self._lock, one_thread():
-            self._repair()
+        with self._held():
             key = milestone(self.log.events, self.t), self.epsilon
             if self._certified is None or self._certified[0] != key:
-                self._certified = key, self.find_conflicts(self.log.events[: key[0]])
-                if conflicts := self._certified[1]:
-                    most = max(conflict.epsilon for conflict in conflicts)
-                    self._say("the results contradict the model at %d points, by ε ≥ %.4g", len(conflicts), most)
+                found = self.find_conflicts(self.log.events[: key[0]])
+                self._certified = key, found
+                if found:
+                    most = max(conflict.epsilon for conflict in found)
+                    self._say("the results contradict the model at %d points, by ε ≥ %.4g", len(found), most)
             return list(self._certified[1])
 
     def suspicious(self) -> list[Suspicion]:
         """Results that the others do not predict, those farthest off first: typing errors, other units, evaluations
         that went wrong; or a narrow optimum, which looks the same. To settle it, evaluate again; to correct it,
         `retract` and tell."""
-        with self._lock, one_thread():
-            self._repair()
+        with self._held():
             told, sign = self.observations, self.log.sign
             found = []
             for row, each in self.find_suspicious(told).items():
-                ends = sorted(sign * (each.mean + side * 2.0 * each.std) for side in (-1.0, 1.0))
-                place = self.field.place(self._parse(told.x[[row]]), 0)
-                id_ = int(told.ids[row])
+                x, id_, mean = told.x[row], int(told.ids[row]), sign * each.mean
+                index = self.field.place(self._parse(x[None, :]), 0).index
+                ends = mean - 2.0 * each.std, mean + 2.0 * each.std
+                told_as = None if id_ < 0 else id_
                 found.append(
-                    Suspicion(
-                        row, None if id_ < 0 else id_, told.x[row], place.index, float(told.y[row]), sign * each.mean,
-                        ends[0], ends[1], each.score, each.factor,
-                    )
-                )  # fmt: skip
+                    Suspicion(row, told_as, x, index, float(told.y[row]), mean, *ends, each.score, each.factor)
+                )
             return sorted(found, key=lambda each: -each.score)
 
     @property
@@ -141,8 +171,7 @@ class Readings(Hooks):
     @property
     def asked(self) -> int:
         """Queries that were asked here and not dropped."""
-        with self._lock:
-            self._repair()
+        with self._held():
             return self.log.asked
 
     @property
@@ -154,8 +183,7 @@ class Readings(Hooks):
     @property
     def information(self) -> float:
         """Realised information of the posterior in use."""
-        with self._lock:
-            self._repair()
+        with self._held():
             return self.posterior_in_use.information
 
     @property
@@ -171,60 +199,12 @@ class Readings(Hooks):
     def _parse(self, given: ArrayLike) -> Actions:
         return self.field.parse(given, self.model)
 
+    @contextlib.contextmanager
+    def _held(self) -> Iterator[None]:
+        """The policy for this thread alone, after a failed call, if one is left, was undone; BLAS on one thread."""
+        with self._lock, one_thread():
+            self._repair()
+            yield
+
     def _repair(self) -> None:
-        """Finish undoing a failed call, if one is left."""
-        undo.repair(self._policy)
-
-    @property
-    def _policy(self) -> Policy:
-        return cast("Policy", self)
-
-
-def _recommendation(policy: Readings, contenders: Actions, *, given: bool) -> Recommendation:
-    """The maximiser of the lower band among contenders; given: they were handed in, so that positions count."""
-    band = policy.band_at(contenders)
-    usable = policy.usable(contenders)
-    best = int(np.where(usable, band.lower, -np.inf).argmax())
-    place = policy.field.place(contenders, best)
-    mean = policy.mean_at(place)
-    lower, upper = float(band.lower[best]), float(band.upper[best])
-    gap, note = float(band.upper[usable].max()) - lower, ""
-    says_nothing = not policy.field.fixed and _says_nothing(policy, place, lower, upper)
-    if policy.minimize:
-        mean, lower, upper = -mean, -upper, -lower
-    if not lower <= mean <= upper:
-        side = "below" if mean < lower else "above"
-        note = f"the model's mean {mean:.4g} lies {side} the band: data here, or the class, exclude it"
-    elif says_nothing:
-        note = "the band is all that the model's class allows: nothing is known yet of what is best here"
-    caveats, known = tuple(policy.caveats), policy.field.describe(place)
-    return Recommendation(
-        known.pop("x", place.x), place.index, place.name, mean, lower, upper, gap, not caveats, caveats, note,
-        tried=policy._evidence.own.count(place.key), position=best if given else None, **known,
-    )  # fmt: skip
-
-
-def _says_nothing(policy: Readings, place: Place, lower: float, upper: float) -> bool:
-    """Whether a band is the interval of the class itself."""
-    model = policy.reported_model
-    prior = kernels.diagonal(model.kernel, policy.field.only(place).encoded)[0]
-    reach = (model.norm_bound * math.sqrt(prior) + policy.epsilon) * (1.0 - 1e-9)
-    return lower <= model.offset - reach and upper >= model.offset + reach
-
-
-def _caveats(policy: Readings) -> list[str]:
-    """Why bands, gap and recommendation are not guaranteed, one sentence each."""
-    caveats, log = list(policy._without), policy.log
-    if log.out_of_order:
-        caveats.append(
-            "some results were told before others that were asked earlier: until those are told or dropped, "
-            'bands hold only if the order does not depend on the results (delays="independent" says so)'
-        )
-    if log.in_parts and policy.claims:
-        caveats.append(
-            f"points from elsewhere came in {log.calls} calls: bands hold only if what came in which call "
-            'does not depend on the results (delays="independent" says so; or observe all of them in one call)'
-        )
-    if policy.conflicts():
-        caveats.append(f"the data contradict the model by more than ε = {policy.epsilon:.4g} (see `conflicts`)")
-    return caveats
+        undo.repair(cast("Policy", self))

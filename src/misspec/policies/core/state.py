@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,7 @@ from misspec.policies.core.registry import REGISTRY, signature_of
 if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
 
-VERSION = 3  # of states and files
+VERSION = 4  # of states and files
 
 
 def name_of(cls: type) -> str:
@@ -39,8 +38,8 @@ def encode(policy: Policy) -> dict[str, Any]:
 def encode_made(policy: Policy) -> dict[str, Any]:
     """The state without events: settings, model and domain, and the random state."""
     settings = {name: encode_value(f"setting {name}", value) for name, value in policy._settings.items()}
-    kernels = {kernel_key(model.kernel) for model in [policy.model, *_models(list(policy._settings.values()))]}
-    if sum(key.startswith("custom") for key in kernels) > 1:
+    keys = {kernel_key(model.kernel) for model in [policy.model, *_models(list(policy._settings.values()))]}
+    if sum(key.startswith("custom") for key in keys) > 1:
         raise InvalidInput("bases with several custom kernels cannot be stored; use kernels of scikit-learn")
     return {
         "format": VERSION,
@@ -93,27 +92,27 @@ def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: An
             f"reads it; this one reads format {VERSION}"
         )
     name, stored = _part(state, "policy", str), _part(state, "settings", dict)
-    cls = _class_of(name)
+    if name not in REGISTRY:
+        missing = name.partition(":")[0] if ":" in name else "the module that defines it"
+        raise StorageError(f"this state is of the policy {name}, which is not imported; import {missing} first")
+    cls: Any = REGISTRY[name]
+    known = signature_of(cls).parameters
     for part in ("domain", "model", "settings"):
         check_plain(f"{part} of a policy's state", state.get(part))
     given = Given(kernel, width=width)
     with _unexpected("be made"):
         settings = {key: decode_value(key, value, given) for key, value in stored.items()}
-    if type(width) in (str, int, float) and settings.get("width") == width:
-        given.fits.add("width")
-    known = signature_of(cls).parameters
-    anything = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values())
-    unknown = sorted((set(settings) - set(known)) | (set(settings) & {"domain", "model"}))
-    if unknown and not anything:
-        raise StorageError(f"{name} has no setting {shown(unknown[0])}; was this written by a newer misspec?")
-    if ("model" in known) != (state.get("model") is not None):
-        raise StorageError(
-            f"the state of a policy {name} {'lacks' if 'model' in known else 'has no use for'} its model"
-        )
-    with _unexpected("be made"):
-        model = None if state.get("model") is None else decode_model(state["model"], given)
-    given.check()
-    with _unexpected("be made"):
+        if type(width) in (str, int, float) and settings.get("width") == width:
+            given.fits.add("width")
+        unknown = sorted(set(settings) - (set(known) - {"domain", "model"}))
+        if unknown:
+            raise StorageError(f"{name} has no setting {shown(unknown[0])}; was this written by a newer misspec?")
+        model = state.get("model")
+        if ("model" in known) != (model is not None):
+            wrong = "lacks" if model is None else "has no use for"
+            raise StorageError(f"the state of a policy {name} {wrong} its model")
+        model = None if model is None else decode_model(model, given)
+        given.check()
         policy: Policy = registry.made(cls, stored_domain(state.get("domain"), domain), model, settings)
         return policy
 
@@ -122,10 +121,8 @@ def _part(state: dict[str, Any], name: str, kind: type) -> Any:
     """A part that a state must have."""
     if name not in state:
         raise StorageError(f"not a policy's state: {name} is missing")
-    if type(state.get(name)) is not kind:
-        raise StorageError(
-            f"not a policy's state: {name} must be of type {kind.__name__}, got {shown(state.get(name))}"
-        )
+    if type(state[name]) is not kind:
+        raise StorageError(f"not a policy's state: {name} must be of type {kind.__name__}, got {shown(state[name])}")
     return state[name]
 
 
@@ -146,7 +143,13 @@ def replay(policy: Policy, events: Iterable[tuple[Any, ...]]) -> None:
     """Let a policy live through events; StorageError where it cannot."""
     with _unexpected("be replayed"):
         undo.replay(policy, events)
-        _check_points(policy)
+        asked = [event[1] for event in policy.log.events if event[0] == "ask"]
+        points = [policy.field.point(query) for query in asked if query.index is None or query.context is not None]
+        if points:
+            found = policy.domain.validate(np.array(points))
+            beyond = found[~policy.domain.contains(found)]  # as actions of a round may be, within limits
+            if len(beyond):
+                kernels.check_bounded(policy.model.kernel, policy.domain.encode(beyond), "the points of stored queries")
 
 
 def draw_on(policy: Policy, random: Any) -> None:
@@ -160,23 +163,3 @@ def draw_on(policy: Policy, random: Any) -> None:
         right = False
     if not right:
         raise StorageError(f"not a policy's state: this is no random state: {shown(random)}")
-
-
-def _check_points(policy: Policy) -> None:
-    """InvalidInput where queries were asked at points, beyond those of the domain, that no round could have brought."""
-    asked = [event[1] for event in policy.log.events if event[0] == "ask"]
-    points = [policy.field.point(query) for query in asked if query.index is None or query.context is not None]
-    if points:
-        domain = policy.domain
-        found = domain.validate(np.array(points))
-        beyond = found[~domain.contains(found)]
-        if len(beyond):
-            kernels.check_bounded(policy.model.kernel, domain.encode(beyond), "the points of stored queries")
-
-
-def _class_of(name: str) -> type[Policy]:
-    if name in REGISTRY:
-        return REGISTRY[name]
-    module = name.partition(":")[0]
-    remedy = f"import {module} first" if ":" in name else "import the module that defines it first"
-    raise StorageError(f"this state is of the policy {name}, which is not imported; {remedy}")

@@ -51,24 +51,19 @@ def predictions(
     named: dict[int, Prediction] = {}
     while len(named) < MOST_NAMED:
         left = np.setdiff1d(np.arange(len(y)), list(named))
+        if len(left) <= MOST:
+            parts = [(left, left)] if len(left) > 1 else []
+        else:
+            worst = left[np.argsort(-surprise[left], kind="stable")[:LOOKED_AT]]
+            away = [((encoded[left] - encoded[i]) ** 2).sum(axis=1) for i in worst]
+            parts = [(left[np.argsort(far, kind="stable")[:MOST]], worst[[k]]) for k, far in enumerate(away)]
         found: dict[int, Prediction] = {}
-        if 1 < len(left) <= MOST:
-            found = _left_out(model, encoded, y, left, left, noise)
-        elif len(left) > MOST:
-            for i in left[np.argsort(-surprise[left], kind="stable")[:LOOKED_AT]]:
-                near = left[np.argsort(((encoded[left] - encoded[i]) ** 2).sum(axis=1), kind="stable")[:MOST]]
-                found |= _left_out(model, encoded, y, near, np.array([i]), noise)
-        far = max(found, key=lambda i: found[i].score, default=None)
-        if far is None or found[far].score <= FAR:
+        for rows, wanted in parts:
+            mean, variance = leave_one_out(model, encoded[rows], y[rows], None if noise is None else noise[rows])
+            for k in np.flatnonzero(np.isin(rows, wanted)):
+                found[int(rows[k])] = Prediction(float(mean[k]), float(np.sqrt(variance[k])), float(y[rows[k]]))
+        farthest = max(found, key=lambda i: found[i].score, default=None)
+        if farthest is None or found[farthest].score <= FAR:
             break
-        named[far] = found[far]
+        named[farthest] = found[farthest]
     return named
-
-
-def _left_out(
-    model: Model, encoded: Array, y: Array, rows: Array, wanted: Array, noise: Array | None
-) -> dict[int, Prediction]:
-    """Predictions of some results, each from the other rows."""
-    mean, variance = leave_one_out(model, encoded[rows], y[rows], None if noise is None else noise[rows])
-    at = np.flatnonzero(np.isin(rows, wanted))
-    return {int(rows[k]): Prediction(float(mean[k]), float(np.sqrt(variance[k])), float(y[rows[k]])) for k in at}
