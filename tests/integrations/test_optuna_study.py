@@ -15,7 +15,8 @@ from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
 from misspec.errors import InvalidInput
-from misspec.integrations.optuna import MisspecSampler, choosing, distributions_of, policy_of, space_of
+from misspec.integrations.optuna import MisspecSampler, distributions_of, policy_of, space_of
+from misspec.integrations.optuna import sampler as sampler
 from misspec.integrations.optuna import trials as trials
 from misspec.policies.auto.model import Learner
 
@@ -395,14 +396,14 @@ def test_attributes_that_somebody_has_edited_are_learnt_anew():
     study.optimize(objective, n_trials=1)
     axes = trials.Axes(study.sampler.infer_relative_search_space(study, study.trials[-1]))
     wrong = {"results": 10, "states": [["nan"]]}
-    study._storage.set_study_system_attr(study._study_id, f"{choosing.LEARNT}:{axes.digest}", wrong)
+    study._storage.set_study_system_attr(study._study_id, f"{sampler.LEARNT}:{axes.digest}", wrong)
     study.sampler = MisspecSampler(seed=0)
     study.optimize(objective, n_trials=1)
     assert len(study.trials) == 11
 
 
 def test_samples_that_no_database_has_room_for_are_not_stored(monkeypatch):
-    monkeypatch.setattr(choosing, "LONGEST", 100)
+    monkeypatch.setattr(sampler, "LONGEST", 100)
     study = played(8)
     assert not any(key.startswith("misspec:learnt") for key in study._storage.get_study_system_attrs(study._study_id))
     assert study.trials[-1].user_attrs["misspec:rule"] != "first"  # they are learnt all the same
