@@ -26,6 +26,7 @@ from optuna.trial import TrialState
 from typer.testing import CliRunner
 
 import misspec as ms
+from cover import covering
 from misspec import cli
 from misspec.cli import progress
 from misspec.integrations import command, space_file
@@ -884,8 +885,9 @@ def test_another_program_goes_on_with_what_the_dead_would_have_taken():
     assert [t.state for t in trials_of()] == [TrialState.RUNNING] * 3
 
 
-@pytest.mark.parametrize("url", ["sqlite:///misspec.db", "journal:///study.journal"])
-@pytest.mark.parametrize("before", [TAKES, NAMES])
+@pytest.mark.parametrize(
+    ("url", "before"), covering(["sqlite:///misspec.db", "journal:///study.journal"], [TAKES, NAMES])
+)
 def test_killed_while_it_took_what_is_enqueued(url, before):
     name, when = before
     script = f"""
