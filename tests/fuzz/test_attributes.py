@@ -15,8 +15,8 @@ from sklearn.gaussian_process.kernels import RBF
 import misspec as ms
 from misspec.integrations.command import processes
 from misspec.integrations.command.shared_study import BEAT, CLAIM, OWNER, PROCESS, RETRY, Shared
-from misspec.integrations.optuna import MisspecSampler, distributions_of, policy_of
-from misspec.integrations.optuna.choosing import LEARNT
+from misspec.integrations.optuna import MisspecSampler, policy_of
+from misspec.integrations.optuna.sampler import LEARNT
 from misspec.integrations.optuna.trials import AGAIN, ASKED
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -165,7 +165,7 @@ def test_attributes_of_processes_are_ignored(tmp_path):
     kept |= {AGAIN: {"deaths": 1}, f"{CLAIM}r": {"trial": 0, "params": 0, **owner}}
     space = ms.Space({"x": ms.Float(0.0, 1.0)})
     shared = Shared(
-        f"journal:///{tmp_path / 'j'}", "s", space, distributions_of(space), minimize=True, n=9, grace=0.0,
+        f"journal:///{tmp_path / 'j'}", "s", space, minimize=True, n=9, grace=0.0,
         sampler=MisspecSampler(seed=0),
     )  # fmt: skip
     try:

@@ -14,8 +14,10 @@ from optuna.trial import TrialState, create_trial
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
+from cover import covering, slowly
 from misspec.errors import InvalidInput
-from misspec.integrations.optuna import MisspecSampler, choosing, distributions_of, policy_of, space_of
+from misspec.integrations.optuna import MisspecSampler, distributions_of, policy_of, space_of
+from misspec.integrations.optuna import sampler as sampler
 from misspec.integrations.optuna import trials as trials
 from misspec.policies.auto.model import Learner
 
@@ -29,6 +31,8 @@ POLICIES = {
     "balancing": lambda space: ms.RegretBalancing(space, MODEL, horizon=50),
     "own auto": lambda space: ms.Auto(space, noise=0.1),
 }
+# policies that differ in what the sampler does for them; the others do what "ec" and "auto" do
+EACH = ["auto", "ec", "balancing", *slowly("gp_ucb", "insured", "own auto")]
 SPACE = {
     "lr": FloatDistribution(1e-5, 1e-1, log=True),
     "drop": FloatDistribution(0.0, 0.5, step=0.1),
@@ -75,7 +79,7 @@ def test_minimising_is_maximising_with_the_other_sign():
     assert above["misspec:band"] == pytest.approx([-end for end in reversed(below["misspec:band"])])
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", EACH)
 def test_what_was_believed_is_in_the_trial(policy):
     study = played(12, POLICIES[policy])
     believed = study.trials[-1].user_attrs
@@ -87,7 +91,7 @@ def test_what_was_believed_is_in_the_trial(policy):
     json.dumps(study.trials[-1].user_attrs)
 
 
-@pytest.mark.parametrize("policy", ["auto", "gp_ucb", "ec", "insured"])  # balancing has rounds of its own
+@pytest.mark.parametrize("policy", ["auto", "ec", *slowly("gp_ucb", "insured")])  # balancing has rounds of its own
 def test_a_new_process_goes_on_from_the_storage_alone(policy):
     """A sampler that has seen nothing suggests what the one suggests that was there all the time."""
     study = played(9, POLICIES[policy])
@@ -196,7 +200,7 @@ def test_parameters_that_are_fixed_stay_fixed():
     assert study.trials[-1].params["depth"] <= 12
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", EACH)
 def test_define_by_run_spaces(policy):
     study = optuna.create_study(direction="maximize", sampler=MisspecSampler(POLICIES[policy], seed=0))
 
@@ -215,8 +219,7 @@ def test_define_by_run_spaces(policy):
         assert study.best_value > 0.7
 
 
-@pytest.mark.parametrize("before", ["auto", "balancing"])
-@pytest.mark.parametrize("after", ["ec", "balancing"])
+@pytest.mark.parametrize(("before", "after"), covering(["auto", "balancing"], ["balancing", "ec"]))
 def test_a_study_that_changes_its_policy(before, after):
     study = played(9, POLICIES[before])
     study.sampler = MisspecSampler(POLICIES[after], seed=0)
@@ -225,7 +228,7 @@ def test_a_study_that_changes_its_policy(before, after):
     assert study.sampler._kept.mirror.policy.t == 13
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", EACH)
 def test_trials_of_all_kinds_reach_the_policy(policy):
     """Fixed parameters, failures, values that are not numbers, trials that run, and others that choose right now."""
     study = played(6, POLICIES[policy])
@@ -326,7 +329,7 @@ def test_what_is_refused(make, message):
         make()
 
 
-@pytest.mark.parametrize("policy", ["gp_ucb", "ec", "balancing"])
+@pytest.mark.parametrize("policy", ["ec", "balancing", *slowly("gp_ucb")])
 def test_a_policy_of_ones_own(policy):
     study = optuna.create_study(direction="maximize", sampler=MisspecSampler(POLICIES[policy], seed=0))
 
@@ -395,14 +398,14 @@ def test_attributes_that_somebody_has_edited_are_learnt_anew():
     study.optimize(objective, n_trials=1)
     axes = trials.Axes(study.sampler.infer_relative_search_space(study, study.trials[-1]))
     wrong = {"results": 10, "states": [["nan"]]}
-    study._storage.set_study_system_attr(study._study_id, f"{choosing.LEARNT}:{axes.digest}", wrong)
+    study._storage.set_study_system_attr(study._study_id, f"{sampler.LEARNT}:{axes.digest}", wrong)
     study.sampler = MisspecSampler(seed=0)
     study.optimize(objective, n_trials=1)
     assert len(study.trials) == 11
 
 
 def test_samples_that_no_database_has_room_for_are_not_stored(monkeypatch):
-    monkeypatch.setattr(choosing, "LONGEST", 100)
+    monkeypatch.setattr(sampler, "LONGEST", 100)
     study = played(8)
     assert not any(key.startswith("misspec:learnt") for key in study._storage.get_study_system_attrs(study._study_id))
     assert study.trials[-1].user_attrs["misspec:rule"] != "first"  # they are learnt all the same

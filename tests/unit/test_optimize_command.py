@@ -26,14 +26,14 @@ from optuna.trial import TrialState
 from typer.testing import CliRunner
 
 import misspec as ms
+from cover import covering
 from misspec import cli
 from misspec.cli import progress
 from misspec.integrations import command, space_file
 from misspec.integrations.command import processes, runs, shared_study, storages
 from misspec.integrations.command import words as words_of
 from misspec.integrations.command.shared_study import BEAT, OWNER, PROCESS, RETRY, Shared
-from misspec.integrations.optuna import distributions_of
-from misspec.integrations.optuna.trials import AGAIN, Axes, History
+from misspec.integrations.optuna.trials import AGAIN, Axes, History, distributions_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PYTHON = sys.executable
@@ -90,7 +90,7 @@ def words(pause=0.0):
 
 def shared(url="sqlite:///misspec.db", n=10, space=SPACE, name="s", minimize=False, **more):
     sampler = optuna.samplers.RandomSampler(seed=0)
-    return Shared(url, name, space, distributions_of(space), minimize=minimize, n=n, sampler=sampler, **more)
+    return Shared(url, name, space, minimize=minimize, n=n, sampler=sampler, **more)
 
 
 def trials_of(url="sqlite:///misspec.db", name="s"):
@@ -389,8 +389,7 @@ def run(*given, timeout=None, stop=None, record=lambda *_: None):
 
 def test_a_process_is_known_by_its_number_and_when_it_started():
     mine = processes.started(os.getpid())
-    assert processes.alive(os.getpid(), mine)
-    assert not processes.alive(os.getpid(), mine + "0")
+    assert processes.started(os.getpid()) == mine is not None
     child = subprocess.Popen([PYTHON, "-c", ""])
     until(lambda: gone(child.pid))  # listed, not waited for
     child.wait()
@@ -720,54 +719,32 @@ def test_a_trial_of_another_machine_is_dead_when_its_beat_stands_still(monkeypat
 
 
 def test_a_process_that_lost_its_trial_is_told_by_its_next_beat():
-    lost = threading.Event()
-    here = shared(beat=0.01, lost=lambda _: lost.set())
+    here = shared(beat=0.01)
     trial = here.claim()
-    here._fail(trial._trial_id, "by another")
-    assert lost.wait(120)
+    here._fail(trial._trial_id, "by another", "", None)
+    assert here.mine[trial.number].stop.wait(120)
     assert not here.fail(trial.number, "too late")
     here.close()
 
 
 def test_beats_go_on_whatever_fails():
-    told = []
+    here = shared(beat=0.01)
+    taken, away, kept = here.claim(), here.claim(), here.claim()
+    call, told = here.storage.set_trial_system_attr, []
 
-    def lost(number):
-        told.append(number)
-        raise KeyError(number)
+    def write(trial_id, *given):
+        told.append(trial_id)
+        if trial_id == away._trial_id:
+            raise OSError("the storage is away")
+        call(trial_id, *given)
 
-    here = shared(beat=0.01, lost=lost)
-    taken, kept = here.claim(), here.claim()
-    here._fail(taken._trial_id, "by another")
-    until(lambda: len(told) > 1)  # at every beat, until it is let go of
+    here.storage.set_trial_system_attr = write
+    here._fail(taken._trial_id, "by another", "", None)
+    until(lambda: told.count(taken._trial_id) > 1 < told.count(away._trial_id))  # at every beat, until let go of
     seen = here.storage.get_trial(kept._trial_id).system_attrs[BEAT]
     until(lambda: here.storage.get_trial(kept._trial_id).system_attrs[BEAT] > seen)
-    assert set(told) == {taken.number}
+    assert [here.mine[each.number].stop.is_set() for each in (taken, away, kept)] == [True, False, False]
     here.close()
-
-
-def test_a_trial_may_be_lost_just_when_it_ends(monkeypatch):
-    looked = []
-
-    def fill(shared, _, running, **__):
-        class Fleeting(int):
-            """Ends between the first look at it and the second."""
-
-            def __hash__(self):
-                looked.append(self)
-                if len(looked) > 1:
-                    running.clear()
-                return 7
-
-        stop = threading.Event()
-        running[7] = SimpleNamespace(stop=stop)
-        shared._lost(Fleeting(7))
-        assert stop.is_set()
-        shared._lost(8)
-
-    monkeypatch.setattr(runs, "_fill", fill)
-    command.go(SPACE, words(), name="s")
-    assert looked
 
 
 def test_trials_of_other_programs_are_left_alone():
@@ -908,17 +885,17 @@ def test_another_program_goes_on_with_what_the_dead_would_have_taken():
     assert [t.state for t in trials_of()] == [TrialState.RUNNING] * 3
 
 
-@pytest.mark.parametrize("url", ["sqlite:///misspec.db", "journal:///study.journal"])
-@pytest.mark.parametrize("before", [TAKES, NAMES])
+@pytest.mark.parametrize(
+    ("url", "before"), covering(["sqlite:///misspec.db", "journal:///study.journal"], [TAKES, NAMES])
+)
 def test_killed_while_it_took_what_is_enqueued(url, before):
     name, when = before
     script = f"""
 import os, signal, optuna, misspec as ms
-from misspec.integrations.optuna import distributions_of
 from misspec.integrations.command.shared_study import Shared
 space = ms.Space({{"x": ms.Float(0.0, 1.0), "k": ms.Int(1, 9)}})
 sampler = optuna.samplers.RandomSampler()
-here = Shared({url!r}, "s", space, distributions_of(space), minimize=False, n=2, sampler=sampler)
+here = Shared({url!r}, "s", space, minimize=False, n=2, sampler=sampler)
 here.study.enqueue_trial({{"x": 0.25, "k": 3}})
 call = here.storage.{name}
 def kill(*given):
@@ -959,7 +936,7 @@ def test_a_point_that_kills_its_process_is_given_up():
 def test_the_sampler_does_not_hold_a_stop_against_a_point():
     here = shared()
     for _ in range(3):
-        here.give_up(here.claim().number, "stopped")
+        here.fail(here.claim().number, "stopped", again=True)
     assert len({str(t.params) for t in trials_of()}) == 1  # the same point, three times
     assert History.of(here.study, Axes(here.distributions)).trials == []
     here.fail(here.claim().number, "its own fault")
@@ -970,7 +947,7 @@ def test_the_sampler_does_not_hold_a_stop_against_a_point():
 def test_two_that_would_evaluate_the_same_point_again():
     one, other = shared(n=9), shared(n=9)
     trial = one.claim()
-    one.give_up(trial.number, "stopped")
+    one.fail(trial.number, "stopped", again=True)
     seen = one.trials()
     first, second = one._make(seen), other._make(seen)  # both found it at once
     assert [one._needed(first), other._needed(second)] == [True, False]
@@ -1052,7 +1029,7 @@ def test_in_any_order_never_more_results_than_wanted_and_in_the_end_all(steps, n
                 {
                     "c": lambda: worker.finish(number, 1.0),
                     "f": lambda: worker.fail(number, "no"),
-                    "g": lambda: worker.give_up(number, "stopped"),
+                    "g": lambda: worker.fail(number, "stopped", again=True),
                 }[what]()
 
         for each, between in steps:

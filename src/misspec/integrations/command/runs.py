@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import optuna
+from optuna.exceptions import UpdateFinishedTrialError
+from optuna.trial import Trial
 
 from misspec.domains import Space
 from misspec.errors import InvalidInput, number, whole
@@ -23,7 +25,7 @@ from misspec.integrations.command import processes
 from misspec.integrations.command.shared_study import Shared
 from misspec.integrations.command.storages import storage_errors
 from misspec.integrations.command.words import Command, Failure, last_lines, result_of
-from misspec.integrations.optuna import MisspecSampler, distributions_of, policy_of
+from misspec.integrations.optuna import MisspecSampler, policy_of
 from misspec.policies import Auto
 
 STORAGE = "sqlite:///misspec.db"
@@ -52,31 +54,6 @@ class Progress(NamedTuple):
     params: dict[str, Any]
     left: float | None
     result: Result | None  # that just came in
-
-
-# -- one evaluation ----------------------------------------------------------------------------------------------------
-
-
-class _Evaluation(threading.Thread):
-    """A trial that is being evaluated. stop: to be given up at once."""
-
-    def __init__(self, trial: Any, work: Callable[[_Evaluation], float], ended: queue.Queue[_Evaluation]) -> None:
-        super().__init__(daemon=True)
-        self.number, self.params = int(trial.number), dict(trial.params)
-        self.stop = threading.Event()
-        self.value: float | None = None
-        self.error: Exception | None = None
-        self._work, self._ended = work, ended
-
-    def run(self) -> None:
-        try:
-            self.value = self._work(self)
-        except Exception as error:  # told by the main thread
-            self.error = error
-        self._ended.put(self)
-
-
-# -- the loop ----------------------------------------------------------------------------------------------------------
 
 
 def go(
@@ -111,84 +88,57 @@ def go(
     if timeout is not None:
         number("--timeout", timeout, above=0)
     command = Command(words, space, shell=shell)
-    running: dict[int, _Evaluation] = {}
-
-    def lost(trial: int) -> None:
-        evaluation = running.get(trial)  # it may end at any moment
-        if evaluation is not None:
-            evaluation.stop.set()
-
     with _quietly(), storage_errors(storage), _heeding():
-        shared = Shared(
-            storage,
-            name,
-            space,
-            distributions_of(space),
-            minimize=minimize,
-            n=evaluations,
-            sampler=MisspecSampler(seed=seed),
-            beat=beat,
-            grace=grace,
-            lost=lost,
-        )
+        sampler = MisspecSampler(seed=seed)
+        shared = Shared(storage, name, space, minimize=minimize, n=evaluations, sampler=sampler, beat=beat, grace=grace)
 
-        def work(evaluation: _Evaluation) -> float:
-            return _evaluate(evaluation, shared, command, key=key, timeout=timeout, retries=retries)
+        def evaluate(trial: Trial) -> float:
+            return _evaluate(shared, trial.number, command.filled(trial.params, trial.number), key, timeout, retries)
 
-        try:
-            _fill(shared, work, running, jobs=jobs, show=show)
+        with contextlib.closing(shared):
+            _fill(shared, evaluate, jobs, show)
             return policy_of(shared.study, space)
-        finally:
-            shared.close()
 
 
-def _fill(
-    shared: Shared,
-    work: Callable[[_Evaluation], float],
-    running: dict[int, _Evaluation],
-    *,
-    jobs: int,
-    show: Callable[[Progress], None],
-) -> None:
+def _fill(shared: Shared, evaluate: Callable[[Trial], float], jobs: int, show: Callable[[Progress], None]) -> None:
     """Evaluate until the study has its results."""
-    ended: queue.Queue[_Evaluation] = queue.Queue()
+    running: dict[Future[float], Trial] = {}
     before, began, failures = shared.standing().done, time.monotonic(), 0
     result: Result | None = None
-    try:
-        while True:
-            trials = shared.trials()
-            now = shared.standing(trials)
-            gained = now.done - before
-            left = (shared.n - now.done) * (time.monotonic() - began) / gained if gained > 0 else None
-            show(Progress(now.done, shared.n, before, now.running, now.best, now.params, left, result))
-            _check_hope(failures, now.done, shared.n, result)
-            if now.done >= shared.n:
-                return
-            while len(running) < jobs and (trial := shared.claim(trials)) is not None:
-                running[trial.number] = evaluation = _Evaluation(trial, work, ended)
-                evaluation.start()
-                trials = shared.trials() if len(running) < jobs else []  # with the one that is under way now
-            result = None
-            with contextlib.suppress(queue.Empty):
-                evaluation = ended.get(timeout=POLL)
-                result = _tell(shared, evaluation)
-                del running[evaluation.number]
-                failures += result is not None and result.value is None
-    finally:
-        _give_up(shared, running)
+    with ThreadPoolExecutor(jobs) as threads:
+        try:
+            while True:
+                trials = shared.trials()
+                now = shared.standing(trials)
+                gained = now.done - before
+                left = (shared.n - now.done) * (time.monotonic() - began) / gained if gained > 0 else None
+                show(Progress(now.done, shared.n, before, now.running, now.best, now.params, left, result))
+                _check_hope(failures, now.done, shared.n, result)
+                if now.done >= shared.n:
+                    return
+                while len(running) < jobs and (trial := shared.claim(trials)) is not None:
+                    running[threads.submit(evaluate, trial)] = trial
+                    trials = shared.trials() if len(running) < jobs else []  # with the one that is under way now
+                result = None
+                if not running:
+                    time.sleep(POLL)
+                elif done := wait(running, POLL, FIRST_COMPLETED).done:
+                    ended = done.pop()
+                    result = _tell(shared, running[ended], ended)
+                    del running[ended]
+                    failures += result is not None and result.value is None
+        finally:
+            _give_up(shared, running)
 
 
 def _evaluate(
-    evaluation: _Evaluation, shared: Shared, command: Command, *, key: str | None, timeout: float | None, retries: int
+    shared: Shared, trial: int, words: Sequence[str], key: str | None, timeout: float | None, retries: int
 ) -> float:
-    """In a thread of its own: run the command until it has a result."""
-    words = command.filled(evaluation.params, evaluation.number)
+    """Run the command until it has a result."""
+    stop = shared.mine[trial].stop
     for attempt in range(retries + 1):
         ran = processes.run(
-            words,
-            timeout=timeout,
-            stop=evaluation.stop,
-            record=lambda pid, start: shared.record(evaluation.number, pid, start),
+            words, timeout=timeout, stop=stop, record=lambda pid, start: shared.record(trial, pid, start)
         )
         try:
             if ran.ended is not None:
@@ -198,7 +148,7 @@ def _evaluate(
                 raise Failure(_ending(ran.code) + (f": {complaint}" if complaint else ""))
             return result_of(ran.out, key)
         except Failure as failure:
-            if attempt == retries or evaluation.stop.is_set():
+            if attempt == retries or stop.is_set():
                 times = f" ({retries + 1} times)" if attempt else ""
                 raise Failure(failure.reason + times, last_lines(ran.err)) from None
     raise AssertionError
@@ -212,20 +162,19 @@ def _ending(code: int) -> str:
     return f"ended by signal {-code}"
 
 
-def _tell(shared: Shared, evaluation: _Evaluation) -> Result | None:
+def _tell(shared: Shared, trial: Trial, ended: Future[float]) -> Result | None:
     """Tell the study the outcome; None if another process had taken the trial."""
-    trial, params, error = evaluation.number, evaluation.params, evaluation.error
-    if error is None:
-        assert evaluation.value is not None
-        told = shared.finish(trial, evaluation.value)
-        return Result(trial, evaluation.value, params, None) if told else None
-    if isinstance(error, Failure):
-        told = shared.fail(trial, error.reason, error.stderr)
-        return Result(trial, None, params, error.reason) if told else None
-    if isinstance(error, optuna.exceptions.UpdateFinishedTrialError):
-        shared.fail(trial, "taken away")  # forgets it
-        return None
-    raise error
+    value: float | None = None
+    reason: str | None = None
+    try:
+        value = ended.result()
+        told = shared.finish(trial.number, value)
+    except Failure as failure:
+        reason = failure.reason
+        told = shared.fail(trial.number, reason, failure.stderr)
+    except UpdateFinishedTrialError:
+        told = shared.fail(trial.number, "taken away")  # forgets it
+    return Result(trial.number, value, dict(trial.params), reason) if told else None
 
 
 def _check_hope(failures: int, done: int, n: int, last: Result | None) -> None:
@@ -241,18 +190,17 @@ def _check_hope(failures: int, done: int, n: int, last: Result | None) -> None:
     raise InvalidInput(f"{said}, the last one because: {last.reason}; repair the command and run this line again")
 
 
-def _give_up(shared: Shared, running: Mapping[int, _Evaluation]) -> None:
+def _give_up(shared: Shared, running: Mapping[Future[float], Trial]) -> None:
     """End what runs; its points come first the next time."""
-    for evaluation in running.values():
-        evaluation.stop.set()
-    for evaluation in running.values():
-        evaluation.join()
-    for trial in shared.mine:
-        evaluation_ = running.get(trial)
-        if evaluation_ is not None and evaluation_.value is not None:  # it ended just in time
-            shared.finish(trial, evaluation_.value)
+    for mine in shared.mine.values():
+        mine.stop.set()
+    wait(running)
+    values = {trial.number: ended.result() for ended, trial in running.items() if ended.exception() is None}
+    for trial in list(shared.mine):
+        if trial in values:  # it ended just in time
+            shared.finish(trial, values[trial])
         else:
-            shared.give_up(trial, "stopped before it had a result")
+            shared.fail(trial, "stopped before it had a result", again=True)
 
 
 @contextlib.contextmanager
@@ -272,13 +220,9 @@ def _heeding() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
     asked = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
     for each in asked:
-        signal.signal(each, interrupt)
+        signal.signal(each, signal.default_int_handler)  # raises KeyboardInterrupt
     try:
         yield
     finally:

@@ -18,11 +18,9 @@ from optuna.trial import TrialState
 from misspec.errors import InvalidInput, StorageError
 
 BUSY = 120.0  # seconds that SQLite waits for others
-TRIES = 6
+TRIES = 6  # to open a database whose tables others make at the same time
 KINDS = "as in sqlite:///misspec.db, postgresql://user@host/name or journal:///misspec.journal"
-
-
-# -- storages ----------------------------------------------------------------------------------------------------------
+DRIVERS = {"psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}  # by the module's name, where the package's differs
 
 
 class _SQLite(RDBStorage):
@@ -68,6 +66,8 @@ def open_storage(url: str) -> BaseStorage:
         url = f"sqlite:///{path}"
     if url.startswith(("redis:", "rediss:")):
         raise InvalidInput(f"Redis holds no study that is safe to read; take a database or a journal file, {KINDS}")
+    if url.startswith("sqlite") and (":memory:" in url or url.rstrip("/") == "sqlite:"):
+        raise InvalidInput(f"{url} would keep nothing; name a file, {KINDS}")
     return _database(url)
 
 
@@ -89,17 +89,15 @@ def _journal(path: Path) -> BaseStorage:
         return JournalStorage(JournalFileBackend(str(path)))
     except OSError as error:
         raise StorageError(f"cannot open the journal file {path}: {error.strerror}") from None
+    except InvalidInput:
+        raise
     except (ValueError, KeyError, TypeError) as error:
-        if isinstance(error, InvalidInput):
-            raise
         raise StorageError(f"{path} is no journal file of Optuna, or a damaged one: {error}") from None
 
 
 def _database(url: str) -> BaseStorage:
     from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-    if url.startswith("sqlite") and (":memory:" in url or url.rstrip("/") == "sqlite:"):
-        raise InvalidInput(f"{url} would keep nothing; name a file, {KINDS}")
     name = without_password(url)
     for tried in range(TRIES):
         try:
@@ -108,21 +106,17 @@ def _database(url: str) -> BaseStorage:
             return get_storage(RDBStorage(url, engine_kwargs={"pool_pre_ping": True}))
         except ImportError as error:
             driver = getattr(error.__cause__, "name", None) or "its driver"
-            more = {"psycopg2": "psycopg2-binary", "MySQLdb": "mysqlclient"}.get(driver, driver)
-            raise InvalidInput(f"the storage {name} needs {driver}, which is missing: pip install {more}") from None
+            package = DRIVERS.get(driver, driver)
+            raise InvalidInput(f"the storage {name} needs {driver}, which is missing: pip install {package}") from None
         except (ArgumentError, KeyError, IndexError) as error:
             raise InvalidInput(f"{name} is no storage URL ({_first_line(error)}); write one {KINDS}") from None
         except (SQLAlchemyError, StorageInternalError, AssertionError, ValueError) as error:
             # Several processes that make the tables at once get in each other's way; then they are there.
-            said = _first_line(error)
-            raced = isinstance(error, AssertionError) or any(
-                w in said for w in ("exists", "duplicate", "UNIQUE", "lock")
-            )
-            if raced and tried + 1 < TRIES:
-                time.sleep(0.1 + 0.4 * random.Random().random())
-                continue
-            cause = error.orig if isinstance(error, DBAPIError) else error
-            raise StorageError(f"cannot open the storage {name}: {_first_line(cause)}") from None
+            said = "exists" if isinstance(error, AssertionError) else _first_line(error)
+            if tried + 1 == TRIES or not any(word in said for word in ("exists", "duplicate", "UNIQUE", "lock")):
+                cause = error.orig if isinstance(error, DBAPIError) else error
+                raise StorageError(f"cannot open the storage {name}: {_first_line(cause)}") from None
+            time.sleep(0.1 + 0.4 * random.Random().random())
         except RuntimeError as error:  # tables of another version of Optuna
             raise StorageError(f"cannot use the storage {name}: {' '.join(str(error).split())}") from None
     raise AssertionError

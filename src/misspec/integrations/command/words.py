@@ -74,21 +74,16 @@ class Command:
         """The words with values in their places."""
         values = {"params": json.dumps(dict(params)), "trial": str(trial)}
         values |= {name: written(params[name]) for name in self.names}
-
-        def value(match: re.Match[str]) -> str:
-            if match[1] is not None:
-                return f"{{{match[1]}}}"
-            return values[match[2]]
-
         if not self.shell:
-            return [self._slots.sub(value, word) for word in self.words]
+            return [self._put(values, word) for word in self.words]
         # the shell never parses a value: values are its arguments, kept in variables that stand in the line
         used = sorted({match[2] for match in self._slots.finditer(self.words[0]) if match[2]})
-        given = [values[name] for name in used]
-        values = {name: f'"$misspec_{i}"' for i, name in enumerate(used, start=1)}
         kept = "".join(f"misspec_{i}=${{{i}}}; " for i in range(1, len(used) + 1))
-        line = self._slots.sub(value, self.words[0])
-        return ["/bin/sh", "-c", f"{kept}shift {len(used)}; {line}", "/bin/sh", *given]
+        line = self._put({name: f'"$misspec_{i}"' for i, name in enumerate(used, start=1)}, self.words[0])
+        return ["/bin/sh", "-c", f"{kept}shift {len(used)}; {line}", "/bin/sh", *(values[name] for name in used)]
+
+    def _put(self, values: Mapping[str, str], word: str) -> str:
+        return self._slots.sub(lambda match: values[match[2]] if match[2] else f"{{{match[1]}}}", word)
 
     def _check_shell(self, line: str) -> None:
         """InvalidInput where a {name} would not be one whole word to the shell: in quotes, comments, arithmetic."""
@@ -156,21 +151,20 @@ def _last_number(text: str) -> float:
 
 
 def _keyed(text: str, key: str) -> float:
-    last: dict[str, Any] | None = None
-    found: list[Any] = []
-    for each in _objects(text):
-        last = each
+    objects, values = list(_objects(text)), []
+    for each in objects:
         with contextlib.suppress(LookupError):
-            found = [_look_up(each, key)]
-    if last is None:
+            values.append(_look_up(each, key))
+    if not objects:
         raise Failure("it printed no JSON object")
-    if not found:
-        has = ", ".join(repr(name) for name in list(last)[:10]) or "nothing"
+    if not values:
+        has = ", ".join(repr(name) for name in list(objects[-1])[:10]) or "nothing"
         raise Failure(f"no JSON object that it printed has {shown(key)}; the last has {has}")
-    if isinstance(found[0], bool) or not isinstance(found[0], int | float):
-        raise Failure(f"{shown(key)} is no number but {json.dumps(found[0])[:80]}")
+    value = values[-1]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Failure(f"{shown(key)} is no number but {json.dumps(value)[:80]}")
     try:
-        return float(found[0])
+        return float(value)
     except OverflowError:
         return math.inf
 
@@ -190,17 +184,15 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 def _look_up(tree: Any, path: str) -> Any:
     """The value at a.b.c; a name may itself have dots in it, and a number counts into a list."""
-    if isinstance(tree, dict) and path in tree:
-        return tree[path]
-    parts = path.split(".")
-    for count in range(1, len(parts)):
-        name, rest = ".".join(parts[:count]), ".".join(parts[count:])
-        if isinstance(tree, dict) and name in tree:
-            with contextlib.suppress(LookupError):
-                return _look_up(tree[name], rest)
-    if isinstance(tree, list) and parts[0].isascii() and parts[0].isdigit():
-        inner = tree[int(parts[0])]
-        return inner if len(parts) == 1 else _look_up(inner, ".".join(parts[1:]))
+    if isinstance(tree, list):
+        tree = {str(i): each for i, each in enumerate(tree)}
+    if isinstance(tree, dict):
+        if path in tree:
+            return tree[path]
+        for dot in re.finditer(r"\.", path):
+            if path[: dot.start()] in tree:
+                with contextlib.suppress(LookupError):
+                    return _look_up(tree[path[: dot.start()]], path[dot.end() :])
     raise LookupError(path)
 
 

@@ -1,8 +1,7 @@
 """A sampler for Optuna: `MisspecSampler`; `policy_of(study)` is an Auto that has learnt its trials."""
 
-from misspec.integrations.optuna.choosing import policy_of
 from misspec.integrations.optuna.sampler import MisspecSampler
-from misspec.integrations.optuna.trials import distributions_of, space_of
+from misspec.integrations.optuna.trials import distributions_of, policy_of, space_of
 
 __all__ = [
     "MisspecSampler",

@@ -9,26 +9,44 @@ Everything that it knows is in the study's storage, so that any number of proces
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
+import secrets
 import threading
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.study import Study, StudyDirection
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Float, Space
-from misspec.errors import Array, InvalidInput, instance, seeded, shown
-from misspec.integrations.optuna import choosing
-from misspec.integrations.optuna.choosing import Kept, Mirror
-from misspec.integrations.optuna.trials import ASKED, Axes, History, parameter_of
-from misspec.policies import Auto, Policy
-from misspec.policies.auto.feasible import LIKELY
+from misspec.errors import MOST, Array, InvalidInput, instance, seeded, shown
+from misspec.integrations.optuna.trials import AGAIN, ASKED, Axes, History, parameter_of
+from misspec.policies import Auto, Policy, Query
+from misspec.policies.auto.feasible import LIKELY, Feasible
+from misspec.policies.auto.model import checked_samples, due
+from misspec.search import distinct
 from misspec.threads import lock_after_fork, one_thread, tell_of_forks
+
+BELIEVED, LEARNT = "misspec:{}", "misspec:learnt"
+FIXED = 512  # points among which the best is taken where some parameters are fixed
+DIGITS = 6  # of what is shown to people
+LONGEST = 60_000  # characters of samples that are stored: MySQL has room for 65,535 bytes
+TRIED = 8  # values for a parameter outside the model, half of them by TPE: the first that is likely to work is taken
+
+
+class Kept(NamedTuple):
+    """Cache of a sampler for one storage, study and space: the points of its trials, and a policy that learnt them."""
+
+    of: tuple[Any, int, str]
+    axes: Axes
+    mirror: Mirror | None
 
 
 class MisspecSampler(BaseSampler):
@@ -54,15 +72,15 @@ class MisspecSampler(BaseSampler):
                 'policy must be "auto" or a function that makes a policy on a Space, such as '
                 f"lambda space: ms.GPUCB(space, model), got {shown(policy)}"
             )
-        self._policy = policy
-        self._seed = _entropy() if seed is None else seeded(seed)
-        refused = sorted({"constraints_func", "minimize", "horizon"} & set(options))
-        if refused:
-            said = {"constraints_func": "constraints are not supported: give such trials a bad value, or let them fail"}
-            raise InvalidInput(said.get(refused[0], f"{refused[0]} is the study's; leave it out"))
-        if options and callable(policy):
-            raise InvalidInput(f"{sorted(options)[0]} is an option of the policy: set it in the function policy=")
-        self._options = dict(options)
+        if "constraints_func" in options:
+            raise InvalidInput("constraints are not supported: give such trials a bad value, or let them fail")
+        for name in options:
+            if name in ("minimize", "horizon"):
+                raise InvalidInput(f"{name} is the study's; leave it out")
+            if callable(policy):
+                raise InvalidInput(f"{name} is an option of the policy: set it in the function policy=")
+        self._policy, self._options = policy, options
+        self._seed = secrets.randbits(32) if seed is None else seeded(seed)
         self._lock = threading.RLock()
         self._kept: Kept | None = None  # what is in the storage too, read and learnt before
         tell_of_forks(self)
@@ -72,7 +90,7 @@ class MisspecSampler(BaseSampler):
     # -- Optuna's protocol -----------------------------------------------------------------------------------
 
     def reseed_rng(self) -> None:
-        self._seed = _entropy()
+        self._seed = secrets.randbits(32)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:  # noqa: ARG002
         """The parameters of all completed trials, except those of one value only and those that no Space can have."""
@@ -88,10 +106,10 @@ class MisspecSampler(BaseSampler):
         given = {**trial.distributions, param_name: param_distribution}
         known = {name: each for name, each in given.items() if parameter_of(each) is not None}
         axes = Axes(known) if known else None
-        success = None if axes is None else choosing.success_of(study, axes)
+        success = None if axes is None else _success_of(study, axes)
         drawn = []
-        for i, seed in enumerate(seeds.generate_state(1 if success is None else choosing.TRIED).tolist()):
-            sampler: BaseSampler = TPESampler(seed=seed) if i < choosing.TRIED // 2 else RandomSampler(seed=seed)
+        for i, seed in enumerate(seeds.generate_state(1 if success is None else TRIED).tolist()):
+            sampler: BaseSampler = TPESampler(seed=seed) if i < TRIED // 2 else RandomSampler(seed=seed)
             drawn.append(sampler.sample_independent(study, trial, param_name, param_distribution))
         if success is None or axes is None:
             return drawn[0]
@@ -106,23 +124,18 @@ class MisspecSampler(BaseSampler):
         if not search_space:
             return {}
         with self._lock, one_thread():
-            kept = self._read(study, search_space)
-            axes = kept.axes
+            kept, axes = self._kept, Axes(search_space)
+            of = study._storage, study._study_id, axes.digest
+            if kept is None or kept.of != of:
+                kept = Kept(of, axes, None)
             x, believed = self._chosen(study, kept, trial)
-            study._storage.set_trial_system_attr(trial._trial_id, ASKED, axes.stored(x))
-            for what, found in believed.items():
-                study._storage.set_trial_user_attr(trial._trial_id, choosing.BELIEVED.format(what), found)
-            return axes.params(x)
+            stored = dict(zip(search_space, x.tolist(), strict=True))  # in Optuna's internal numbers, which JSON knows
+            study._storage.set_trial_system_attr(trial._trial_id, ASKED, stored)
+            for what, value in believed.items():
+                study._storage.set_trial_user_attr(trial._trial_id, BELIEVED.format(what), value)
+            return kept.axes.params(x)
 
     # -- choosing --------------------------------------------------------------------------------------------
-
-    def _read(self, study: Study, search_space: Mapping[str, BaseDistribution]) -> Kept:
-        """Reuse what was kept if study and space are the same: points of finished trials do not change."""
-        axes, kept = Axes(search_space), self._kept
-        same = kept is not None and kept.storage is study._storage and kept.study == study._study_id
-        if kept is None or not same or kept.axes.digest != axes.digest:
-            kept = self._kept = Kept(study._storage, study._study_id, axes, None)
-        return kept
 
     def _chosen(self, study: Study, kept: Kept, trial: FrozenTrial) -> tuple[Array, dict[str, Any]]:
         """Choose by the policy that has learnt the trials before, as long as these say the same; else by a new one."""
@@ -131,10 +144,10 @@ class MisspecSampler(BaseSampler):
         self._kept = kept._replace(mirror=None)  # if anything fails from here on, the mirror is rebuilt
         if mirror is None or not mirror.follows(history):
             mirror = Mirror(self._made(axes.space, minimize=study.direction == StudyDirection.MINIMIZE))
-        mirror.learn(history, choosing.learnt_by(study, axes, len(history.trials)))
+        mirror.learn(history, _learnt_by(study, axes, len(history.trials)))
         chosen = mirror.choose(trial, history, axes.fixed(trial.system_attrs.get("fixed_params", {})), self._seed)
         if mirror.news is not None:
-            choosing.teach(study, axes, len(history.trials), mirror.news)
+            _teach(study, axes, len(history.trials), mirror.news)
         if not history.unseen or mirror.policy.abilities.keeps_rounds:
             self._kept = kept._replace(mirror=mirror)  # one that has asked what others ask is of no further use
         return chosen
@@ -179,5 +192,119 @@ class MisspecSampler(BaseSampler):
             self._kept = None
 
 
-def _entropy() -> int:
-    return int(np.random.SeedSequence().generate_state(1)[0])
+class Mirror:
+    """A policy that knows the trials of a study; it learns what is new since the last look."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._done: dict[int, float | None] = {}  # results that were told, by trial; None for a failed one
+        self._pending: dict[int, Query] = {}
+        self._looked = 0  # results when conflicts were last looked for
+        self._conflicts: int | None = None  # points that contradicted the model then
+        self.news: dict[str, Any] | None = None  # samples that were renewed at the last choice
+
+    def follows(self, history: History) -> bool:
+        """Test whether all that it knows still stands: a trial may be gone, or be another point than was asked."""
+        trials = {each.number: each for each in history.trials}
+        if not trials.keys() >= self._done.keys() | self._pending.keys():
+            return False
+        told = all(trials[number].y == y for number, y in self._done.items())
+        return told and all(np.array_equal(trials[number].x, query.x) for number, query in self._pending.items())
+
+    def learn(self, history: History, learnt: dict[str, Any] | None) -> None:
+        """Learn what has finished and what has begun; learnt: samples of Auto's model that are stored in the study."""
+        policy, self.news = self.policy, None
+        new = [each for each in history.trials if each.number not in self._done]
+        told = [each for each in new if each.y is not None and each.number not in self._pending]
+        if told:  # `observe` without its warning: enqueued trials may lie outside
+            x, y = np.array([each.x for each in told]), np.array([each.y for each in told], dtype=np.float64)
+            policy._learn_from(x, y, None, [each.noise for each in told])
+        for each in new:
+            if each.y is None and each.number not in self._pending:
+                (self._pending[each.number],) = policy.mark_pending(each.x[None, :])
+            if each.y is not None or each.failed:
+                self._done[each.number] = each.y
+                query = self._pending.pop(each.number, None)
+                if query is not None:
+                    policy.drop(query) if each.y is None else policy.tell(query, each.y, noise=each.noise)
+        if isinstance(policy, Auto) and learnt is not None:
+            latest = policy.samples
+            if (latest is None or learnt["results"] > latest["results"]) and learnt["results"] <= policy.t:
+                with contextlib.suppress(InvalidInput):  # written by another program: learn again
+                    policy.adopt(learnt)
+                    self._looked, self._conflicts = learnt["results"], learnt["conflicts"]
+
+    def choose(
+        self, trial: FrozenTrial, history: History, fixed: Mapping[int, float], seed: int
+    ) -> tuple[Array, dict[str, Any]]:
+        """A point for a trial, and what is believed of it; history.unseen others choose from the same trials at this
+        moment, and take what comes before."""
+        policy = self.policy
+        policy._rng = np.random.default_rng([seed, trial.number])
+        if due(policy.t, self._looked) or getattr(policy, "surprised", False):
+            self._renew()
+        if fixed:
+            space: Any = policy.domain
+            offer = space.decode(space.spread(FIXED, 0))
+            offer[:, list(fixed)] = list(fixed.values())
+            query = policy.ask(actions=distinct(offer).points)
+        else:
+            query = policy.ask(1 if policy.abilities.keeps_rounds else history.unseen + 1)[-1]
+        self._pending[trial.number] = query
+        return query.x, self._believed(query)
+
+    def _renew(self) -> None:
+        """Renew Auto's model, and look for conflicts."""
+        policy = self.policy
+        if isinstance(policy, Auto):
+            policy.refresh()
+        self._looked, self._conflicts = policy.t, len(policy.conflicts())
+        if isinstance(policy, Auto) and policy.samples is not None:
+            self.news = {**policy.samples, "conflicts": self._conflicts}
+
+    def _believed(self, query: Query) -> dict[str, Any]:
+        """For people: what is believed of a point that was chosen."""
+        facts = {name: query.details[name] for name in ("rule", "base", "epsilon") if name in query.details}
+        if math.isfinite(query.mean):
+            band = self.policy.band(query.x[None, :])
+            noise = getattr(self.policy, "noise_level", self.policy.model.noise)
+            numbers = (float(f"{number:.{DIGITS}g}") for number in (query.mean, band.lower[0], band.upper[0], noise))
+            mean, lower, upper, noise = numbers
+            facts |= {"mean": mean, "band": [lower, upper], "noise": noise}
+            if self._conflicts is not None:
+                facts["conflicts"] = self._conflicts
+        return facts
+
+
+def _success_of(study: Study, axes: Axes) -> Feasible | None:
+    """Model of where trials with all of these parameters succeed; None while none of them has failed, or all."""
+    trials = [each for each in study._get_trials(deepcopy=False, use_cache=True) if each.state.is_finished()]
+    if all(each.state != TrialState.FAIL for each in trials):
+        return None
+    known = [(axes.point(t.params), t.state != TrialState.FAIL) for t in trials if AGAIN not in t.system_attrs]
+    points, succeeded = [x for x, _ in known if x is not None], [works for x, works in known if x is not None]
+    if all(succeeded) or not any(succeeded):
+        return None
+    columns = [(each.start, each.stop) for each in axes.space.columns]
+    return Feasible(axes.space.encode(points), np.array(succeeded), columns, np.ones(len(columns)))
+
+
+def _learnt_by(study: Study, axes: Axes, most: int) -> dict[str, Any] | None:
+    """The samples of the model that are in the study, if they can be of at most so many trials."""
+    stored = study._storage.get_study_system_attrs(study._study_id).get(f"{LEARNT}:{axes.digest}")
+    try:
+        samples = checked_samples(stored, axes.space)
+    except InvalidInput:  # there are none, or something else wrote them
+        return None
+    sign = -1.0 if study.direction == StudyDirection.MINIMIZE else 1.0
+    if samples["scaling"][0] != sign or samples["results"] > most:
+        return None
+    count = samples.get("conflicts")
+    return samples | {"conflicts": count if type(count) is int and 0 <= count <= MOST else None}
+
+
+def _teach(study: Study, axes: Axes, most: int, samples: dict[str, Any]) -> None:
+    """Store samples for others, unless they have newer ones."""
+    there = _learnt_by(study, axes, most)
+    if (there is None or there["results"] < samples["results"]) and len(json.dumps(samples)) <= LONGEST:
+        study._storage.set_study_system_attr(study._study_id, f"{LEARNT}:{axes.digest}", samples)

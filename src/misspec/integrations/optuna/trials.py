@@ -9,10 +9,11 @@ import bisect
 import contextlib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+import optuna
 from optuna.distributions import (
     BaseDistribution,
     CategoricalDistribution,
@@ -25,7 +26,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Choice, Float, Int, Space
 from misspec.domains.parameters import Parameter
-from misspec.errors import LARGEST, MOST, Array, InvalidInput, instance, shown
+from misspec.errors import LARGEST, Array, InvalidInput, instance, shown
+from misspec.policies import Auto
 
 NOISE = "result_noise"  # the user attribute of a trial that has the standard deviation of its result
 ASKED = "misspec:asked"  # attribute of a trial: the point that was chosen for it
@@ -58,38 +60,35 @@ class Axes:
     def point(self, params: Mapping[str, Any]) -> Array | None:
         """x, or None for what lies in no such space: parameters that are missing, or forced to be something else."""
         try:
-            numbers = {name: each.to_internal_repr(params[name]) for name, each in self.distributions.items()}
+            return self.of_stored({name: d.to_internal_repr(params[name]) for name, d in self.distributions.items()})
         except (KeyError, TypeError, ValueError):
             return None
-        return self.of_stored(numbers)
 
     def params(self, x: Array) -> dict[str, Any]:
         pairs = zip(self.distributions.items(), x.tolist(), strict=True)
         return {name: distribution.to_external_repr(number) for (name, distribution), number in pairs}
 
-    def stored(self, x: Array) -> dict[str, float]:
-        """By name, in Optuna's internal numbers, which JSON knows."""
-        return dict(zip(self.distributions, x.tolist(), strict=True))
-
     def of_stored(self, stored: Any) -> Array | None:
-        """x of what `stored` gives; None for anything else."""
-        if not isinstance(stored, dict) or not all(_is_number(stored.get(name)) for name in self.distributions):
+        """x of Optuna's internal numbers, by name; None for anything else."""
+        if not isinstance(stored, dict):
             return None
-        x = np.array([stored[name] for name in self.distributions], dtype=np.float64)
+        numbers: list[Any] = [stored.get(name) for name in self.distributions]
+        if any(type(number) not in (int, float) or abs(number) > LARGEST for number in numbers):
+            return None
+        x = np.array(numbers, dtype=np.float64)
         if any(parameter.wrong(x[[i]]).any() for i, parameter in enumerate(self._parameters)):
             return None
         return np.asarray(self.space.validate(x[None, :])[0])
 
     def fixed(self, params: Mapping[str, Any]) -> dict[int, float]:
         """Coordinates that are given, by position."""
-        found = {}
+        coordinates = {}
         for i, (name, distribution) in enumerate(self.distributions.items()):
-            if name in params:
-                with contextlib.suppress(TypeError, ValueError):
-                    number = float(distribution.to_internal_repr(params[name]))
-                    if self._parameters[i].inside(np.array([number])).all():
-                        found[i] = number
-        return found
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                number = float(distribution.to_internal_repr(params[name]))
+                if self._parameters[i].inside(np.array([number])).all():
+                    coordinates[i] = number
+        return coordinates
 
 
 class Known(NamedTuple):
@@ -112,29 +111,29 @@ class History(NamedTuple):
     def of(cls, study: Study, axes: Axes, number: int | None = None) -> History:
         """number: of the trial in question."""
         every = study.get_trials(deepcopy=False)
-        refuse_constraints(every)
         minimize = study.direction == StudyDirection.MINIMIZE
-        complete = [t.value for t in every if t.state == TrialState.COMPLETE and t.value is not None]
-        finite = [value for value in complete if abs(value) <= LARGEST] or [0.0]
+        results = {t.number: t.value for t in every if t.state == TrialState.COMPLETE and t.value is not None}
+        finite = [value for value in results.values() if abs(value) <= LARGEST] or [0.0]
         least, most = min(finite), max(finite)
-        found, unseen = [], 0
+        trials, unseen = [], 0
         so_far: list[float] = []  # results of trials before
         for trial in every:
-            if trial.state == TrialState.COMPLETE and trial.value is not None and abs(trial.value) <= LARGEST:
-                bisect.insort(so_far, trial.value)
+            _refuse_constraints(trial)
+            running, attributes = trial.state == TrialState.RUNNING, trial.system_attrs
+            y = results.get(trial.number)
+            if y is not None and abs(y) <= LARGEST:
+                bisect.insort(so_far, y)
             if trial.number == number or trial.state == TrialState.WAITING:
                 continue
-            if trial.state == TrialState.FAIL and AGAIN in trial.system_attrs:
+            if trial.state == TrialState.FAIL and AGAIN in attributes:
                 continue
-            running = trial.state == TrialState.RUNNING
             x = axes.read(trial)
             if x is None:
-                choosing = running and ASKED not in trial.system_attrs and not trial.params and number is not None
-                unseen += bool(choosing and 0 < number - trial.number <= UNSEEN)  # type: ignore[operator]  # not None
+                if running and number is not None and ASKED not in attributes and not trial.params:
+                    unseen += 0 < number - trial.number <= UNSEEN
                 continue
-            y = None
-            if trial.state == TrialState.COMPLETE and trial.value is not None:
-                y = min(max(trial.value, least), most)  # infinities, or what stands for them, are nothing to learn from
+            if y is not None:
+                y = min(max(y, least), most)  # infinities, or what stands for them, teach nothing
             elif trial.state == TrialState.PRUNED and trial.intermediate_values:
                 last = trial.intermediate_values[max(trial.intermediate_values)]
                 if abs(last) <= LARGEST:  # no better than the median of those before it, which does not change later
@@ -146,33 +145,42 @@ class History(NamedTuple):
                     f"user attribute {NOISE!r} of trial {trial.number} must be the standard deviation of its result, "
                     f"got {shown(own)}"
                 )
-            found.append(Known(trial.number, x, y, not running and y is None, own))
-        return cls(found, min(unseen, UNSEEN))
+            trials.append(Known(trial.number, x, y, not running and y is None, own))
+        return cls(trials, unseen)
 
 
-def data(trials: Sequence[Known]) -> tuple[Array, Array, None, list[float | None]]:
-    """Points and results of trials that have one; no contexts; own noises."""
-    x, y = (np.array([each[i] for each in trials], dtype=np.float64) for i in (1, 2))
-    return x, y, None, [each.noise for each in trials]
+def _refuse_constraints(trial: FrozenTrial) -> None:
+    """InvalidInput where a trial has constraints: ignoring them would look like respecting them."""
+    if any(key == "constraints" or key.startswith("constraints:") for key in trial.system_attrs):
+        raise InvalidInput(
+            f"trial {trial.number} has constraints, which MisspecSampler does not know; give infeasible trials a "
+            "bad value, let them fail, or take Optuna's GPSampler or TPESampler"
+        )
 
 
-def refuse_constraints(trials: Sequence[FrozenTrial]) -> None:
-    """InvalidInput where trials have constraints: ignoring them would look like respecting them."""
-    for trial in trials:
-        if any(key == "constraints" or key.startswith("constraints:") for key in trial.system_attrs):
-            raise InvalidInput(
-                f"trial {trial.number} has constraints, which MisspecSampler does not know; give infeasible trials a "
-                "bad value, let them fail, or take Optuna's GPSampler or TPESampler"
-            )
+def policy_of(study: Study, space: Space | None = None) -> Auto:
+    """An Auto that knows all completed and failed trials, for `summary()`, `recommend()`, `conflicts()` and reports.
 
-
-def is_count(value: Any) -> TypeGuard[int]:
-    """Test whether it is a whole number from 0 up."""
-    return type(value) is int and 0 <= value <= MOST
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) <= LARGEST
+    space: where it is known; by default what all completed trials have in common. Nothing else is in the model, and
+    its summary says what that is.
+    """
+    if len(instance("study", study, Study).directions) != 1:
+        raise InvalidInput(f"misspec optimises one objective, and this study has {len(study.directions)}")
+    common = optuna.search_space.intersection_search_space(study.get_trials(deepcopy=False))
+    distributions = distributions_of(space) if space is not None else common
+    if not distributions:
+        raise InvalidInput("this study has no completed trial yet, or its trials have no parameter in common")
+    axes = Axes(distributions)
+    policy = Auto(axes.space if space is None else space, minimize=study.direction == StudyDirection.MINIMIZE)
+    done = {t.number: t for t in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
+    names = [name for trial in done.values() for name in trial.params]
+    policy.not_modelled = tuple(dict.fromkeys(name for name in names if name not in distributions))
+    for each in History.of(study, axes).trials:
+        if each.failed or each.number in done:
+            (query,) = policy.mark_pending(each.x[None, :])
+            policy.drop(query) if each.y is None else policy.tell(query, each.y, noise=each.noise)
+    policy.refresh()
+    return policy
 
 
 # -- spaces ------------------------------------------------------------------------------------------------------------
@@ -180,36 +188,33 @@ def _is_number(value: Any) -> bool:
 
 def space_of(distributions: Mapping[str, BaseDistribution]) -> Space:
     """An `ms.Space` of Optuna's distributions; InvalidInput names one that cannot be a parameter."""
-    found: dict[str, Parameter] = {}
-    instance("distributions", distributions, Mapping, "as a trial has them by name")
-    for name, distribution in distributions.items():
+    parameters: dict[str, Parameter] = {}
+    for name, distribution in instance("distributions", distributions, Mapping, "as a trial has them by name").items():
         parameter = parameter_of(distribution)
         if parameter is None:
             raise InvalidInput(f"parameter {shown(name)} cannot be one of a Space: {shown(distribution)}")
-        found[name] = parameter
-    return Space(found)
+        parameters[name] = parameter
+    return Space(parameters)
 
 
 def distributions_of(space: Space) -> dict[str, BaseDistribution]:
     """Optuna's distributions of an `ms.Space`."""
-    found: dict[str, BaseDistribution] = {}
+    distributions: dict[str, BaseDistribution] = {}
     for name, each in instance("space", space, Space).parameters.items():
-        if isinstance(each, Float):
-            found[name] = FloatDistribution(each.low, each.high, log=each.log, step=each.step)
-        elif isinstance(each, Int):
-            found[name] = IntDistribution(each.low, each.high, log=each.log, step=each.step)
-        elif isinstance(each, Choice):
-            found[name] = CategoricalDistribution(each.options)
-    return found
+        if isinstance(each, Choice):
+            distributions[name] = CategoricalDistribution(each.options)
+        else:
+            kind: Any = FloatDistribution if isinstance(each, Float) else IntDistribution
+            distributions[name] = kind(each.low, each.high, log=each.log, step=each.step)
+    return distributions
 
 
 def parameter_of(distribution: BaseDistribution) -> Parameter | None:
     """None where there is no such parameter: beyond the range of floats, say."""
     try:
-        if isinstance(distribution, FloatDistribution):
-            return Float(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
-        if isinstance(distribution, IntDistribution):
-            return Int(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
+        if isinstance(distribution, FloatDistribution | IntDistribution):
+            kind: Callable[..., Parameter] = Float if isinstance(distribution, FloatDistribution) else Int
+            return kind(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
         if isinstance(distribution, CategoricalDistribution):
             choices = distribution.choices
             if any(distribution.to_internal_repr(option) != i for i, option in enumerate(choices)):
