@@ -21,7 +21,6 @@ REMOVED = 256  # pending observations removed one by one before all are recomput
 class FeatureBase(Formulas):
     """A posterior that learns. Values are y − offset; a row is that of a point in the table of distinct points."""
 
-    budget: int | None = None  # features at most
     generation = 0  # number of times the features were chosen again: earlier ones are void then
 
     def __init__(self, model: Model, table: Table, view: View, rank: int = 0) -> None:
@@ -38,8 +37,8 @@ class FeatureBase(Formulas):
     def _renew(self) -> None:
         """Recompute the regressions from sufficient statistics."""
 
-    def _told_at(self, row: int, value: float, surprise: float, precision: float) -> None:
-        """One observation was told."""
+    def _was_told(self, row: int, value: float, surprise: float, precision: float) -> None:
+        """One observation was added."""
 
     def forget(self) -> bool:
         """Forget the points whose results are summed up; False where all are needed."""
@@ -56,7 +55,7 @@ class FeatureBase(Formulas):
             unseen = self._shadow_factors(row, h, pending=False)
             surprise = self.view.step(self, Step(row, value, h, factor, surprise, unseen, precision), own)
         self.table.add(row, value, precision)
-        self._told_at(row, value, surprise, precision)
+        self._was_told(row, value, surprise, precision)
         self._since_refresh += 1
         if self._since_refresh >= max(REFRESH, 4 * self.rank) or self.view.doubtful:
             self.refresh()

@@ -18,8 +18,8 @@ from misspec.errors import Array, InvalidInput, flag, vector, whole
 from misspec.model import Model, a_model
 from misspec.posterior.base import FeatureBase
 from misspec.posterior.fixed import Budgeted, Linear
+from misspec.posterior.formulas import Glance, Local
 from misspec.posterior.growing import BLOCK, MANY, Growing
-from misspec.posterior.look import Glance, Local
 from misspec.posterior.regression import Regression
 from misspec.posterior.table import Table
 from misspec.posterior.view import View
@@ -246,25 +246,23 @@ class Posterior:
         """Rows of points in the table of distinct points; new ones are entered."""
         table = self._base.table
         keys = [x.tobytes() for x in encoded]
-        fresh = {key: x for key, x in zip(keys, encoded, strict=True) if table.row_of(key) is None}
+        fresh = {key: x for key, x in zip(keys, encoded, strict=True) if key not in table.row_of}
         if fresh:
             new = np.array(list(fresh.values()))
             kernels.check_bounded(self.model.kernel, new, "the points observed")
             self._base.enter(list(fresh), new)
-        return [table.row(key) for key in keys]
+        return [table.row_of[key] for key in keys]
 
     def _row(self, encoded: Array) -> int:
         """The row of one point that was checked before; a new one is entered."""
-        table, key = self._base.table, encoded.tobytes()
-        row = table.row_of(key)
-        if row is None:
+        row_of, key = self._base.table.row_of, encoded.tobytes()
+        if key not in row_of:
             self._base.enter([key], encoded)
-            row = table.row(key)
-        return row
+        return row_of[key]
 
     def _pending_row(self, encoded: Array) -> int:
         table = self._base.table
-        row = table.row_of(encoded.tobytes())
+        row = table.row_of.get(encoded.tobytes())
         if row is None or row not in table.pending:
             raise InvalidInput("only a point that is pending can be released or told as expected; this one is not")
         return row

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from misspec.domains import Finite
 from misspec.errors import Array, InvalidInput, instance, vector
 from misspec.model import Model
-from misspec.posterior.look import Bias
+from misspec.posterior.formulas import Bias
 from misspec.posterior.posterior import Posterior
 from misspec.posterior.view import View, WeightedView
 from misspec.posterior.weights import Weights

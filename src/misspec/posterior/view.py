@@ -22,9 +22,8 @@ from scipy.linalg import blas
 from misspec import kernels
 from misspec.errors import Array
 from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained
-from misspec.posterior.formulas import Formulas
-from misspec.posterior.look import nonnegative
-from misspec.posterior.lowrank import LowRank
+from misspec.posterior.formulas import Formulas, nonnegative
+from misspec.posterior.shadows import LowRank
 from misspec.posterior.weights import Weights
 
 NEGLIGIBLE = 0.5 * TOLERANCE  # root mean square of a row of E that is not worth keeping
@@ -155,7 +154,7 @@ class View:
             self.with_pending = self._fresh_variance(base, pending=True)
 
     def _fresh_variance(self, base: Formulas, *, pending: bool) -> Array:
-        seen = np.concatenate([base.variances(phi, e, pending=pending) for phi, e in self.blocks()])
+        seen = np.concatenate([base.solve(phi, e, pending=pending).seen() for phi, e in self.blocks()])
         return nonnegative(seen + self.residual)
 
     def shift(self, h: Array, unseen: Array) -> None:
