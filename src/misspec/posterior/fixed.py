@@ -72,6 +72,7 @@ class Fixed(FeatureBase):
     def _missed(self, rows: list[int], Phi: Array, precision: Array | None) -> None:
         """Count what is missed at told points."""
 
+
 class Linear(Fixed):
     """φ(x) = Mᵀx + m."""
 

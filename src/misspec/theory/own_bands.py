@@ -109,10 +109,7 @@ class OwnBands:
         return kept(self)
 
     def resume(self, snapshot: Any) -> None:
-        """Go on from a snapshot."""
         resume(self, snapshot, _Own)
-
-    # -- reading ---------------------------------------------------------------------------------------------
 
     def keys(self) -> list[Key]:
         """Keys of the observed points, in the order of first asking."""
@@ -143,8 +140,6 @@ class OwnBands:
         points = [self._known.get(key, none) for key in keys]
         return np.array([own.lower for own in points]), np.array([own.upper for own in points])
 
-    # -- writing ---------------------------------------------------------------------------------------------
-
     def ask(self, key: Key, query: int, x: Array | None = None, *, others: int | None = None) -> None:
         """Enter a query at this point (x: its coordinates). others: None for a query of this policy; else the query
         is someone else's, and this many more come with it in one call."""
@@ -164,9 +159,8 @@ class OwnBands:
 
     def drop(self, key: Key, query: int) -> None:
         """Remove a query that will have no result."""
-        own = self._known[key]
-        del own.uncounted[query]
-        self._advance(key, own)
+        del self._known[key].uncounted[query]
+        self._advance(key, self._known[key])
 
     def observe(
         self,
@@ -176,22 +170,20 @@ class OwnBands:
         precision: Sequence[float | None] | None = None,
     ) -> None:
         """Enter results from elsewhere, in one call."""
-        self._enter(keys, [None] * len(keys) if points is None else points)
-        for key, value, by in zip(keys, y, precision or [None] * len(keys), strict=True):
+        none = [None] * len(keys)
+        new = {
+            key: x for key, x in zip(keys, none if points is None else points, strict=True) if key not in self._known
+        }
+        ranks = [self._last(key, len(new)) for key in new]
+        self._known |= {key: _Own(rank, x) for (key, x), rank in zip(new.items(), ranks, strict=True)}
+        self._ranks += len(new)
+        for key, value, by in zip(keys, y, precision or none, strict=True):
             self._elsewhere -= 1  # negative: not the number of a query of this policy
             self._known[key].uncounted[self._elsewhere] = value
             if by is not None:
                 self._known[key].precision[self._elsewhere] = by
         for key in dict.fromkeys(keys):
             self._advance(key, self._known[key])
-
-    def _enter(self, keys: Sequence[Key], points: Sequence[Array | None]) -> None:
-        """Give ranks to points never asked before."""
-        new = {key: x for key, x in zip(keys, points, strict=True) if key not in self._known}
-        ranks = [self._last(key, len(new)) for key in new]
-        for (key, x), rank in zip(new.items(), ranks, strict=True):
-            self._known[key] = _Own(rank, x)
-        self._ranks += len(new)
 
     def _last(self, key: Key, new: int) -> int:
         """The rank of a point that others chose: N on a list, else that of the last of the call's `new` points."""
@@ -231,11 +223,8 @@ def within_class(
     prior: k(x,x). Where the two do not meet, the result is the class's interval; the last array says where.
     """
     reach = model.norm_bound * np.sqrt(prior) + epsilon
-    low, high = np.maximum(lower, model.offset - reach), np.minimum(upper, model.offset + reach)
-    apart = low > high
-    if apart.any():
-        low, high = np.where(apart, model.offset - reach, low), np.where(apart, model.offset + reach, high)
-    return low, high, apart
+    least, most = model.offset - reach, model.offset + reach
+    return *ground(lower, upper, least, most), np.maximum(lower, least) > np.minimum(upper, most)
 
 
 def grounded_upper(upper: Array, own_lower: Array, own_upper: Array, *, least: Array | None = None) -> Array:
