@@ -111,7 +111,6 @@ class Budgeted(FromDictionary, Fixed):
         return np.array(self.missed_of)
 
     def _admits(self, new: Explained) -> bool:
-        """Whether a point joins that has just arrived."""
         share = self.rank / self.budget
         return share < 1.0 and new.residual > max(LEAST, share**STEEPNESS, CERTAIN * new.error)
 
@@ -119,7 +118,7 @@ class Budgeted(FromDictionary, Fixed):
         """In the order of arrival: each is explained by those that joined before, and joins if that is too little."""
         dictionary, view = self.dictionary, self.view
         Phi = self.features(new)
-        residual = self._residual(new, Phi)
+        residual = self.residual(new, Phi)
         K = kernels.cross(self.kernel, new, new) if len(new) > 1 else np.zeros((1, 1))
         if len(new) > 1:
             view.try_columns(new)
@@ -136,9 +135,8 @@ class Budgeted(FromDictionary, Fixed):
             dictionary.append(row, x, explained)
             self._F.widen()
             self._arrive(row, np.append(explained.phi, math.sqrt(explained.residual)), 0.0)
-            for part in (self.told, self.with_pending, self.missed):
-                if part is not None:
-                    part.extend()
+            for part in filter(None, (self.told, self.with_pending, self.missed)):
+                part.extend()
             if i + 1 < len(new):  # what of the others lies along the new feature
                 e = (K[i, i + 1 :] - Phi[i + 1 :] @ explained.phi) / math.sqrt(explained.residual)
                 residual[i + 1 :] -= e * e
@@ -191,8 +189,6 @@ class Budgeted(FromDictionary, Fixed):
         Phi = self.features(self.table.points[rows])
         arrived = np.array([self._arrived[row] for row in rows])
         return np.asarray(np.where(np.arange(self.rank) < arrived[:, None], Phi, 0.0))
-
-    # -- what is missed ------------------------------------------------------------------------------------------
 
     def _was_told(self, row: int, value: float, surprise: float, precision: float) -> None:  # noqa: ARG002
         if self.missed_of[row]:

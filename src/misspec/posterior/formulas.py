@@ -121,8 +121,6 @@ class Formulas(ABC):
         self.shadows = Shadows()
         self.missed = Missed(rank)  # by a budget
 
-    # -- features ------------------------------------------------------------------------------------------------
-
     @abstractmethod
     def features(self, encoded: Array) -> Array:
         """φ(x) for each row, shape (n, r)."""
@@ -151,7 +149,7 @@ class Formulas(ABC):
         """φ of all distinct points, shape (u, r)."""
         return self._F.all
 
-    # -- the formulas at the top of this file, for rows of φ (n, r) and e (n, s) -------------------------------------
+    # the formulas at the top of this file, for rows of φ (n, r) and e (n, s)
 
     def regression(self, pending: bool) -> Regression:
         return self.with_pending if pending and self.with_pending is not None else self.told
@@ -200,10 +198,9 @@ class Formulas(ABC):
         total = np.einsum("nr,nr->n", b, self.told.gram_times(b) + 2.0 * G) + squares
         return np.asarray(np.sqrt(np.maximum(total, 0.0) / self.ridge))
 
-    def _residual(self, encoded: Array, phi: Array) -> Array:
+    def residual(self, encoded: Array, phi: Array) -> Array:
+        """What the features do not see of the variance."""
         return np.asarray(kernels.diagonal(self.kernel, encoded) - np.einsum("nr,nr->n", phi, phi))
-
-    # -- reading ------------------------------------------------------------------------------------------------
 
     def look(self, encoded: Array, *, pending: bool) -> Glance:
         phi = self.features(encoded)
@@ -219,10 +216,10 @@ class Formulas(ABC):
 
         seen = Glance(self.means(phi, e), solved.seen(), norm1, norm2)
         if self.budget is not None:
-            residual = nonnegative(self._residual(encoded, phi))
+            residual = nonnegative(self.residual(encoded, phi))
             variance = np.maximum(seen.variance, 0.0) + residual
             return seen._replace(variance=variance, residual=residual, bias=self.bias_at(phi, residual, told))
-        variance = seen.variance if self.complete else seen.variance + self._residual(encoded, phi)
+        variance = seen.variance if self.complete else seen.variance + self.residual(encoded, phi)
         return seen._replace(variance=nonnegative(variance))
 
     def local(
@@ -235,7 +232,7 @@ class Formulas(ABC):
         v, dv, told_dv = phi, dphi, dphi
         mean = phi @ self.told.w + self.model.offset
         dmean = (self.told.w @ dphi.reshape(r, n * d)).reshape(n, d)
-        residual = self._residual(encoded, phi)
+        residual = self.residual(encoded, phi)
         dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         e, de = np.zeros((n, 0)), np.zeros((n, 0, d))
         ratio, told_ratio = self.shadow_ratio(pending), self.shadow_ratio(False)
@@ -286,7 +283,7 @@ class Formulas(ABC):
         values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
         return np.asarray(vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(values))))
 
-    # -- what a budget misses, `fixed.py` ----------------------------------------------------------------------------
+    # what a budget misses, `fixed.py`
 
     def missed_rows(self) -> Array:
         """√res of the distinct points when they arrived."""
@@ -297,7 +294,6 @@ class Formulas(ABC):
         return epsilon * (self.table.mass + 1) + self.model.norm_bound * self.missed.total
 
     def bias_at(self, phi: Array, residual: Array, told: Solved | None = None) -> Bias:
-        """See `Glance.bias`, at points with these features and residuals."""
         B = self.model.norm_bound
 
         def bias(epsilon: float, exactly: bool) -> Array:

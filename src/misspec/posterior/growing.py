@@ -53,7 +53,7 @@ class FromDictionary(FeatureBase):
         phi = dictionary.forward(values)
         b = self.regression(pending).times(phi)
         adjoints = dictionary.backward(np.concatenate([phi, b, w[None, :]]))
-        residual = self._residual(encoded, phi)
+        residual = self.residual(encoded, phi)
         dresidual, dseen = (np.einsum("nr,nrd->nd", rows, slopes) for rows in (adjoints[:n], adjoints[n : 2 * n]))
         dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * dresidual
         variance = nonnegative(residual + np.einsum("nr,nr->n", phi, b))
@@ -104,10 +104,7 @@ class Growing(FromDictionary):
         if self.view.listed:
             self.view.shift(self.told.w - w, self.alpha() - alpha)
 
-    # -- points that are new: the dictionary grows, is rebuilt, or gets a shadow -------------------------------------
-
     def enter(self, keys: list[bytes], new: Array) -> None:
-        """All kernel values that entering needs are tried first, so that a kernel that fails leaves no trace."""
         K = None
         if len(new) > 1:
             K = kernels.cross(self.kernel, np.concatenate([self.table.points, new]), new)
@@ -119,10 +116,8 @@ class Growing(FromDictionary):
                 self._enter_one(key, x)
 
     def _enter_many(self, keys: list[bytes], new: Array, K: Array | None) -> None:
-        """Some at a time: the dictionary is chosen among all points that there are, rather than grown point by point.
-
-        K: the kernel among the new points, where there are no others and they enter at once.
-        """
+        """Choose the dictionary among all points that there are, rather than let it grow point by point. K: the kernel
+        among the new points, where there are no others and they enter at once."""
         kept = self.view.weights is not None
         for start in range(0, len(new), BLOCK):
             rows: list[int] = []
@@ -179,7 +174,6 @@ class Growing(FromDictionary):
             self._correct()
 
     def _rebuild(self, newcomers: list[int], K: Array | None = None) -> None:
-        """Choose the dictionary again."""
         self.generation += 1
         points, dictionary = self.table.points, self.dictionary
         F, rest = dictionary.choose(points, [*dictionary.members, *self.shadows.rows, *newcomers], K)
@@ -188,10 +182,8 @@ class Growing(FromDictionary):
         self.view.rebuild(dictionary)
         for row in rest if not self.complete else ():
             phi, z = self.row(row), points[[row]]
-            self._shadow(row, phi, float(self._residual(z, phi[None, :])[0]), self.view.columns(z, math.inf))
+            self._shadow(row, phi, float(self.residual(z, phi[None, :])[0]), self.view.columns(z, math.inf))
         self.refresh()
-
-    # -- shadows ------------------------------------------------------------------------------------------------
 
     def _shadow(self, row: int, phi: Array, residual: float, at_candidates: Array) -> None:
         """Keep a point that the dictionary explains as a shadow; of too many, the one it explains best goes."""
@@ -209,7 +201,7 @@ class Growing(FromDictionary):
         if self.complete or not len(self.table):
             return
         points, counts = self.table.points, self.table.counts
-        residual = self._residual(points, self.all_rows)
+        residual = self.residual(points, self.all_rows)
         weight = counts**2 * np.maximum(residual, LEAST_RESIDUAL) * max(self.view.largest_residual, LEAST_RESIDUAL)
         weight[[*self.dictionary.members, *self.shadows.rows]] = 0.0
         heavy = np.flatnonzero((weight > TOLERANCE**2) & (counts > 1.0))
@@ -218,11 +210,11 @@ class Growing(FromDictionary):
 
     def _prune_shadows(self, least: float = -math.inf) -> None:
         kept = self.shadows.prune(self.rank, least)
-        if kept is not None:
-            self.view.keep_shadows(kept)
+        if kept is not None and self.view.listed:
+            self.view.unseen.keep(kept)
 
     def _tidy_shadows(self) -> None:
         """From time to time: forget shadows that the dictionary has learned to explain, and shrink the others' rows."""
-        if self.view.loose:
-            self.shadows.weights = self.view.compress(np.maximum(self.table.counts[self.shadows.rows], 1.0))
+        if self.view.unseen.loose:
+            self.shadows.weights = self.view.unseen.compress(np.maximum(self.table.counts[self.shadows.rows], 1.0))
             self._prune_shadows(NEGLIGIBLE)

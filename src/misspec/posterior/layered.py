@@ -79,8 +79,6 @@ class Layered:
         self._summed: dict[float, Summed] = {}  # points told once and forgotten, by what the dictionary misses of them
         self._renew()
 
-    # -- learning ------------------------------------------------------------------------------------------------
-
     def learn(self, key: Key, encoded: Array, y: float, *, expected: bool = False, noise: float | None = None) -> None:
         """A result that the posterior has been told; encoded: the point as the kernel sees it, shape (1, E). expected:
         it is pending, and is counted already in the variance for choosing. noise: its own standard deviation."""
@@ -92,7 +90,8 @@ class Layered:
         if n:
             self._squares += precision * (value - before) * (value - after)
             self._repeats += 1
-        self._b += (self._weight(row, n + precision) * after - self._weight(row, n) * before) * self._F.row(row)
+        r = self._residual[row]
+        self._b += (self._weight(n + precision, r) * after - self._weight(n, r) * before) * self._F.row(row)
         if expected:
             if precision != 1.0:  # it was counted as one
                 self._count(self._choosing, row, n + table.pending[row], precision - 1.0)
@@ -128,11 +127,10 @@ class Layered:
             self._with_pending = None
 
     def _count(self, covariance: Covariance, row: int, n: float, change: float) -> None:
-        """A point that counts n times counts so many times more."""
-        covariance.shrink(self._F.row(row), self._weight(row, n + change) - self._weight(row, n), self._tracked)
+        r = self._residual[row]
+        covariance.shrink(self._F.row(row), float(self._weight(n + change, r) - self._weight(n, r)), self._tracked)
 
     def _enter(self, key: Key, encoded: Array) -> int:
-        """The row of a point, which may be new."""
         if key in self._table.row_of:
             return self._table.row_of[key]
         phi = self._posterior.features(encoded)[0]
@@ -140,12 +138,13 @@ class Layered:
         if self._tracked is not None and isinstance(key, int):
             self._where[key] = row
         self._F.append(phi)
-        self._residual.append(max(0.0, float(kernels.diagonal(self._posterior.model.kernel, encoded)[0] - phi @ phi)))
+        self._residual.append(max(0.0, float(self._posterior.residual(encoded, phi[None, :])[0])))
         return row
 
-    def _weight(self, row: int, n: float) -> float:
-        """w of a point that counts n times."""
-        return 1.0 / (self.misfit_size**2 + self.noise**2 / n + self.scale**2 * self._residual[row]) if n else 0.0
+    def _weight(self, n: Any, residual: Any) -> Any:
+        """w of points that count n times."""
+        known = self.noise**2 / np.where(n > 0, n, 1.0) + self.scale**2 * residual
+        return np.where(n > 0, 1.0 / (self.misfit_size**2 + known), 0.0)
 
     def _follow(self) -> None:
         """The dictionary may have grown, by features along which what was observed before has nothing to speak of."""
@@ -163,8 +162,6 @@ class Layered:
             self._b = np.append(self._b, np.zeros(more))
             self._F.widen(more)
 
-    # -- snapshots -----------------------------------------------------------------------------------------------
-
     def snapshot(self, keep: Iterable[Key] | None = None) -> Any:
         """All that was learnt, as JSON. keep: points told once, and not pending, are summed up, except for these."""
         layer = self
@@ -174,7 +171,6 @@ class Layered:
         return kept(layer)
 
     def resume(self, snapshot: Any) -> None:
-        """Go on from a snapshot."""
         resume(self, snapshot, Covariance, Summed)
 
     def _forget(self, keep: Iterable[Key]) -> None:
@@ -212,22 +208,17 @@ class Layered:
 
     def _renew(self) -> None:
         """C, b and the variances over the candidates from the sums."""
-        table = self._table
-        weights = self._weights(table.counts)
-        self._told = self._covariance(weights)
-        self._with_pending = self._covariance(self._weights(table.counts_with_pending)) if table.pending else None
+        table, residual = self._table, np.array(self._residual)
+        weights = self._weight(table.counts, residual)
+        hoped = self._weight(table.counts_with_pending, residual)
+        self._told, self._with_pending = self._covariance(weights), self._covariance(hoped) if table.pending else None
         self._b = self._F.all.T @ (weights * table.averages)
         for noise, each in self._sums(self.misfit_size):
             self._b += each.moment / noise
 
     def _sums(self, misfit_size: float) -> list[tuple[float, Summed]]:
-        """Sums over forgotten points, each with 1/w."""
         noise = misfit_size**2 + self.noise**2
         return [(noise + self.scale**2 * level, each) for level, each in self._summed.items()]
-
-    def _weights(self, n: Array) -> Array:
-        known = self.noise**2 / np.where(n > 0, n, 1.0) + self.scale**2 * np.array(self._residual)
-        return np.where(n > 0, 1.0 / (self.misfit_size**2 + known), 0.0)
 
     def _covariance(self, weights: Array) -> Covariance:
         F, r = self._F.all, self._F.rank
@@ -241,14 +232,12 @@ class Layered:
         missed = np.maximum(self._tracked.prior - np.einsum("nr,nr->n", Phi, Phi), 0.0)
         return Covariance(C, self._tracked.evened(np.einsum("nr,nr->n", Phi @ C, Phi) + self.scale**2 * missed))
 
-    # -- reading -------------------------------------------------------------------------------------------------
-
     @property
     def _choosing(self) -> Covariance:
         return self._told if self._with_pending is None else self._with_pending
 
     def over(self, candidates: NDArray[np.intp] | slice) -> Known:
-        """f* at candidates."""
+        """f* at candidates, where there are any."""
         variance = self._choosing.variance
         assert self._tracked is not None  # there are candidates
         assert variance is not None
@@ -256,11 +245,10 @@ class Layered:
         return self._combined(mean, np.maximum(variance[candidates], 0.0), self._where[candidates])
 
     def at(self, encoded: Array, keys: Sequence[Key]) -> Known:
-        """f* at points as the kernel sees them, whose results are known under these keys."""
+        """f* at points as the kernel sees them, whose results have these keys."""
         phi = self._posterior.features(encoded)
-        missed = kernels.diagonal(self._posterior.model.kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
         seen = np.einsum("nr,nr->n", symmetric_times(self._choosing.C, phi), phi)
-        v = seen + self.scale**2 * np.maximum(missed, 0.0)
+        v = seen + self.scale**2 * np.maximum(self._posterior.residual(encoded, phi), 0.0)
         known = np.array([self._table.row_of.get(key, -1) for key in keys], dtype=np.intp)
         return self._combined(phi @ self._coefficients, np.maximum(v, 0.0), known)
 
@@ -268,7 +256,7 @@ class Layered:
         """Mean + factor standard deviations of f* where nothing was observed, and the gradient."""
         phi, dphi = self._posterior.features_with_slopes(U)
         kernel, h = self._posterior.model.kernel, symmetric_times(self._choosing.C, phi)
-        missed = kernels.diagonal(kernel, U) - np.einsum("nr,nr->n", phi, phi)
+        missed = self._posterior.residual(U, phi)
         dmissed = kernels.diagonal_gradient(kernel, U) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         std = np.sqrt(np.einsum("nr,nr->n", h, phi) + self.scale**2 * np.maximum(missed, TINY) + self.misfit_size**2)
         dvariance = 2.0 * np.einsum("nr,rnd->nd", h, dphi) + self.scale**2 * dmissed

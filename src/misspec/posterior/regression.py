@@ -135,7 +135,6 @@ class Regression:
         self.log_det += math.log(s)
 
     def refresh(self, F: Array, counts: Array, averages: Array) -> None:
-        """Recompute from sufficient statistics."""
         if not F.shape[1]:
             return
         scaled = F * np.sqrt(counts / self.regularization)[:, None]

@@ -69,7 +69,6 @@ class Table:
 
     @property
     def counts_with_pending(self) -> Array:
-        """n with the pending observations."""
         counts = self.counts.copy()
         counts[list(self.pending)] += np.array(list(self.pending.values()), dtype=np.float64)
         return counts

@@ -47,8 +47,8 @@ class _Own:
     left_out: int = 0  # results that are not in the average
     lower: float = -math.inf
     upper: float = math.inf
-    uncounted: dict[int, float | None] = dataclasses.field(default_factory=dict)  # query → result or None, as asked
-    precision: dict[int, float] = dataclasses.field(default_factory=dict)  # of these, where it has a noise of its own
+    # query → result, with its precision if it has a noise of its own; None: pending. In the order asked
+    uncounted: dict[int, tuple[float, float | None] | None] = dataclasses.field(default_factory=dict)
 
     def radius(self, noise: float, delta: float) -> float:
         by = (self.mass, self.rank, delta)
@@ -90,11 +90,10 @@ class OwnBands:
         return f"OwnBands({len(self)} points observed)"
 
     def copy(self) -> OwnBands:
-        """An independent copy."""
         twin = copy.copy(self)
         twin.lower, twin.upper, twin._known = self.lower.copy(), self.upper.copy(), {}
         for key, own in self._known.items():
-            twin._known[key] = dataclasses.replace(own, uncounted=dict(own.uncounted), precision=dict(own.precision))
+            twin._known[key] = dataclasses.replace(own, uncounted=dict(own.uncounted))
         return twin
 
     def forget(self) -> None:
@@ -105,7 +104,6 @@ class OwnBands:
         }
 
     def snapshot(self) -> Any:
-        """All of it, as JSON."""
         return kept(self)
 
     def resume(self, snapshot: Any) -> None:
@@ -123,10 +121,7 @@ class OwnBands:
         """Points, averages, counts and radii; delta: instead of its own."""
         seen = [own for own in self._known.values() if own.n]
         averages = np.array([own.total / own.mass for own in seen])
-        if delta is None:
-            radii = np.array([0.5 * (own.upper - own.lower) for own in seen])
-        else:
-            radii = np.array([own.radius(self.noise, delta) for own in seen])
+        radii = np.array([own.radius(self.noise, self.delta if delta is None else delta) for own in seen])
         return self.points(), averages, np.array([own.n for own in seen], dtype=np.intp), radii
 
     def count(self, key: Key) -> int:
@@ -151,11 +146,8 @@ class OwnBands:
 
     def tell(self, key: Key, y: float, query: int, precision: float | None = None) -> None:
         """Enter a query's result; precision: σ²/σ_s², where it has a noise of its own."""
-        own = self._known[key]
-        own.uncounted[query] = y
-        if precision is not None:
-            own.precision[query] = precision
-        self._advance(key, own)
+        self._known[key].uncounted[query] = y, precision
+        self._advance(key, self._known[key])
 
     def drop(self, key: Key, query: int) -> None:
         """Remove a query that will have no result."""
@@ -179,9 +171,7 @@ class OwnBands:
         self._ranks += len(new)
         for key, value, by in zip(keys, y, precision or none, strict=True):
             self._elsewhere -= 1  # negative: not the number of a query of this policy
-            self._known[key].uncounted[self._elsewhere] = value
-            if by is not None:
-                self._known[key].precision[self._elsewhere] = by
+            self._known[key].uncounted[self._elsewhere] = value, by
         for key in dict.fromkeys(keys):
             self._advance(key, self._known[key])
 
@@ -194,11 +184,11 @@ class OwnBands:
         n, uncounted = own.n, own.uncounted
         while uncounted:
             first = next(iter(uncounted))
-            y = uncounted[first]
-            if y is None:
+            result = uncounted[first]
+            if result is None:
                 break
             del uncounted[first]
-            by = own.precision.pop(first, None)
+            y, by = result
             if not own.n:
                 own.weighted = by is not None
             if by is not None and not own.weighted:

@@ -243,7 +243,6 @@ class Averages(NamedTuple):
         return cls(encoded, averages, counts, within, _sums(number, np.ones(len(y))))
 
     def part(self, rows: NDArray[np.intp]) -> Averages:
-        """Some of the points."""
         return Averages(*(column[rows] for column in self))
 
     def energy(self, model: Model, *, delta: float, fixed: bool = False) -> Energy:
@@ -252,7 +251,6 @@ class Averages(NamedTuple):
 
 
 def _sums(number: NDArray[np.intp], values: Array) -> Array:
-    """Sums of values, per point."""
     return np.asarray(np.bincount(number, values), dtype=np.float64)
 
 
