@@ -135,8 +135,9 @@ class Budgeted(FromDictionary, Fixed):
             dictionary.append(row, x, explained)
             self._F.widen()
             self._arrive(row, np.append(explained.phi, math.sqrt(explained.residual)), 0.0)
-            for part in filter(None, (self.told, self.with_pending, self.missed)):
-                part.extend()
+            for part in (self.told, self.with_pending, self.missed):
+                if part is not None:
+                    part.extend()
             if i + 1 < len(new):  # what of the others lies along the new feature
                 e = (K[i, i + 1 :] - Phi[i + 1 :] @ explained.phi) / math.sqrt(explained.residual)
                 residual[i + 1 :] -= e * e

@@ -90,14 +90,14 @@ class View:
 
     def covariance(self, h: Array, unseen: Array | None) -> Array:
         """c over the candidates, the one pass over memory that a step costs; `unseen` are the shadows' factors."""
-        c = self.product(h)
+        c: Array = self.product(h)
         if unseen is not None:
             self.unseen.add_product(unseen, c)
         return c
 
     def product(self, h: Array) -> Array:
         """Φᵀh, in a buffer that the next call overwrites. One BLAS throughout, SciPy's: see `regression.py`."""
-        out = self._scratch[0]
+        out: Array = self._scratch[0]
         if not len(h) or not self.listed:
             out.fill(0.0)
             return out

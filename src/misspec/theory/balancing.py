@@ -32,7 +32,8 @@ def candidate_bound(model: Model, n: Rounds, gain: float, epsilon: float, delta:
     c1 = 2.0 * math.sqrt(2.0 * ridge + 1.0) * max(1.0, spread)
     c2 = 2.0 * math.sqrt(2.0 + 1.0 / ridge) + 2.0 / math.sqrt(gain)
     grows = c1 * (model.norm_bound * math.sqrt(gain) + gain) * n**0.5 + c2 * epsilon * math.sqrt(gain) * n
-    return cast(Rounds, np.minimum(grows, reward_range * n))
+    bound: Rounds = np.minimum(grows, reward_range * n)
+    return bound
 
 
 def elimination_spread(noise: float, ranges: list[float], *, varying: bool) -> float:

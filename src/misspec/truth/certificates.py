@@ -334,7 +334,7 @@ def certified_conflicts(
         off = np.abs(told.averages[found.used] - found.fitted)
         position = len(own.averages) + (0 if also is None else len(also)) + int(found.used[off.argmax()])
         conflicts[position] = (found.epsilon - epsilon, found.epsilon, "energy")
-    return [(i, *conflict) for i, conflict in sorted(conflicts.items())]
+    return [(i, float(gap), float(implied), kind) for i, (gap, implied, kind) in sorted(conflicts.items())]
 
 
 def noise_from_repeats(points: ArrayLike, observations: ArrayLike) -> float:
@@ -356,10 +356,8 @@ def noise_from_repeats(points: ArrayLike, observations: ArrayLike) -> float:
 def numbered_points(X: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The number of each row's point, in the order of first visits; and the rows of the first visits."""
     _, first, position = search.distinct(X)
-    order = np.argsort(first)
-    numbers = np.empty_like(order)
-    numbers[order] = np.arange(len(order))
-    return numbers[position], first[order]
+    visits, number = np.unique(first[position], return_inverse=True)
+    return number, visits
 
 
 def _sharpest(radii: Array, count: int) -> NDArray[np.intp]:
