@@ -35,8 +35,7 @@ LEAST_REPEATS = 5  # fewest degrees of freedom for an estimate of the noise
 class Certificate(NamedTuple):
     """One proof that ε is at least `epsilon` (0: it proves nothing), at the share `delta` of δ.
 
-    kind       "class": no member passes through all averages within their radii; "bands": the posterior's band misses
-               an own band, or the interval that the class allows; "energy": no member explains enough of all results
+    kind       "class", "bands" or "energy", as in `diagnose`
     share      of the results that carry it: 1 where all are equally far off, 1/n where one is
     sentence   what it says, for people
     """
@@ -100,7 +99,9 @@ def diagnose(
 ) -> Diagnosis:
     """A lower bound on the model's misspecification, from observations gathered in any way.
 
-    It is the largest of three certificates (`Certificate`), each with a third of δ. Energy needs no repeats.
+    It is the largest of three certificates, each with a third of δ. "class": no member passes through all averages
+    within their radii. "bands": the posterior's band for f̃ does not meet an own band, or the interval that the class
+    allows. "energy": members leave more of the results unexplained than noise can; it needs no repeats.
 
     By default valid for points chosen by looking at earlier results, and for any order of the rows: radii are those of
     own bands, and every point pays for the last rank, on a list (domain=) for that of its last candidate, as in a
