@@ -5,7 +5,7 @@ that are fixed when a point arrives (`fixed.py`). A base has a table of the dist
 on their features, and a view over the candidates, of which there may be none.
 """
 
-from misspec.posterior.look import Bias, Glance, Local
+from misspec.posterior.formulas import Bias, Glance, Local
 from misspec.posterior.posterior import Posterior
 from misspec.posterior.tracked import Tracked
 from misspec.posterior.weights import Weights

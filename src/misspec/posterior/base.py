@@ -12,7 +12,7 @@ from misspec.errors import Array
 from misspec.model import Model
 from misspec.posterior.formulas import Formulas
 from misspec.posterior.table import Table
-from misspec.posterior.view import Step, View
+from misspec.posterior.view import View, WeightedView
 
 REFRESH = 1024  # steps between recomputations, or four times the rank where that is more
 REMOVED = 256  # pending observations removed one by one before all are recomputed, against rounding
@@ -21,7 +21,6 @@ REMOVED = 256  # pending observations removed one by one before all are recomput
 class FeatureBase(Formulas):
     """A posterior that learns. Values are y − offset; a row is that of a point in the table of distinct points."""
 
-    budget: int | None = None  # features at most
     generation = 0  # number of times the features were chosen again: earlier ones are void then
 
     def __init__(self, model: Model, table: Table, view: View, rank: int = 0) -> None:
@@ -32,14 +31,14 @@ class FeatureBase(Formulas):
 
     @abstractmethod
     def enter(self, keys: list[bytes], new: Array) -> None:
-        """Enter new points in the table; a kernel that fails leaves no trace."""
+        """Enter new points in the table. All kernel values are computed first: a kernel that fails leaves no trace."""
 
     @abstractmethod
     def _renew(self) -> None:
         """Recompute the regressions from sufficient statistics."""
 
-    def _told_at(self, row: int, value: float, surprise: float, precision: float) -> None:
-        """One observation was told."""
+    def _was_told(self, row: int, value: float, surprise: float, precision: float) -> None:
+        """One observation was added."""
 
     def forget(self) -> bool:
         """Forget the points whose results are summed up; False where all are needed."""
@@ -50,19 +49,21 @@ class FeatureBase(Formulas):
 
     def add(self, row: int, value: float, precision: float = 1.0) -> None:
         """One told observation at a distinct point."""
-        own = self.view.own_weights(self, row)  # before the step
+        view = self.view
+        own = view.own_weights(self, row) if isinstance(view, WeightedView) else None  # before the step
         h, factor, surprise = self.told.add(self.row(row), value + self.table.corrections[row], precision)
-        if self.view.listed:
-            unseen = self._shadow_factors(row, h, pending=False)
-            surprise = self.view.step(self, Step(row, value, h, factor, surprise, unseen, precision), own)
+        if isinstance(view, WeightedView) and own is not None:
+            surprise = view.step_with(self, row, value, precision, own)
+        elif view.listed:
+            view.step(view.covariance(h, self._shadow_factors(row, h, pending=False)), factor, surprise)
         self.table.add(row, value, precision)
-        self._told_at(row, value, surprise, precision)
+        self._was_told(row, value, surprise, precision)
         self._since_refresh += 1
-        if self._since_refresh >= max(REFRESH, 4 * self.rank) or self.view.doubtful:
+        negative = view.listed and view.variance.min() < 0.0  # by rounding
+        if self._since_refresh >= max(REFRESH, 4 * self.rank) or negative:
             self.refresh()
 
     def add_all(self, rows: list[int], values: Array, precision: Array | None) -> None:
-        """Count many observations; `refresh` takes them into the regressions."""
         self.table.add_all(rows, values, precision)
 
     def anticipate(self, row: int, precision: float = 1.0) -> None:
@@ -99,7 +100,7 @@ class FeatureBase(Formulas):
         """Count all pending observations again, from the told ones."""
         pending, self.table.pending = self.table.pending, {}
         self.with_pending, self._removed = None, 0
-        self.view.release_all()
+        self.view.with_pending = None
         for row, count in pending.items():
             for _ in range(count):
                 self.expect(row)

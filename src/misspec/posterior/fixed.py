@@ -27,17 +27,13 @@ from misspec import kernels
 from misspec.errors import Array
 from misspec.model import Model
 from misspec.posterior.base import FeatureBase
-from misspec.posterior.dictionary import Explained
-from misspec.posterior.formulas import Solved
+from misspec.posterior.dictionary import Explained, Near
 from misspec.posterior.growing import FromDictionary
-from misspec.posterior.look import Glance, nonnegative
 from misspec.posterior.table import Table
 from misspec.posterior.view import View
 
 LEAST = 1e-8  # residual of a point that joins, at least: below, rounding in the pivots would be felt
-STEEPNESS = (
-    12  # the residual that is asked for is (r/budget)^12: next to nothing at half the budget, all of it in the end
-)
+STEEPNESS = 12  # the residual asked for is (r/budget)^12: next to nothing at half the budget, all of it in the end
 CERTAIN = 10.0  # times the error of a residual that it must exceed
 
 
@@ -65,15 +61,16 @@ class Fixed(FeatureBase):
             self._F.replace(self._F.all[rows])
 
     def add_all(self, rows: list[int], values: Array, precision: Array | None) -> None:
+        """Count them in S and p too."""
         Phi = self.rows(rows)
         super().add_all(rows, values, precision)
-        self._gather(rows, Phi, values, precision)
-
-    def _gather(self, rows: list[int], Phi: Array, values: Array, precision: Array | None) -> None:  # noqa: ARG002
-        """Count many observations in S and p."""
         self.told.gather(Phi, values, precision)
         if self.with_pending is not None:
             self.with_pending.gather(Phi, np.zeros(len(values)), precision)
+        self._missed(rows, Phi, precision)
+
+    def _missed(self, rows: list[int], Phi: Array, precision: Array | None) -> None:
+        """Count what is missed at told points."""
 
 
 class Linear(Fixed):
@@ -86,7 +83,7 @@ class Linear(Fixed):
     def features(self, encoded: Array) -> Array:
         return self._affine(encoded)
 
-    def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
+    def features_with_slopes(self, encoded: Array, near: Near | None = None) -> tuple[Array, Array]:  # noqa: ARG002
         return self._affine(encoded), self._affine.slopes(len(encoded))
 
     def enter(self, keys: list[bytes], new: Array) -> None:
@@ -114,7 +111,6 @@ class Budgeted(FromDictionary, Fixed):
         return np.array(self.missed_of)
 
     def _admits(self, new: Explained) -> bool:
-        """Whether a point joins that has just arrived."""
         share = self.rank / self.budget
         return share < 1.0 and new.residual > max(LEAST, share**STEEPNESS, CERTAIN * new.error)
 
@@ -122,7 +118,7 @@ class Budgeted(FromDictionary, Fixed):
         """In the order of arrival: each is explained by those that joined before, and joins if that is too little."""
         dictionary, view = self.dictionary, self.view
         Phi = self.features(new)
-        residual = self._residual(new, Phi)
+        residual = self.residual(new, Phi)
         K = kernels.cross(self.kernel, new, new) if len(new) > 1 else np.zeros((1, 1))
         if len(new) > 1:
             view.try_columns(new)
@@ -195,20 +191,12 @@ class Budgeted(FromDictionary, Fixed):
         arrived = np.array([self._arrived[row] for row in rows])
         return np.asarray(np.where(np.arange(self.rank) < arrived[:, None], Phi, 0.0))
 
-    # -- what is missed ------------------------------------------------------------------------------------------
-
-    def _told_at(self, row: int, value: float, surprise: float, precision: float) -> None:  # noqa: ARG002
+    def _was_told(self, row: int, value: float, surprise: float, precision: float) -> None:  # noqa: ARG002
         if self.missed_of[row]:
-            self.missed.add(self.row(row), self.missed_of[row], precision)
+            self._missed([row], self.row(row)[None, :], np.array([precision]))
         self.settle(row)
 
-    def _gather(self, rows: list[int], Phi: Array, values: Array, precision: Array | None) -> None:
-        super()._gather(rows, Phi, values, precision)
-        self.missed.add_all(Phi, np.array([self.missed_of[row] for row in rows]), precision)
+    def _missed(self, rows: list[int], Phi: Array, precision: Array | None) -> None:
+        self.missed.add(Phi, np.array([self.missed_of[row] for row in rows]), precision)
         for row in rows:
             self.settle(row)
-
-    def _glance(self, seen: Glance, encoded: Array, phi: Array, told: Solved | None) -> Glance:
-        residual = nonnegative(self._residual(encoded, phi))
-        variance = np.maximum(seen.variance, 0.0) + residual
-        return seen._replace(variance=variance, residual=residual, bias=self.bias_at(phi, residual, told))

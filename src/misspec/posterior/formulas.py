@@ -17,19 +17,80 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from misspec import kernels
-from misspec.errors import Array
+from misspec.errors import Array, NumericalError
 from misspec.model import Model
-from misspec.posterior.look import Bias, Glance, Local, nonnegative
+from misspec.posterior.dictionary import Near
 from misspec.posterior.regression import Missed, Regression
 from misspec.posterior.shadows import Shadows
 from misspec.posterior.table import FeatureTable, Table
 
+SUSPICIOUS = 1e-3  # a variance this far below zero is not rounding
 TINY = 1e-150  # a norm: 0/0 is 0
+
+Bias = Callable[[float, bool], Array]  # of ε, and whether exactly
+
+
+class Glance(NamedTuple):
+    """Mean and variance at some points, and, for as long as nothing is told, ‖ζ‖₁ and ‖ζ‖₂ there.
+
+    residual   what a budgeted dictionary misses of the variance, and bias(ε, exactly) what that and a misfit of ε can
+               do to the mean, `fixed.py`; None without a budget, where nothing is missed
+    """
+
+    mean: Array
+    variance: Array
+    norm1: Callable[[], Array]
+    norm2: Callable[[], Array]
+    residual: Array | None = None
+    bias: Bias | None = None
+
+
+class Local(NamedTuple):
+    """What the posterior is at some points, and how it changes there: shapes (n,) and (n, d).
+
+    norm       ‖ζ‖₁ or ‖ζ‖₂; with a budget, the bias for a given ε
+    residual   what the dictionary misses of the variance
+    """
+
+    mean: Array
+    variance: Array
+    norm: Array
+    dmean: Array
+    dvariance: Array
+    dnorm: Array
+    residual: Array
+    dresidual: Array
+
+    def end(self, factor: float) -> tuple[Array, Array]:
+        """μ + factor·σ and its gradient."""
+        return _end(self.mean, self.dmean, factor, self.variance, self.dvariance)
+
+    def end_within(self, factor: float, missed: float) -> tuple[Array, Array]:
+        """μ + factor·σ_Z + missed·√res and its gradient, σ_Z² the variance that the dictionary sees."""
+        seen = _end(self.mean, self.dmean, factor, self.variance - self.residual, self.dvariance - self.dresidual)
+        return _end(*seen, missed, self.residual, self.dresidual)
+
+
+def _end(mean: Array, dmean: Array, factor: float, variance: Array, dvariance: Array) -> tuple[Array, Array]:
+    std = np.sqrt(np.maximum(variance, 1e-24))
+    return mean + factor * std, dmean + (0.5 * factor / std)[:, None] * dvariance
+
+
+def nonnegative(values: Array) -> Array:
+    """Variances with rounding below zero clipped; NumericalError for more than rounding."""
+    smallest = float(values.min(initial=0.0))
+    if smallest < -SUSPICIOUS:
+        raise NumericalError(
+            f"a variance came out as {smallest:.3g}: more than rounding, so the kernel is not positive semidefinite; "
+            "choose another kernel"
+        )
+    return np.maximum(values, 0.0) if smallest < 0.0 else values
 
 
 class Solved(NamedTuple):
@@ -40,9 +101,15 @@ class Solved(NamedTuple):
     b: Array
     squares: Array | float
 
+    def seen(self) -> Array:
+        """The variance less the residual."""
+        return np.asarray(np.einsum("nr,nr->n", self.v, self.b) - self.squares)
+
 
 class Formulas(ABC):
     """The posterior at points as the kernel sees them; subclasses say what the features are."""
+
+    budget: int | None = None  # features at most
 
     def __init__(self, model: Model, table: Table, rank: int) -> None:
         self.model, self.table = model, table
@@ -54,19 +121,16 @@ class Formulas(ABC):
         self.shadows = Shadows()
         self.missed = Missed(rank)  # by a budget
 
-    # -- features ------------------------------------------------------------------------------------------------
-
     @abstractmethod
     def features(self, encoded: Array) -> Array:
         """φ(x) for each row, shape (n, r)."""
 
     @abstractmethod
-    def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
-        """φ(x) for each row and its gradient, shapes (n, r) and (r, n, d)."""
+    def features_with_slopes(self, encoded: Array, near: Near | None = None) -> tuple[Array, Array]:
+        """φ(x) for each row and its gradient, shapes (n, r) and (r, n, d); near: the kernel at the dictionary."""
 
     @property
     def rank(self) -> int:
-        """r."""
         return self._F.rank
 
     @property
@@ -75,11 +139,9 @@ class Formulas(ABC):
         return self._most is not None and self.rank >= self._most
 
     def row(self, row: int) -> Array:
-        """φ of a distinct point."""
         return self._F.row(row)
 
     def rows(self, rows: list[int]) -> Array:
-        """φ of some distinct points, shape (n, r)."""
         return self._F.rows(rows)
 
     @property
@@ -87,10 +149,9 @@ class Formulas(ABC):
         """φ of all distinct points, shape (u, r)."""
         return self._F.all
 
-    # -- the formulas at the top of this file, for rows of φ (n, r) and e (n, s) -------------------------------------
+    # the formulas at the top of this file, for rows of φ (n, r) and e (n, s)
 
     def regression(self, pending: bool) -> Regression:
-        """The regression on what was told, and on what is pending."""
         return self.with_pending if pending and self.with_pending is not None else self.told
 
     def unseen(self, encoded: Array, phi: Array) -> Array:
@@ -101,7 +162,7 @@ class Formulas(ABC):
         return kernels.cross(self.kernel, encoded, self.table.points[S]) - phi @ self.rows(S).T
 
     def shadow_ratio(self, pending: bool) -> Array:
-        """n/λ at the shadows."""
+        """n/λ."""
         S = self.shadows.rows
         counts = self.table.counts[S]
         if pending:
@@ -109,7 +170,6 @@ class Formulas(ABC):
         return np.asarray(counts / self.ridge)
 
     def alpha(self) -> Array:
-        """α at the shadows."""
         S = self.shadows.rows
         return self.shadow_ratio(False) * (self.table.targets[S] - self.rows(S) @ self.told.w)
 
@@ -125,10 +185,6 @@ class Formulas(ABC):
         mean = phi @ self.told.w + self.model.offset
         return mean + e @ self.alpha() if self.shadows else mean
 
-    def variances(self, phi: Array, e: Array, *, pending: bool) -> Array:
-        """The variance less the residual."""
-        return _seen(self.solve(phi, e, pending=pending))
-
     def weights(self, phi: Array, e: Array, told: Solved | None = None) -> Array:
         """W(x), shape (n, u); told: as `solve` says, if that is known."""
         weights = (told or self.solve(phi, e)).b @ self.all_rows.T
@@ -142,10 +198,9 @@ class Formulas(ABC):
         total = np.einsum("nr,nr->n", b, self.told.gram_times(b) + 2.0 * G) + squares
         return np.asarray(np.sqrt(np.maximum(total, 0.0) / self.ridge))
 
-    def _residual(self, encoded: Array, phi: Array) -> Array:
+    def residual(self, encoded: Array, phi: Array) -> Array:
+        """What the features do not see of the variance."""
         return np.asarray(kernels.diagonal(self.kernel, encoded) - np.einsum("nr,nr->n", phi, phi))
-
-    # -- reading ------------------------------------------------------------------------------------------------
 
     def look(self, encoded: Array, *, pending: bool) -> Glance:
         phi = self.features(encoded)
@@ -159,28 +214,31 @@ class Formulas(ABC):
         def norm2() -> Array:
             return self.norms2(told or self.solve(phi, e))
 
-        return self._glance(Glance(self.means(phi, e), _seen(solved), norm1, norm2), encoded, phi, told)
-
-    def _glance(self, seen: Glance, encoded: Array, phi: Array, told: Solved | None) -> Glance:  # noqa: ARG002
-        """Add to the variance seen what the features do not see."""
-        variance = seen.variance if self.complete else seen.variance + self._residual(encoded, phi)
+        seen = Glance(self.means(phi, e), solved.seen(), norm1, norm2)
+        if self.budget is not None:
+            residual = nonnegative(self.residual(encoded, phi))
+            variance = np.maximum(seen.variance, 0.0) + residual
+            return seen._replace(variance=variance, residual=residual, bias=self.bias_at(phi, residual, told))
+        variance = seen.variance if self.complete else seen.variance + self.residual(encoded, phi)
         return seen._replace(variance=nonnegative(variance))
 
-    def local(self, encoded: Array, *, pending: bool, norm: int, epsilon: float | None) -> Local:
-        """See `Posterior.local`."""
+    def local(
+        self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None, near: Sequence[Near] = ()
+    ) -> Local:
+        """See `Posterior.local`; near: the kernel at the dictionary and at the shadows, if it is known."""
         kernel, ridge, S = self.kernel, self.ridge, self.shadows.rows
         (n, d), r = encoded.shape, self.rank
-        phi, dphi = self.features_with_slopes(encoded)  # (n, r), (r, n, d)
+        phi, dphi = self.features_with_slopes(encoded, *near[:1])  # (n, r), (r, n, d)
         v, dv, told_dv = phi, dphi, dphi
         mean = phi @ self.told.w + self.model.offset
         dmean = (self.told.w @ dphi.reshape(r, n * d)).reshape(n, d)
-        residual = self._residual(encoded, phi)
+        residual = self.residual(encoded, phi)
         dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         e, de = np.zeros((n, 0)), np.zeros((n, 0, d))
         ratio, told_ratio = self.shadow_ratio(pending), self.shadow_ratio(False)
         if S:
             F, alpha = self.rows(S), self.alpha()
-            values, slopes = kernels.cross_with_gradient(kernel, encoded, self.table.points[S])
+            values, slopes = near[1] if near else kernels.cross_with_gradient(kernel, encoded, self.table.points[S])
             e = values - phi @ F.T
             de = slopes - np.einsum("sr,rnd->nsd", F, dphi)
             mean = mean + e @ alpha
@@ -225,18 +283,17 @@ class Formulas(ABC):
         values, vectors = np.linalg.eigh(0.5 * (covariance + covariance.T))
         return np.asarray(vectors @ (np.sqrt(np.maximum(values, 0.0)) * rng.standard_normal(len(values))))
 
-    # -- what a budget misses, `fixed.py` ----------------------------------------------------------------------------
+    # what a budget misses, `fixed.py`
 
     def missed_rows(self) -> Array:
         """√res of the distinct points when they arrived."""
         return np.zeros(len(self.table))
 
     def misfit_total(self, epsilon: float) -> float:
-        """Σ_s b_s = ε·t + B·ρ, t the told observations and the next, each as often as it counts."""
+        """Σ_s b_s = εt + Bρ, t the told observations and the next, each as often as it counts."""
         return epsilon * (self.table.mass + 1) + self.model.norm_bound * self.missed.total
 
     def bias_at(self, phi: Array, residual: Array, told: Solved | None = None) -> Bias:
-        """See `Glance.bias`, at points with these features and residuals."""
         B = self.model.norm_bound
 
         def bias(epsilon: float, exactly: bool) -> Array:
@@ -264,9 +321,3 @@ class Formulas(ABC):
     def _strain(self, b: Array, strained: Array) -> Array:
         """bᵀHb/λ² from b and Hb."""
         return np.asarray(np.maximum(np.einsum("nr,nr->n", b, strained), 0.0) / self.ridge**2)
-
-
-def _seen(solved: Solved) -> Array:
-    """The variance less the residual."""
-    _, v, b, squares = solved
-    return np.asarray(np.einsum("nr,nr->n", v, b) - squares)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,9 +16,8 @@ from misspec import kernels
 from misspec.errors import Array
 from misspec.model import Model
 from misspec.posterior.base import FeatureBase
-from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained
-from misspec.posterior.formulas import Formulas
-from misspec.posterior.look import Local, nonnegative
+from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained, Near
+from misspec.posterior.formulas import Local, nonnegative
 from misspec.posterior.shadows import MOST_SHADOWS, Shadows
 from misspec.posterior.table import Table
 from misspec.posterior.view import NEGLIGIBLE, View
@@ -39,13 +39,28 @@ class FromDictionary(FeatureBase):
     def features(self, encoded: Array) -> Array:
         return self.dictionary.features(encoded)
 
-    def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
-        return self.dictionary.features_with_slopes(encoded)
+    def features_with_slopes(self, encoded: Array, near: Near | None = None) -> tuple[Array, Array]:
+        return self.dictionary.features_with_slopes(encoded, near)
 
-    def local(self, encoded: Array, *, pending: bool, norm: int, epsilon: float | None) -> Local:
+    def local(
+        self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None, near: Sequence[Near] = ()
+    ) -> Local:
+        """Without norms and shadows no slopes of features are needed: a·dφ = (L⁻ᵀa)·dk for a = w, φ and Cφ."""
         if norm or self.shadows:
-            return super().local(encoded, pending=pending, norm=norm, epsilon=epsilon)
-        return local_by_adjoints(self, self.dictionary, encoded, pending=pending)
+            return super().local(encoded, pending=pending, norm=norm, epsilon=epsilon, near=near)
+        kernel, dictionary, n, w = self.kernel, self.dictionary, len(encoded), self.told.w
+        values, slopes = near[0] if near else kernels.cross_with_gradient(kernel, encoded, dictionary.Z)
+        phi = dictionary.forward(values)
+        b = self.regression(pending).times(phi)
+        adjoints = dictionary.backward(np.concatenate([phi, b, w[None, :]]))
+        residual = self.residual(encoded, phi)
+        dresidual, dseen = (np.einsum("nr,nrd->nd", rows, slopes) for rows in (adjoints[:n], adjoints[n : 2 * n]))
+        dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * dresidual
+        variance = nonnegative(residual + np.einsum("nr,nr->n", phi, b))
+        mean, dmean = phi @ w + self.model.offset, np.einsum("r,nrd->nd", adjoints[2 * n], slopes)
+        norms, dnorms = np.zeros(n), np.zeros(encoded.shape)
+        dvariance = dresidual + 2.0 * dseen
+        return Local(mean, variance, norms, dmean, dvariance, dnorms, nonnegative(residual), dresidual)
 
 
 class Growing(FromDictionary):
@@ -57,7 +72,7 @@ class Growing(FromDictionary):
         self._drift = 0.0  # what shadows were told since they were corrected, times that
         self._largest = 0.0  # max |y − offset| so far
 
-    def _told_at(self, row: int, value: float, surprise: float, precision: float) -> None:
+    def _was_told(self, row: int, value: float, surprise: float, precision: float) -> None:
         self._largest = max(self._largest, abs(value))
         if row in self._reach:
             self._drift += self._reach[row] * abs(surprise) * precision
@@ -89,10 +104,7 @@ class Growing(FromDictionary):
         if self.view.listed:
             self.view.shift(self.told.w - w, self.alpha() - alpha)
 
-    # -- points that are new: the dictionary grows, is rebuilt, or gets a shadow -------------------------------------
-
     def enter(self, keys: list[bytes], new: Array) -> None:
-        """All kernel values that entering needs are tried first, so that a kernel that fails leaves no trace."""
         K = None
         if len(new) > 1:
             K = kernels.cross(self.kernel, np.concatenate([self.table.points, new]), new)
@@ -104,10 +116,8 @@ class Growing(FromDictionary):
                 self._enter_one(key, x)
 
     def _enter_many(self, keys: list[bytes], new: Array, K: Array | None) -> None:
-        """Some at a time: the dictionary is chosen among all points that there are, rather than grown point by point.
-
-        K: the kernel among the new points, where there are no others and they enter at once.
-        """
+        """Choose the dictionary among all points that there are, rather than let it grow point by point. K: the kernel
+        among the new points, where there are no others and they enter at once."""
         kept = self.view.weights is not None
         for start in range(0, len(new), BLOCK):
             rows: list[int] = []
@@ -164,7 +174,6 @@ class Growing(FromDictionary):
             self._correct()
 
     def _rebuild(self, newcomers: list[int], K: Array | None = None) -> None:
-        """Choose the dictionary again."""
         self.generation += 1
         points, dictionary = self.table.points, self.dictionary
         F, rest = dictionary.choose(points, [*dictionary.members, *self.shadows.rows, *newcomers], K)
@@ -173,10 +182,8 @@ class Growing(FromDictionary):
         self.view.rebuild(dictionary)
         for row in rest if not self.complete else ():
             phi, z = self.row(row), points[[row]]
-            self._shadow(row, phi, float(self._residual(z, phi[None, :])[0]), self.view.columns(z, math.inf))
+            self._shadow(row, phi, float(self.residual(z, phi[None, :])[0]), self.view.columns(z, math.inf))
         self.refresh()
-
-    # -- shadows ------------------------------------------------------------------------------------------------
 
     def _shadow(self, row: int, phi: Array, residual: float, at_candidates: Array) -> None:
         """Keep a point that the dictionary explains as a shadow; of too many, the one it explains best goes."""
@@ -194,7 +201,7 @@ class Growing(FromDictionary):
         if self.complete or not len(self.table):
             return
         points, counts = self.table.points, self.table.counts
-        residual = self._residual(points, self.all_rows)
+        residual = self.residual(points, self.all_rows)
         weight = counts**2 * np.maximum(residual, LEAST_RESIDUAL) * max(self.view.largest_residual, LEAST_RESIDUAL)
         weight[[*self.dictionary.members, *self.shadows.rows]] = 0.0
         heavy = np.flatnonzero((weight > TOLERANCE**2) & (counts > 1.0))
@@ -203,27 +210,11 @@ class Growing(FromDictionary):
 
     def _prune_shadows(self, least: float = -math.inf) -> None:
         kept = self.shadows.prune(self.rank, least)
-        if kept is not None:
-            self.view.keep_shadows(kept)
+        if kept is not None and self.view.listed:
+            self.view.unseen.keep(kept)
 
     def _tidy_shadows(self) -> None:
         """From time to time: forget shadows that the dictionary has learned to explain, and shrink the others' rows."""
-        if self.view.loose:
-            self.shadows.weights = self.view.compress(np.maximum(self.table.counts[self.shadows.rows], 1.0))
+        if self.view.unseen.loose:
+            self.shadows.weights = self.view.unseen.compress(np.maximum(self.table.counts[self.shadows.rows], 1.0))
             self._prune_shadows(NEGLIGIBLE)
-
-
-def local_by_adjoints(base: Formulas, dictionary: Dictionary, encoded: Array, *, pending: bool) -> Local:
-    """`Formulas.local` without norms and shadows: a·dφ = (L⁻ᵀa)·dk for a = w, φ and Cφ, and no slopes of features."""
-    kernel, n, w = base.kernel, len(encoded), base.told.w
-    values, slopes = kernels.cross_with_gradient(kernel, encoded, dictionary.Z)
-    phi = dictionary.forward(values)
-    b = base.regression(pending).times(phi)
-    adjoints = dictionary.backward(np.concatenate([phi, b, w[None, :]]))
-    residual = kernels.diagonal(kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
-    dresidual, dseen = (np.einsum("nr,nrd->nd", rows, slopes) for rows in (adjoints[:n], adjoints[n : 2 * n]))
-    dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * dresidual
-    variance = nonnegative(residual + np.einsum("nr,nr->n", phi, b))
-    mean, dmean = phi @ w + base.model.offset, np.einsum("r,nrd->nd", adjoints[2 * n], slopes)
-    norm, dnorm = np.zeros(n), np.zeros(encoded.shape)
-    return Local(mean, variance, norm, dmean, dresidual + 2.0 * dseen, dnorm, nonnegative(residual), dresidual)

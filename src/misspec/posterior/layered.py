@@ -72,7 +72,6 @@ class Layered:
         self._table = Table(posterior.points.shape[1])
         self._where = np.full(len(self._tracked.prior) if self._tracked else 0, -1, dtype=np.intp)  # candidate → row
         self._residual: list[float] = []
-        self._average: list[float] = []  # ȳ less the offset
         self._F = FeatureTable(posterior.rank)
         self._told: Covariance
         self._with_pending: Covariance | None = None  # told and pending; None while nothing is pending
@@ -80,25 +79,19 @@ class Layered:
         self._summed: dict[float, Summed] = {}  # points told once and forgotten, by what the dictionary misses of them
         self._renew()
 
-    @property
-    def t(self) -> int:
-        """Told observations."""
-        return self._table.t
-
-    # -- learning ------------------------------------------------------------------------------------------------
-
     def learn(self, key: Key, encoded: Array, y: float, *, expected: bool = False, noise: float | None = None) -> None:
         """A result that the posterior has been told; encoded: the point as the kernel sees it, shape (1, E). expected:
         it is pending, and is counted already in the variance for choosing. noise: its own standard deviation."""
         precision = 1.0 if noise is None else float(self._posterior.model.precision(noise)[0])
         self._follow()
         row, table = self._enter(key, encoded), self._table
-        n, before, value = float(table.counts[row]), self._average[row], y - self._posterior.model.offset
+        n, before, value = float(table.counts[row]), table.average(row), y - self._posterior.model.offset
         after = before + precision * (value - before) / (n + precision)
         if n:
             self._squares += precision * (value - before) * (value - after)
             self._repeats += 1
-        self._b += (self._weight(row, n + precision) * after - self._weight(row, n) * before) * self._F.row(row)
+        r = self._residual[row]
+        self._b += (self._weight(n + precision, r) * after - self._weight(n, r) * before) * self._F.row(row)
         if expected:
             if precision != 1.0:  # it was counted as one
                 self._count(self._choosing, row, n + table.pending[row], precision - 1.0)
@@ -107,14 +100,13 @@ class Layered:
             self._count(self._with_pending, row, n + table.pending.get(row, 0), precision)
         self._count(self._told, row, n, precision)
         table.add(row, value, precision)
-        self._average[row] = after
-        if self.t >= self._next:
-            self._next = max(self.t + 1, math.ceil(GROWTH * self.t))
+        if table.t >= self._next:
+            self._next = max(table.t + 1, math.ceil(GROWTH * table.t))
             self._learn_sizes()
             self._renew()
 
     def expect(self, key: Key, encoded: Array) -> None:
-        """A query that is pending: it counts in the variance for choosing."""
+        """Count a pending query in the variance for choosing."""
         self._follow()
         row, table = self._enter(key, encoded), self._table
         if self._with_pending is None:
@@ -123,8 +115,8 @@ class Layered:
         table.expect(row)
 
     def release(self, key: Key) -> None:
-        """A query that pended, and has no result."""
-        row, table = self._table.row(key), self._table
+        """A query is no longer pending, and has no result."""
+        row, table = self._table.row_of[key], self._table
         assert self._with_pending is not None  # it is pending
         self._count(self._with_pending, row, float(table.counts[row]) + table.pending[row], -1)
         self._settle(row)
@@ -135,28 +127,24 @@ class Layered:
             self._with_pending = None
 
     def _count(self, covariance: Covariance, row: int, n: float, change: float) -> None:
-        """A point that counts n times counts so many times more."""
-        weight = self._weight(row, n + change) - self._weight(row, n)
-        covariance.shrink(self._F.row(row), weight, self._tracked)
+        r = self._residual[row]
+        covariance.shrink(self._F.row(row), float(self._weight(n + change, r) - self._weight(n, r)), self._tracked)
 
     def _enter(self, key: Key, encoded: Array) -> int:
-        """The row of a point, which may be new."""
-        row = self._table.row_of(key)
-        if row is not None:
-            return row
+        if key in self._table.row_of:
+            return self._table.row_of[key]
         phi = self._posterior.features(encoded)[0]
         row = self._table.enter(key, encoded[0])
         if self._tracked is not None and isinstance(key, int):
             self._where[key] = row
         self._F.append(phi)
-        self._average.append(0.0)
-        self._residual.append(max(0.0, float(kernels.diagonal(self._posterior.model.kernel, encoded)[0] - phi @ phi)))
+        self._residual.append(max(0.0, float(self._posterior.residual(encoded, phi[None, :])[0])))
         return row
 
-    def _weight(self, row: int, n: float) -> float:
-        """w of a point that counts n times."""
-        known = self.noise**2 / n + self.scale**2 * self._residual[row] if n else math.inf
-        return 1.0 / (self.misfit_size**2 + known)
+    def _weight(self, n: Any, residual: Any) -> Any:
+        """w of points that count n times."""
+        known = self.noise**2 / np.where(n > 0, n, 1.0) + self.scale**2 * residual
+        return np.where(n > 0, 1.0 / (self.misfit_size**2 + known), 0.0)
 
     def _follow(self) -> None:
         """The dictionary may have grown, by features along which what was observed before has nothing to speak of."""
@@ -174,8 +162,6 @@ class Layered:
             self._b = np.append(self._b, np.zeros(more))
             self._F.widen(more)
 
-    # -- snapshots -----------------------------------------------------------------------------------------------
-
     def snapshot(self, keep: Iterable[Key] | None = None) -> Any:
         """All that was learnt, as JSON. keep: points told once, and not pending, are summed up, except for these."""
         layer = self
@@ -185,16 +171,15 @@ class Layered:
         return kept(layer)
 
     def resume(self, snapshot: Any) -> None:
-        """Go on from a snapshot."""
         resume(self, snapshot, Covariance, Summed)
 
     def _forget(self, keep: Iterable[Key]) -> None:
         """Sum up points, on a copy: weights depend on counts and on what the dictionary misses, which is rounded up."""
         table = self._table
         once = (table.counts == 1.0) & (table.counts_with_pending == 1.0)
-        once[[row for key in keep if (row := table.row_of(key)) is not None]] = False
+        once[[table.row_of[key] for key in keep if key in table.row_of]] = False
         levels = np.array([_level(each) for each in self._residual])
-        average, F = np.array(self._average), self._F.all
+        average, F = table.averages, self._F.all
         self._summed = copy.deepcopy(self._summed)
         for level in np.unique(levels[once]).tolist():
             rows = np.flatnonzero(once & (levels == level))
@@ -207,16 +192,14 @@ class Layered:
         self._table, self._F = copy.copy(table), FeatureTable()
         self._table.keep(rest)
         self._F.replace(F[rest])
-        self._residual, self._average = ([each[row] for row in rest] for each in (self._residual, self._average))
-
-    # -- the sizes of misfit and noise ---------------------------------------------------------------------------
+        self._residual = [self._residual[row] for row in rest]
 
     def _learn_sizes(self) -> None:
         """σ from repeated results; τ by the marginal likelihood of the averages, N(0, s²FFᵀ + diag(1/w))."""
         model, told = self._posterior.model, self._table.counts > 0
         pooled = (BELIEVED * model.noise**2 + self._squares) / (BELIEVED + self._repeats)
         self.noise = math.sqrt(max(pooled, LEAST * self.scale**2))
-        F, y = self.scale * self._F.all[told], np.array(self._average)[told]
+        F, y = self.scale * self._F.all[told], self._table.averages[told]
         known = self.noise**2 / self._table.counts[told] + self.scale**2 * np.array(self._residual)[told]
         sizes = [0.0, *(model.norm_bound * 0.5**k for k in range(HALVINGS, -1, -1))]
         evidence = np.array([_evidence(F, known + size**2, y, self._sums(size), self.scale) for size in sizes])
@@ -225,22 +208,17 @@ class Layered:
 
     def _renew(self) -> None:
         """C, b and the variances over the candidates from the sums."""
-        table = self._table
-        weights = self._weights(table.counts)
-        self._told = self._covariance(weights)
-        self._with_pending = self._covariance(self._weights(table.counts_with_pending)) if table.pending else None
-        self._b = self._F.all.T @ (weights * np.array(self._average))
+        table, residual = self._table, np.array(self._residual)
+        weights = self._weight(table.counts, residual)
+        hoped = self._weight(table.counts_with_pending, residual)
+        self._told, self._with_pending = self._covariance(weights), self._covariance(hoped) if table.pending else None
+        self._b = self._F.all.T @ (weights * table.averages)
         for noise, each in self._sums(self.misfit_size):
             self._b += each.moment / noise
 
     def _sums(self, misfit_size: float) -> list[tuple[float, Summed]]:
-        """Sums over forgotten points, each with 1/w."""
         noise = misfit_size**2 + self.noise**2
         return [(noise + self.scale**2 * level, each) for level, each in self._summed.items()]
-
-    def _weights(self, n: Array) -> Array:
-        known = self.noise**2 / np.where(n > 0, n, 1.0) + self.scale**2 * np.array(self._residual)
-        return np.where(n > 0, 1.0 / (self.misfit_size**2 + known), 0.0)
 
     def _covariance(self, weights: Array) -> Covariance:
         F, r = self._F.all, self._F.rank
@@ -254,15 +232,12 @@ class Layered:
         missed = np.maximum(self._tracked.prior - np.einsum("nr,nr->n", Phi, Phi), 0.0)
         return Covariance(C, self._tracked.evened(np.einsum("nr,nr->n", Phi @ C, Phi) + self.scale**2 * missed))
 
-    # -- reading -------------------------------------------------------------------------------------------------
-
     @property
     def _choosing(self) -> Covariance:
-        """With what is pending."""
         return self._told if self._with_pending is None else self._with_pending
 
     def over(self, candidates: NDArray[np.intp] | slice) -> Known:
-        """f* at candidates."""
+        """f* at candidates, where there are any."""
         variance = self._choosing.variance
         assert self._tracked is not None  # there are candidates
         assert variance is not None
@@ -270,20 +245,18 @@ class Layered:
         return self._combined(mean, np.maximum(variance[candidates], 0.0), self._where[candidates])
 
     def at(self, encoded: Array, keys: Sequence[Key]) -> Known:
-        """f* at points as the kernel sees them, whose results are known under these keys."""
+        """f* at points as the kernel sees them, whose results have these keys."""
         phi = self._posterior.features(encoded)
-        missed = kernels.diagonal(self._posterior.model.kernel, encoded) - np.einsum("nr,nr->n", phi, phi)
         seen = np.einsum("nr,nr->n", symmetric_times(self._choosing.C, phi), phi)
-        v = seen + self.scale**2 * np.maximum(missed, 0.0)
-        rows = (self._table.row_of(key) for key in keys)
-        known = np.array([-1 if row is None else row for row in rows], dtype=np.intp)
+        v = seen + self.scale**2 * np.maximum(self._posterior.residual(encoded, phi), 0.0)
+        known = np.array([self._table.row_of.get(key, -1) for key in keys], dtype=np.intp)
         return self._combined(phi @ self._coefficients, np.maximum(v, 0.0), known)
 
     def slopes(self, U: Array, factor: float) -> tuple[Array, Array]:
         """Mean + factor standard deviations of f* where nothing was observed, and the gradient."""
         phi, dphi = self._posterior.features_with_slopes(U)
         kernel, h = self._posterior.model.kernel, symmetric_times(self._choosing.C, phi)
-        missed = kernels.diagonal(kernel, U) - np.einsum("nr,nr->n", phi, phi)
+        missed = self._posterior.residual(U, phi)
         dmissed = kernels.diagonal_gradient(kernel, U) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         std = np.sqrt(np.einsum("nr,nr->n", h, phi) + self.scale**2 * np.maximum(missed, TINY) + self.misfit_size**2)
         dvariance = 2.0 * np.einsum("nr,rnd->nd", h, dphi) + self.scale**2 * dmissed
@@ -303,13 +276,11 @@ class Layered:
         n, average = np.zeros(len(mean)), mean.copy()
         n[seen] = table.counts[there]
         told = n[seen] > 0
-        average[seen[told]] = [self._average[row] for row in there[told].tolist()]
-        hoped = n
+        average[seen[told]] = table.averages[there[told]]
+        hoped = n.copy()
         if table.pending:
-            hoped = n.copy()
             hoped[seen] += [table.pending.get(row, 0) for row in there.tolist()]
-        own = self._share(n)
-        share = own if hoped is n else self._share(hoped)
+        own, share = self._share(n), self._share(hoped)
         variance = (1.0 - share) ** 2 * v + t2 * (1.0 - share)
         return Known(offset + mean + own * (average - mean), variance, offset + mean, v, offset + average, n, hoped)
 

@@ -18,8 +18,8 @@ from misspec.errors import Array, InvalidInput, flag, vector, whole
 from misspec.model import Model, a_model
 from misspec.posterior.base import FeatureBase
 from misspec.posterior.fixed import Budgeted, Linear
+from misspec.posterior.formulas import Glance, Local
 from misspec.posterior.growing import BLOCK, MANY, Growing
-from misspec.posterior.look import Glance, Local
 from misspec.posterior.regression import Regression
 from misspec.posterior.table import Table
 from misspec.posterior.view import View
@@ -45,17 +45,16 @@ class Posterior:
             model.check(domain)
         self.domain = domain
         budget = None if budget is None else whole("budget", budget, at_least=1)
-        view = self._make_view(weights=flag("weights", weights), budget=budget)
+        # the weights of a budgeted dictionary are not those of the kernel
+        view = self._make_view(weighted=flag("weights", weights) and budget is None)
         self._base = base_of(model, Table(width_of(domain)), view, budget, keep=weights)
 
-    def _make_view(self, *, weights: bool, budget: int | None) -> View:  # noqa: ARG002
+    def _make_view(self, *, weighted: bool) -> View:  # noqa: ARG002
         """The view over the candidates: there are none here."""
         return View(self.model.kernel, np.zeros((0, width_of(self.domain))), self.model.offset)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(t={self.t}, distinct={self.distinct}, rank={self.rank}, {self.domain!r})"
-
-    # -- reading ------------------------------------------------------------------------------------------------
 
     @property
     def t(self) -> int:
@@ -138,8 +137,8 @@ class Posterior:
         return self._base.look(encoded, pending=pending)
 
     def local(self, encoded: Array, *, pending: bool = False, norm: int = 0, epsilon: float | None = None) -> Local:
-        """Mean, variance and, if wanted, ‖ζ‖₁ or ‖ζ‖₂ with their gradients at encoded points. epsilon: with a budget,
-        the norm wanted is the bias for this ε, without what is missed at the point."""
+        """Mean, variance and, for norm = 1 or 2, ‖ζ‖₁ or ‖ζ‖₂ with their gradients at encoded points. epsilon: the norm
+        wanted is the bias of a budget for this ε, without what is missed at the point."""
         return self._base.local(encoded, pending=pending, norm=norm, epsilon=epsilon)
 
     def features(self, encoded: Array) -> Array:
@@ -149,6 +148,10 @@ class Posterior:
     def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
         """φ at encoded points with gradients, shapes (n, r) and (r, n, d)."""
         return self._base.features_with_slopes(encoded)
+
+    def residual(self, encoded: Array, phi: Array) -> Array:
+        """What features φ do not see of the variance at encoded points."""
+        return self._base.residual(encoded, phi)
 
     def weights_at(self, X: ArrayLike) -> Array:
         """W(x) at the rows of X, shape (n, u): the mean is offset + W·(ȳ − offset). O(u·r) per point.
@@ -163,14 +166,10 @@ class Posterior:
         """A sample of f − μ at encoded points, jointly."""
         return self._base.sample(encoded, rng, pending=pending)
 
-    # -- writing ------------------------------------------------------------------------------------------------
-
     def observe(self, X: ArrayLike, y: ArrayLike, *, noise: ArrayLike | None = None) -> None:
         """Tell observations y at the rows of X. noise: their own standard deviations, one for all or one each.
         Input that is refused changes nothing."""
-        encoded = self.domain.encode(X)
-        precision = None if noise is None else self.model.precision(noise, len(encoded))
-        self._observe(encoded, vector("observations", y, length=len(encoded)), precision)
+        self._observe(self.domain.encode(X), y, noise)
 
     def add(self, encoded: Array, y: float, *, expected: bool = False, noise: float | None = None) -> None:
         """Tell one result at a point that was checked before, shape (1, E). expected: it is pending, and already
@@ -201,26 +200,22 @@ class Posterior:
         """Replace what was observed, keeping where and how often: averages per distinct point, in units of y."""
         self._base.retell(vector("averages", averages, length=len(self.counts)) - self.model.offset)
 
-    # -- snapshots ----------------------------------------------------------------------------------------------
-
     def snapshot(self, *, forget: bool) -> Any:
         """All that was learnt, as JSON; None where that is every point. forget: without points that are summed up."""
-        base = self._base
-        if forget:
-            shared = (self.model, self.model.kernel, base.view.X)
-            base = copy.deepcopy(base, {id(each): each for each in shared})
+        base = self._copied_base() if forget else self._base
         return kept(base) if not forget or base.forget() else None
 
     def resume(self, snapshot: Any) -> None:
         """Go on from a snapshot of a posterior that was made in the same way."""
         resume(self._base, snapshot, Regression)
 
-    def _observe(self, encoded: Array, y: Array, precision: Array | None) -> None:
-        values = y - self.model.offset
-        if len(y) >= (BULK if self.t else MANY):
+    def _observe(self, encoded: Array, y: ArrayLike, noise: ArrayLike | None) -> None:
+        precision = None if noise is None else self.model.precision(noise, len(encoded))
+        values = vector("observations", y, length=len(encoded)) - self.model.offset
+        if len(values) >= (BULK if self.t else MANY):
             self._observe_all(encoded, values, precision)
             return
-        each = [1.0] * len(y) if precision is None else precision.tolist()
+        each = [1.0] * len(values) if precision is None else precision.tolist()
         for row, value, by in zip(self._rows(encoded), values.tolist(), each, strict=True):
             self._base.anticipate(row, by)
             self._base.add(row, value, by)
@@ -230,8 +225,7 @@ class Posterior:
         before = None
         if len(values) > BLOCK:  # else `_rows` tries all kernel values first
             kernels.check_bounded(self.model.kernel, encoded, "the points observed")
-            shared = (self.model, self.model.kernel, self._base.view.X)
-            before = copy.deepcopy(self._base, {id(each): each for each in shared})
+            before = self._copied_base()
         try:
             for start in range(0, len(values), BLOCK):
                 part = slice(start, start + BLOCK)
@@ -242,32 +236,53 @@ class Posterior:
             self._base = self._base if before is None else before
             raise
 
+    def _copied_base(self) -> FeatureBase:
+        shared = (self.model, self.model.kernel, self._base.view.X)
+        return copy.deepcopy(self._base, {id(each): each for each in shared})
+
     def _rows(self, encoded: Array) -> list[int]:
-        """Rows of points in the table of distinct points; new ones are entered."""
         table = self._base.table
         keys = [x.tobytes() for x in encoded]
-        fresh = {key: x for key, x in zip(keys, encoded, strict=True) if table.row_of(key) is None}
+        fresh = {key: x for key, x in zip(keys, encoded, strict=True) if key not in table.row_of}
         if fresh:
             new = np.array(list(fresh.values()))
             kernels.check_bounded(self.model.kernel, new, "the points observed")
             self._base.enter(list(fresh), new)
-        return [table.row(key) for key in keys]
+        return [table.row_of[key] for key in keys]
 
     def _row(self, encoded: Array) -> int:
-        """The row of one point that was checked before; a new one is entered."""
         table, key = self._base.table, encoded.tobytes()
-        row = table.row_of(key)
-        if row is None:
+        if key not in table.row_of:
             self._base.enter([key], encoded)
-            row = table.row(key)
-        return row
+        return table.row_of[key]
 
     def _pending_row(self, encoded: Array) -> int:
         table = self._base.table
-        row = table.row_of(encoded.tobytes())
+        row = table.row_of.get(encoded.tobytes())
         if row is None or row not in table.pending:
             raise InvalidInput("only a point that is pending can be released or told as expected; this one is not")
         return row
+
+
+class Turned:
+    """A posterior of −y, in the sign of y: means are turned, and all else is as it was."""
+
+    def __init__(self, posterior: Any) -> None:
+        self.inner = posterior
+
+    def __getattr__(self, name: str) -> Any:
+        if "inner" not in self.__dict__:  # a copy that is being made
+            raise AttributeError(name)
+        value = getattr(self.inner, name)
+        return -value if name in ("mean", "averages") else value
+
+    def at(self, X: ArrayLike, *, pending: bool = False) -> tuple[Array, Array]:
+        """Mean and standard deviation at the rows of X (user units)."""
+        mean, std = self.inner.at(X, pending=pending)
+        return -mean, std
+
+    def __repr__(self) -> str:
+        return f"{self.inner!r}, of −y"
 
 
 def base_of(model: Model, table: Table, view: View, budget: int | None, *, keep: bool) -> FeatureBase:

@@ -24,6 +24,7 @@ import numpy as np
 from scipy.linalg import blas, cho_solve, cholesky, lapack
 
 from misspec.errors import Array
+from misspec.posterior.table import larger
 
 CANCELS = 1e-3  # the least share of λ that an observation leaves to be taken back by a step
 
@@ -50,7 +51,7 @@ class Regression:
         return symmetric_times(self._S, b)
 
     def times(self, phi: Array) -> Array:
-        """Cφ for each row φ, shape (n, r)."""
+        """Cφ for each row φ."""
         return symmetric_times(self._C, phi)
 
     def root_times(self, z: Array) -> Array:
@@ -134,7 +135,6 @@ class Regression:
         self.log_det += math.log(s)
 
     def refresh(self, F: Array, counts: Array, averages: Array) -> None:
-        """Recompute from sufficient statistics."""
         if not F.shape[1]:
             return
         scaled = F * np.sqrt(counts / self.regularization)[:, None]
@@ -166,17 +166,8 @@ class Missed:
         """One more feature."""
         self._H = bordered(self._H)
 
-    def add(self, phi: Array, missed: float, precision: float = 1.0) -> None:
-        """One observation at φ."""
-        if missed == 0.0:
-            return
-        self.total += precision * missed
-        self.squares += precision * missed * missed
-        if len(phi):
-            self._H = blas.dsyr(precision * missed, phi, a=self._H, overwrite_a=1)
-
-    def add_all(self, Phi: Array, missed: Array, precision: Array | None) -> None:
-        """Many at once."""
+    def add(self, Phi: Array, missed: Array, precision: Array | None) -> None:
+        """Observations at the rows of Φ."""
         weighted = missed if precision is None else precision * missed
         self.total += float(weighted.sum())
         self.squares += float(weighted @ missed)
@@ -192,11 +183,10 @@ class Missed:
 def bordered(A: Array, diagonal: float = 0.0, more: int = 1) -> Array:
     """A with so many more rows and columns, zero except on the diagonal."""
     r = len(A)
-    larger: Array = np.zeros((r + more, r + more), order="F")
-    larger[:r, :r] = A
+    wider = larger(A, r + more, r + more, order="F")
     if diagonal:
-        larger[range(r, r + more), range(r, r + more)] = diagonal
-    return larger
+        wider[range(r, r + more), range(r, r + more)] = diagonal
+    return wider
 
 
 def inverse_of(factor: Array) -> Array:

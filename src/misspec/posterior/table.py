@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -27,24 +28,24 @@ class Table:
         self.t = 0  # told observations
         self.mass = 0.0  # Σ of their precisions
         self.pending: dict[int, int] = {}
-        self._row: dict[Key, int] = {}
+        self.row_of: dict[Key, int] = {}
         self._U: Array = np.zeros((0, dimension))
         self._n: Array = np.zeros(0)
         self._sums: Array = np.zeros(0)
         self._corrections: Array = np.zeros(0)
 
     def __len__(self) -> int:
-        return len(self._row)
+        return len(self.row_of)
 
     @property
     def points(self) -> Array:
         """As the kernel sees them, shape (u, d)."""
-        return self._U[: len(self._row)]
+        return self._U[: len(self)]
 
     @property
     def counts(self) -> Array:
         """n, shape (u,); 0 for points that are only pending so far."""
-        return self._n[: len(self._row)]
+        return self._n[: len(self)]
 
     @property
     def averages(self) -> Array:
@@ -52,41 +53,35 @@ class Table:
         counts = self.counts
         return self._sums[: len(counts)] / np.where(counts > 0.0, counts, 1.0)
 
+    def average(self, row: int) -> float:
+        """ȳ of one point."""
+        return float(self._sums[row] / self._n[row]) if self._n[row] else 0.0
+
     @property
     def corrections(self) -> Array:
         """Of the averages, shape (u,); 0 for all but shadows."""
-        return self._corrections[: len(self._row)]
+        return self._corrections[: len(self)]
 
     @property
     def targets(self) -> Array:
-        """Averages as the regression on features is told them, with their corrections, shape (u,)."""
+        """Averages with their corrections, as the regression on features is told them, shape (u,)."""
         return self.averages + self.corrections
 
     @property
     def counts_with_pending(self) -> Array:
-        """n with the pending observations."""
         counts = self.counts.copy()
         counts[list(self.pending)] += np.array(list(self.pending.values()), dtype=np.float64)
         return counts
 
-    def row_of(self, key: Key) -> int | None:
-        """The row of a point, None if it is new."""
-        return self._row.get(key)
-
-    def row(self, key: Key) -> int:
-        """The row of a point that is there."""
-        return self._row[key]
-
     def enter(self, key: Key, x: Array) -> int:
         """The row of a new point, not observed yet."""
-        row = len(self._row)
+        row = len(self)
         if row == len(self._U):
-            more = max(16, row)
-            self._U = np.concatenate([self._U, np.zeros((more, self._U.shape[1]))])
-            columns = (self._n, self._sums, self._corrections)
-            self._n, self._sums, self._corrections = (np.append(a, np.zeros(more)) for a in columns)
+            height, columns = row + max(16, row), (self._n, self._sums, self._corrections)
+            self._U = larger(self._U, height, self._U.shape[1])
+            self._n, self._sums, self._corrections = (larger(column, height) for column in columns)
         self._U[row] = x
-        self._row[key] = row
+        self.row_of[key] = row
         return row
 
     def add(self, row: int, value: float, precision: float = 1.0) -> None:
@@ -109,21 +104,18 @@ class Table:
 
     def keep(self, rows: list[int]) -> None:
         """Forget all points but these, which get new rows in this order; t stays."""
-        keys, number = list(self._row), {row: new for new, row in enumerate(rows)}
-        self._row = {keys[row]: new for row, new in number.items()}
-        columns = (self._n, self._sums, self._corrections)
-        self._U, (self._n, self._sums, self._corrections) = self._U[rows], (column[rows] for column in columns)
+        keys, number = list(self.row_of), {row: new for new, row in enumerate(rows)}
+        self.row_of = {keys[row]: new for row, new in number.items()}
+        columns = (self._U, self._n, self._sums, self._corrections)
+        self._U, self._n, self._sums, self._corrections = (column[rows] for column in columns)
         self.pending = {number[row]: count for row, count in self.pending.items()}
 
     def expect(self, row: int) -> None:
-        """One more observation is pending at a point."""
         self.pending[row] = self.pending.get(row, 0) + 1
 
     def release(self, row: int) -> None:
-        """One observation less is pending at a point."""
-        if self.pending[row] > 1:
-            self.pending[row] -= 1
-        else:
+        self.pending[row] -= 1
+        if not self.pending[row]:
             del self.pending[row]
 
 
@@ -141,33 +133,32 @@ class FeatureTable:
         return self._F[: self._size, : self.rank]
 
     def row(self, row: int) -> Array:
-        """φ of one point."""
         return self._F[row, : self.rank]
 
     def rows(self, rows: Sequence[int]) -> Array:
-        """φ of some points, shape (n, r)."""
         return self._F[rows, : self.rank]
 
     def append(self, phi: Array) -> None:
-        """One more point."""
-        self._reserve(self._size + 1, self.rank)
+        height, width = self._F.shape
+        if self._size == height:
+            self._F = larger(self._F, max(16, 2 * height), width)
         self._F[self._size, : self.rank] = phi
         self._size += 1
 
     def widen(self, more: int = 1) -> None:
         """Features that are 0 in all rows so far."""
-        self._reserve(self._size, self.rank + more)
         self.rank += more
+        height, width = self._F.shape
+        if self.rank > width:
+            self._F = larger(self._F, height, max(16, self.rank, 2 * width))
 
     def replace(self, F: Array) -> None:
         """Other features for all points."""
         self._F, (self._size, self.rank) = np.ascontiguousarray(F), F.shape
 
-    def _reserve(self, rows: int, columns: int) -> None:
-        height, width = self._F.shape
-        if rows > height or columns > width:
-            height = height if rows <= height else max(16, 2 * height)
-            width = width if columns <= width else max(16, columns, 2 * width)
-            larger = np.zeros((height, width))
-            larger[: self._size, : self.rank] = self.all
-            self._F = larger
+
+def larger(A: Array, *shape: int, order: Literal["C", "F"] = "C") -> Array:
+    """Zeros of this shape with A in the first rows and columns."""
+    zeros = np.zeros(shape, order=order)
+    zeros[tuple(slice(length) for length in A.shape)] = A
+    return zeros

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, instance, vector
+from misspec.errors import Array, InvalidInput, instance
 from misspec.model import Model
-from misspec.posterior.look import Bias
+from misspec.posterior.formulas import Bias
 from misspec.posterior.posterior import Posterior
 from misspec.posterior.view import View, WeightedView
 from misspec.posterior.weights import Weights
@@ -37,11 +37,9 @@ class Tracked(Posterior):
         super().__init__(model, domain, weights=weights, budget=budget, check=check)
         self._first = domain.first_alike
 
-    def _make_view(self, *, weights: bool, budget: int | None) -> View:
+    def _make_view(self, *, weighted: bool) -> View:
         kernel, X, offset = self.model.kernel, self.domain.encoded, self.model.offset
-        if weights and budget is None:  # the weights of a budgeted dictionary are not those of the kernel
-            return WeightedView(kernel, X, offset, self.model.regularization)
-        return View(kernel, X, offset)
+        return WeightedView(kernel, X, offset, self.model.regularization) if weighted else View(kernel, X, offset)
 
     @property
     def _view(self) -> View:
@@ -54,8 +52,6 @@ class Tracked(Posterior):
     def first(self, rows: NDArray[np.intp] | slice) -> NDArray[np.intp] | slice:
         """Candidates, of equal ones the first."""
         return rows if self._first is None else self._first[rows]
-
-    # -- reading ------------------------------------------------------------------------------------------------
 
     @property
     def mean(self) -> Array:
@@ -99,8 +95,8 @@ class Tracked(Posterior):
         if self._view.weights is not None:
             found = self._view.weights.norm1(subset)
         else:
-            phi, e = self._view.rows(_ALL if subset is None else subset)
-            found = np.asarray(np.abs(self._base.weights(phi, e)).sum(axis=1))
+            weights = self._base.weights(*self._view.rows(_ALL if subset is None else subset))
+            found = np.asarray(np.abs(weights).sum(axis=1))
         if subset is None or self._first is None:
             return self.evened(found)
         _, first, where = np.unique(self._first[subset], return_index=True, return_inverse=True)
@@ -133,15 +129,12 @@ class Tracked(Posterior):
     def observe_index(self, indices: ArrayLike, y: ArrayLike, *, noise: ArrayLike | None = None) -> None:
         """Tell observations y at candidates; noise as for `observe`. Input that is refused changes nothing."""
         if isinstance(indices, int | np.integer) and isinstance(y, float) and math.isfinite(y) and noise is None:
-            known = self._view.row_of
-            row = int(known[indices]) if 0 <= indices < len(known) else -1
+            row = int(self._view.row_of[indices]) if 0 <= indices < len(self.domain) else -1
             if row >= 0:  # a point seen before, one at a time: the usual step, by a short cut
                 self._base.anticipate(row)
                 self._base.add(row, y - self.model.offset)
                 return
-        chosen = self.domain.validate_indices(indices)
-        precision = None if noise is None else self.model.precision(noise, len(chosen))
-        self._observe(self._view.X[chosen], vector("observations", y, length=len(chosen)), precision)
+        self._observe(self._view.X[self.domain.validate_indices(indices)], y, noise)
 
 
 def _frozen(values: Array) -> Array:

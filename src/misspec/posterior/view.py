@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,26 +22,14 @@ from scipy.linalg import blas
 from misspec import kernels
 from misspec.errors import Array
 from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained
-from misspec.posterior.formulas import Formulas
-from misspec.posterior.look import nonnegative
-from misspec.posterior.lowrank import LowRank
+from misspec.posterior.formulas import Formulas, nonnegative
+from misspec.posterior.shadows import LowRank
+from misspec.posterior.table import larger
 from misspec.posterior.weights import Weights
 
 NEGLIGIBLE = 0.5 * TOLERANCE  # root mean square of a row of E that is not worth keeping
 BLOCK = 4096  # candidates handled at a time where a temporary of Φ's size would be wasteful
 DENSE = 2000  # distinct points up to which weights are recomputed by a dense solve
-
-
-class Step(NamedTuple):
-    """One told observation at a distinct point."""
-
-    row: int
-    value: float  # y − offset
-    h: Array  # Cφ before
-    factor: float  # 1/(λ/precision + φᵀCφ)
-    surprise: float  # y minus the mean before
-    unseen: Array | None  # the shadows' factors in c; None without shadows
-    precision: float
 
 
 class View:
@@ -69,35 +57,17 @@ class View:
         self.forget_shadows()
 
     def _parts(self) -> list[slice]:
-        """The candidates, some at a time."""
         return [slice(start, start + BLOCK) for start in range(0, len(self.X), BLOCK)]
 
     def blocks(self) -> Iterator[tuple[Array, Array]]:
-        """φ and e of the candidates, some at a time."""
         return map(self.rows, self._parts())
 
     def rows(self, which: slice | NDArray[np.intp]) -> tuple[Array, Array]:
         """φ and e of some candidates."""
-        return self._Phi[: self._rank, which].T, self._unseen.columns(which)
+        return self._Phi[: self._rank, which].T, self.unseen.columns(which)
 
-    # -- steps ------------------------------------------------------------------------------------------------
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether rounding has pushed a variance below zero."""
-        return self.listed and bool(self.variance.min() < 0.0)
-
-    def own_weights(self, base: Formulas, row: int) -> Array | None:  # noqa: ARG002
-        """Weights at a distinct point, which `step` needs from before the step where they are kept."""
-        return None
-
-    def step(self, base: Formulas, told: Step, own: Array | None) -> float:  # noqa: ARG002
-        """One told observation; returns y minus the mean before."""
-        self._update(self.covariance(told.h, told.unseen), told.factor, told.surprise)
-        return told.surprise
-
-    def _update(self, c: Array, factor: float, surprise: float) -> None:
-        """Mean and variance after one step; c is overwritten."""
+    def step(self, c: Array, factor: float, surprise: float) -> None:
+        """One told observation: its covariances c, which are overwritten, 1/(λ/precision + σ_i²), and y − mean_i."""
         scratch = self._scratch[1]
         np.multiply(c, factor * surprise, out=scratch)
         self.mean += scratch
@@ -114,20 +84,15 @@ class View:
         np.maximum(self.with_pending, 0.0, out=self.with_pending)
 
     def release(self, h: Array, factor: float, unseen: Array | None) -> None:
-        """One observation less is pending."""
         assert self.with_pending is not None
         c = self.covariance(h, unseen)
         self.with_pending += factor * c * c
-
-    def release_all(self) -> None:
-        """Nothing is pending."""
-        self.with_pending = None
 
     def covariance(self, h: Array, unseen: Array | None) -> Array:
         """c over the candidates, the one pass over memory that a step costs; `unseen` are the shadows' factors."""
         c: Array = self.product(h)
         if unseen is not None:
-            self._unseen.add_product(unseen, c)
+            self.unseen.add_product(unseen, c)
         return c
 
     def product(self, h: Array) -> Array:
@@ -137,8 +102,6 @@ class View:
             out.fill(0.0)
             return out
         return cast(Array, blas.dgemv(1.0, self._Phi[: len(h)].T, h, y=out, overwrite_y=1))
-
-    # -- recomputation ----------------------------------------------------------------------------------------
 
     def refresh(self, base: Formulas) -> None:
         """Mean and variances from the formulas."""
@@ -150,19 +113,16 @@ class View:
         self.refresh_pending(base)
 
     def refresh_pending(self, base: Formulas) -> None:
-        """The variance with what is pending, from the formulas."""
         if self.listed and self.with_pending is not None:
             self.with_pending = self._fresh_variance(base, pending=True)
 
     def _fresh_variance(self, base: Formulas, *, pending: bool) -> Array:
-        seen = np.concatenate([base.variances(phi, e, pending=pending) for phi, e in self.blocks()])
+        seen = np.concatenate([base.solve(phi, e, pending=pending).seen() for phi, e in self.blocks()])
         return nonnegative(seen + self.residual)
 
     def shift(self, h: Array, unseen: Array) -> None:
-        """The coefficients change by h, and those of the shadows by `unseen`."""
+        """The coefficients changed by h, and those of the shadows by `unseen`."""
         self.mean += self.covariance(h, unseen)
-
-    # -- growth -----------------------------------------------------------------------------------------------
 
     def columns(self, z: Array, residual: float) -> Array:
         """k(z, ·) over the candidates where entering z needs it, else empty.
@@ -180,7 +140,6 @@ class View:
             kernels.cross(self.kernel, new[start : start + 64], self.X)
 
     def enter(self, row: int, x: Array, at_candidates: Array) -> None:  # noqa: ARG002
-        """A new distinct point."""
         equal = np.flatnonzero(np.equal(self.X, x).all(axis=1))
         self.row_of[equal] = row
         self.candidate_of.append(int(equal[0]) if len(equal) else -1)
@@ -189,7 +148,7 @@ class View:
         """One more feature, a point of the table; `members` are the rows of the dictionary's points so far."""
         r, pivot = self._rank, math.sqrt(new.residual)
         if r == len(self._Phi):
-            self._Phi = np.concatenate([self._Phi, np.empty((max(16, r // 2), len(self.X)))])
+            self._Phi = larger(self._Phi, r + max(16, r // 2), len(self.X))
         feature = (at_candidates - self.product(new.phi)) / pivot
         known = [self.candidate_of[m] for m in members]
         feature[[m for m in known if m >= 0]] = 0.0
@@ -205,20 +164,12 @@ class View:
         self.residual = self.prior - np.einsum("rn,rn->n", self._Phi, self._Phi)
         self.forget_shadows()
 
-    # -- shadows ----------------------------------------------------------------------------------------------
-
     @property
     def largest_residual(self) -> float:
         return float(self.residual.max()) if self.listed else 1.0
 
-    @property
-    def loose(self) -> bool:
-        """Whether `compress` is worth it."""
-        return self._unseen.loose
-
     def forget_shadows(self) -> None:
-        """There are no shadows."""
-        self._unseen = LowRank(len(self.X), NEGLIGIBLE)  # E
+        self.unseen = LowRank(len(self.X), NEGLIGIBLE)  # E
 
     def shadow(self, phi: Array, residual: float, at_candidates: Array, times: float) -> float | None:
         """A point that counts so many times becomes a shadow. Returns its weight, the root mean square of what the
@@ -231,22 +182,13 @@ class View:
         weight = times * math.sqrt(float(unseen @ unseen) / len(unseen))
         if weight <= NEGLIGIBLE:
             return None
-        self._unseen.append(unseen)
+        self.unseen.append(unseen)
         return weight
 
     def explain_shadows(self, components: Array) -> None:
         """The newest feature explains a part of the shadows, with these components along it."""
         if self.listed:
-            self._unseen.subtract(components, self._Phi[self._rank - 1])
-
-    def keep_shadows(self, kept: NDArray[np.intp]) -> None:
-        """Forget all other shadows."""
-        if self.listed:
-            self._unseen.keep(kept)
-
-    def compress(self, times: Array) -> Array:
-        """Shrink the shadows' rows; returns their weights, if each counts so many times."""
-        return self._unseen.compress(times)
+            self.unseen.subtract(components, self._Phi[self._rank - 1])
 
 
 class WeightedView(View):
@@ -258,22 +200,22 @@ class WeightedView(View):
         self.weights: Weights = Weights(regularization, self.prior)
 
     def own_weights(self, base: Formulas, row: int) -> Array:
+        """Weights at a distinct point."""
         if self.candidate_of[row] >= 0:
             return self.weights.at_candidate(self.candidate_of[row])
         phi = base.rows([row])
         return np.asarray(base.weights(phi, base.unseen(base.table.points[[row]], phi))[0])
 
-    def step(self, base: Formulas, told: Step, own: Array | None) -> float:
-        assert own is not None
-        row, c, candidate = told.row, self._scratch[0], self.candidate_of[told.row]
+    def step_with(self, base: Formulas, row: int, value: float, precision: float, own: Array) -> float:
+        """One told observation, given its point's weights before; returns y minus the mean before."""
+        c, candidate, points = self._scratch[0], self.candidate_of[row], base.table.points
         if candidate >= 0:
             column = self.weights.kernel_at(candidate)
         else:
-            points = base.table.points
             column = kernels.cross(self.kernel, points, points[[row]])[:, 0]
-        surprise = told.value - float(own @ base.table.averages)
-        factor = self.weights.step(row, own, column, c, told.precision)
-        self._update(c, factor, surprise)
+        surprise = value - float(own @ base.table.averages)
+        factor = self.weights.step(row, own, column, c, precision)
+        self.step(c, factor, surprise)
         return surprise
 
     def enter(self, row: int, x: Array, at_candidates: Array) -> None:

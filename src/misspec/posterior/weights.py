@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, cho_solve, cholesky
 
 from misspec.errors import Array
+from misspec.posterior.table import larger
 
 DEFERRED = 16  # updates that are applied together
 ROUNDED_UP = 1.0 + 1e-9  # so that rounding cannot make a bound too small
@@ -42,9 +43,9 @@ class Weights:
         """A new distinct point, given its kernel values; its weight is zero until it is observed."""
         u = self._size
         if u == len(self._base):
-            more = max(16, u // 2)
-            self._base, self._K = (np.concatenate([a, np.zeros((more, a.shape[1]))]) for a in (self._base, self._K))
-            self._D = np.concatenate([self._D, np.zeros((DEFERRED, more))], axis=1)
+            height, N = u + max(16, u // 2), len(self._prior)
+            self._base, self._K = larger(self._base, height, N), larger(self._K, height, N)
+            self._D = larger(self._D, DEFERRED, height)
         self._K[u] = at_candidates
         self._own.append(own)
         self._size += 1
@@ -55,7 +56,7 @@ class Weights:
         return self._base[:u, index] + self._G[:k, index] @ self._D[:k, :u]
 
     def kernel_at(self, index: int) -> Array:
-        """k(x_j, x) over the distinct points, at one candidate, shape (u,)."""
+        """k(x_j, x) at one candidate, shape (u,)."""
         return np.ascontiguousarray(self._K[: self._size, index])
 
     def step(self, row: int, own: Array, column: Array, c: Array, precision: float) -> float:
@@ -74,7 +75,8 @@ class Weights:
         self.bound += np.abs(self._G[k]) * (float(np.abs(self._D[k, :u]).sum()) * ROUNDED_UP)
         self._deferred += 1
         if self._deferred == DEFERRED:
-            self._apply()
+            self._base[:u] += self._D[:, :u].T @ self._G
+            self._deferred = 0
         return factor
 
     def full(self) -> Array:
@@ -118,9 +120,3 @@ class Weights:
         self._deferred = 0
         self._base[: self._size] = W
         self.bound = self.norm1() * ROUNDED_UP + 1e-12
-
-    def _apply(self) -> None:
-        u, k = self._size, self._deferred
-        if k:
-            self._base[:u] += self._D[:k, :u].T @ self._G[:k]
-            self._deferred = 0

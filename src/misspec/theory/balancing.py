@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import numpy as np
 
@@ -42,9 +43,6 @@ def elimination_spread(noise: float, ranges: list[float], *, varying: bool) -> f
 
 def elimination_radius(n: Rounds, bases: int, delta: float, spread: float, kind: str) -> Rounds:
     """h(n): bound on how far an average of n rewards strays from its mean, for all n and all bases at once."""
-    radius: Rounds
     if kind == "paper":
-        radius = 2.2 * spread * np.sqrt(np.log(bases * np.maximum(1.0, np.log(n)) / delta) / n)
-    else:
-        radius = spread * np.sqrt((n + 1.0) * (np.log(n + 1.0) + 2.0 * math.log(bases / delta))) / n
-    return radius
+        return cast(Rounds, 2.2 * spread * np.sqrt(np.log(bases * np.maximum(1.0, np.log(n)) / delta) / n))
+    return cast(Rounds, spread * np.sqrt((n + 1.0) * (np.log(n + 1.0) + 2.0 * math.log(bases / delta))) / n)

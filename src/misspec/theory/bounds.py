@@ -29,9 +29,6 @@ ALLOWANCE = 1.0 / 60.0
 Gain = float | InformationGain  # γ_T
 
 
-# -- the theorems ------------------------------------------------------------------------------------------------------
-
-
 def ec_gp_ucb_bound(
     model: Model,
     horizon: Rounds,
@@ -48,10 +45,9 @@ def ec_gp_ucb_bound(
     this bound at δ/2 and a model-free one, 2(B + ε)N + 4σ√(2NT ln(2π²T²N(N+1)/(3δ))).
     """
     T, gamma, eps = read_rounds(model, horizon, gain, epsilon, regret)
-    delta = model.delta if grounded_points is None else model.delta / 2.0
-    bound = 2.0 * _multiplier(model, gamma, 1.0 / delta) * np.sqrt(variance_constant(model) * gamma * T)
-    bound = bound + 2.0 * eps * T * np.sqrt(variance_constant(model) * gamma / model.regularization)
-    bound = bound + (2.0 * eps * T if regret == "true" else 0.0)
+    delta, slack = model.delta if grounded_points is None else model.delta / 2.0, variance_constant(model) * gamma
+    bound = 2.0 * _multiplier(model, gamma, 1.0 / delta) * np.sqrt(slack * T)
+    bound = bound + 2.0 * eps * T * np.sqrt(slack / model.regularization) + _misfit(T, eps, regret)
     if grounded_points is not None:
         if regret != "true":
             raise InvalidInput('the grounded bound is about true regret; leave out regret="in_class"')
@@ -96,18 +92,17 @@ def phased_bound(
         if constants != "tight":
             raise InvalidInput('constants="paper" are for schedule="doubling", the paper\'s; leave them out')
         bound = _planned_bound(model, T, gain, eps, width, points, schedule)
-        return capped(bound + (2.0 * eps * T if regret == "true" else 0.0), horizon, model, eps, regret, cap=cap)
-    E = max(1.0, math.floor(math.log2(float(T.max()) + 1.0)))  # in the whole run: the policy splits δ over all of them
-    multiplier = _phased_multiplier(model, gamma, E, width, points)
-    ridge = model.regularization
-    if constants == "tight":
-        bound = 2.0 * eps * T * (1.0 + np.log2(T)) * np.sqrt(variance_constant(model) * gamma / ridge)
-        bound = bound + 14.0 * multiplier * np.sqrt(variance_constant(model) * T * gamma)
     else:
-        bound = 6.0 * eps * T * (1.0 + np.log(T)) * np.sqrt((2.0 + 1.0 / ridge) * gamma)
-        bound = bound + 32.0 * multiplier * np.sqrt((1.0 + 2.0 * ridge) * T * gamma)
-    bound = 2.0 * model.norm_bound + bound + (2.0 * eps * T if regret == "true" else 0.0)
-    return capped(bound, horizon, model, eps, regret, cap=cap)
+        E = max(1.0, math.floor(math.log2(float(T.max()) + 1.0)))  # in the whole run: all of them share δ
+        ridge, C = model.regularization, variance_constant(model)
+        if constants == "tight":
+            biased, spread = 2.0 * (1.0 + np.log2(T)) * np.sqrt(C * gamma / ridge), 14.0 * np.sqrt(C * T * gamma)
+        else:
+            biased = 6.0 * (1.0 + np.log(T)) * np.sqrt((2.0 + 1.0 / ridge) * gamma)
+            spread = 32.0 * np.sqrt((1.0 + 2.0 * ridge) * T * gamma)
+        multiplier = _phased_multiplier(model, gamma, E, width, points)
+        bound = 2.0 * model.norm_bound + eps * T * biased + multiplier * spread
+    return capped(bound + _misfit(T, eps, regret), horizon, model, eps, regret, cap=cap)
 
 
 def _phased_multiplier(model: Model, gamma: Any, episodes: float, width: str, points: int | None) -> Any:
@@ -179,14 +174,9 @@ def balancing_bound(
     if not sure:
         return most * T
     j = max(sure)
-    total = float(R[j][T])
+    total = float(R[j][T]) + (len(sure) - 1) * (float(R[j][T]) + most)
     played = n[1:]
-    for i in range(M):
-        if i == j:
-            continue
-        if i in sure:
-            total += float(R[j][T]) + most
-            continue
+    for i in set(range(M)).difference(sure):
         count = np.minimum(np.searchsorted(R[i], R[j][1:], side="right") - 1, T - played).astype(np.intp)
         worst = R[i][count] + 2.0 * count * h[count] + count * (R[j][1:] / played + 2.0 * h[1:])
         total += float(worst.max()) + most
@@ -247,12 +237,14 @@ def needle_lower_bound(horizon: Rounds, points: int, height: float) -> Rounds:
     return bound
 
 
-# -- small parts -------------------------------------------------------------------------------------------------------
-
-
 def variance_constant(model: Model) -> float:
     """C."""
     return 2.0 / math.log1p(1.0 / model.regularization)
+
+
+def _misfit(T: Any, epsilon: float, regret: str) -> Any:
+    """What true regret has beyond that in the class: 2εT."""
+    return 2.0 * epsilon * T if regret == "true" else 0.0
 
 
 def _multiplier(model: Model, gamma: Any, inverse_delta: Any) -> Any:

@@ -11,8 +11,6 @@ from misspec.model import Model, a_model
 from misspec.theory.bounds import Gain, capped, improved_multiplier, read_rounds, variance_constant
 from misspec.theory.information import Rounds
 
-# -- elimination in phases ---------------------------------------------------------------------------------------------
-
 
 def core_set(dimension: int) -> int:
     """4d ln ln d + 16: the most arms that a design with g(ρ) ≤ 2d needs, and the first m of phased elimination."""

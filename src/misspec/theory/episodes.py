@@ -60,5 +60,4 @@ def complete_episodes(horizon: int, lengths: Sequence[int]) -> int:
 
 
 def _ceil_sqrt(n: int) -> int:
-    """⌈√n⌉, exactly."""
     return math.isqrt(n - 1) + 1

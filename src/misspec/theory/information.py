@@ -29,6 +29,7 @@ STARTS = 4  # points of the cover from which a greedy step is polished
 CLIMB = 30  # most steps of L-BFGS-B per polish
 MOST_STEPS = 1_000_000  # longest greedy design, one step per round: half a minute
 MOST_KEPT = 4  # results kept for calls with the same arguments, such as runs of many seeds
+_KEPT: dict[tuple[str, float, bytes, int], InformationGain] = {}  # these, by their arguments
 
 Rounds = TypeVar("Rounds", float, NDArray[Any])  # a number of rounds, or an array of them; so is the answer
 
@@ -120,9 +121,6 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
     return _KEPT[key]
 
 
-_KEPT: dict[tuple[str, float, bytes, int], InformationGain] = {}  # the last results, by their arguments
-
-
 def _gain(domain: Finite, model: Model, T: int, unseen: float) -> InformationGain:
     """Bounds on γ_T of a list. unseen: ρ where the list stands for a box, else 0."""
     path, values, largest = _greedy(domain, model, T)
@@ -139,18 +137,11 @@ def _gain(domain: Finite, model: Model, T: int, unseen: float) -> InformationGai
         "spectral": _spectral(Phi, T, model.regularization) + missed + outside,
         "design": _design(Phi, residual, T, model.regularization, path, float(values[-1])) + missed + outside,
     }
-    return InformationGain(
-        float(values[-1]),
-        max(float(values[-1]), min(bounds.values())),
-        path,
-        values,
-        bounds,
-        rate(model.kernel, domain),
-        missed=outside,
-    )
+    greedy, order = float(values[-1]), _rate(model.kernel, domain)
+    return InformationGain(greedy, max(greedy, min(bounds.values())), path, values, bounds, order, missed=outside)
 
 
-def rate(kernel: Any, domain: Domain) -> str:
+def _rate(kernel: Any, domain: Domain) -> str:
     """The order of γ_T in T for the common kernels (Srinivas et al. 2010; Vakili et al. 2021 for Matérn)."""
     name, d = type(kernel).__name__, domain.dimension
     if name == "RBF":
@@ -215,12 +206,10 @@ def _spectral(Phi: Array, T: int, regularization: float) -> float:
     """½ Σ_i ln(1 + q_iκ_i/λ) with κ the eigenvalues of the Gram matrix, q_i = max(0, ν − λ/κ_i), Σ q_i = T."""
     spectrum = np.linalg.eigvalsh(Phi.T @ Phi)[::-1]
     levels = regularization / spectrum[spectrum > 1e-14 * max(spectrum.max(initial=0.0), 1e-300)]  # ascending
-    if not len(levels):
-        return 0.0
     waters = (T + np.cumsum(levels)) / np.arange(1, len(levels) + 1)  # ν if the first i levels are covered
     covered = np.flatnonzero(waters > levels)
     if not len(covered):  # T is lost in rounding beside λ/κ: ln(1 + x) ≤ x
-        return float(0.5 * T / levels[0])
+        return float(0.5 * T / levels[0]) if len(levels) else 0.0
     water = waters[covered[-1]]
     return 0.5 * float(np.log(np.maximum(water / levels, 1.0)).sum())
 

@@ -47,8 +47,8 @@ class _Own:
     left_out: int = 0  # results that are not in the average
     lower: float = -math.inf
     upper: float = math.inf
-    uncounted: dict[int, float | None] = dataclasses.field(default_factory=dict)  # query → result or None, as asked
-    precision: dict[int, float] = dataclasses.field(default_factory=dict)  # of these, where it has a noise of its own
+    # query → result, with its precision if it has a noise of its own; None: pending. In the order asked
+    uncounted: dict[int, tuple[float, float | None] | None] = dataclasses.field(default_factory=dict)
 
     def radius(self, noise: float, delta: float) -> float:
         by = (self.mass, self.rank, delta)
@@ -90,11 +90,10 @@ class OwnBands:
         return f"OwnBands({len(self)} points observed)"
 
     def copy(self) -> OwnBands:
-        """An independent copy."""
         twin = copy.copy(self)
         twin.lower, twin.upper, twin._known = self.lower.copy(), self.upper.copy(), {}
         for key, own in self._known.items():
-            twin._known[key] = dataclasses.replace(own, uncounted=dict(own.uncounted), precision=dict(own.precision))
+            twin._known[key] = dataclasses.replace(own, uncounted=dict(own.uncounted))
         return twin
 
     def forget(self) -> None:
@@ -105,14 +104,10 @@ class OwnBands:
         }
 
     def snapshot(self) -> Any:
-        """All of it, as JSON."""
         return kept(self)
 
     def resume(self, snapshot: Any) -> None:
-        """Go on from a snapshot."""
         resume(self, snapshot, _Own)
-
-    # -- reading ---------------------------------------------------------------------------------------------
 
     def keys(self) -> list[Key]:
         """Keys of the observed points, in the order of first asking."""
@@ -126,10 +121,7 @@ class OwnBands:
         """Points, averages, counts and radii; delta: instead of its own."""
         seen = [own for own in self._known.values() if own.n]
         averages = np.array([own.total / own.mass for own in seen])
-        if delta is None:
-            radii = np.array([0.5 * (own.upper - own.lower) for own in seen])
-        else:
-            radii = np.array([own.radius(self.noise, delta) for own in seen])
+        radii = np.array([own.radius(self.noise, self.delta if delta is None else delta) for own in seen])
         return self.points(), averages, np.array([own.n for own in seen], dtype=np.intp), radii
 
     def count(self, key: Key) -> int:
@@ -143,8 +135,6 @@ class OwnBands:
         points = [self._known.get(key, none) for key in keys]
         return np.array([own.lower for own in points]), np.array([own.upper for own in points])
 
-    # -- writing ---------------------------------------------------------------------------------------------
-
     def ask(self, key: Key, query: int, x: Array | None = None, *, others: int | None = None) -> None:
         """Enter a query at this point (x: its coordinates). others: None for a query of this policy; else the query
         is someone else's, and this many more come with it in one call."""
@@ -156,17 +146,13 @@ class OwnBands:
 
     def tell(self, key: Key, y: float, query: int, precision: float | None = None) -> None:
         """Enter a query's result; precision: σ²/σ_s², where it has a noise of its own."""
-        own = self._known[key]
-        own.uncounted[query] = y
-        if precision is not None:
-            own.precision[query] = precision
-        self._advance(key, own)
+        self._known[key].uncounted[query] = y, precision
+        self._advance(key, self._known[key])
 
     def drop(self, key: Key, query: int) -> None:
         """Remove a query that will have no result."""
-        own = self._known[key]
-        del own.uncounted[query]
-        self._advance(key, own)
+        del self._known[key].uncounted[query]
+        self._advance(key, self._known[key])
 
     def observe(
         self,
@@ -176,22 +162,18 @@ class OwnBands:
         precision: Sequence[float | None] | None = None,
     ) -> None:
         """Enter results from elsewhere, in one call."""
-        self._enter(keys, [None] * len(keys) if points is None else points)
-        for key, value, by in zip(keys, y, precision or [None] * len(keys), strict=True):
+        none = [None] * len(keys)
+        new = {
+            key: x for key, x in zip(keys, none if points is None else points, strict=True) if key not in self._known
+        }
+        ranks = [self._last(key, len(new)) for key in new]
+        self._known |= {key: _Own(rank, x) for (key, x), rank in zip(new.items(), ranks, strict=True)}
+        self._ranks += len(new)
+        for key, value, by in zip(keys, y, precision or none, strict=True):
             self._elsewhere -= 1  # negative: not the number of a query of this policy
-            self._known[key].uncounted[self._elsewhere] = value
-            if by is not None:
-                self._known[key].precision[self._elsewhere] = by
+            self._known[key].uncounted[self._elsewhere] = value, by
         for key in dict.fromkeys(keys):
             self._advance(key, self._known[key])
-
-    def _enter(self, keys: Sequence[Key], points: Sequence[Array | None]) -> None:
-        """Give ranks to points never asked before."""
-        new = {key: x for key, x in zip(keys, points, strict=True) if key not in self._known}
-        ranks = [self._last(key, len(new)) for key in new]
-        for (key, x), rank in zip(new.items(), ranks, strict=True):
-            self._known[key] = _Own(rank, x)
-        self._ranks += len(new)
 
     def _last(self, key: Key, new: int) -> int:
         """The rank of a point that others chose: N on a list, else that of the last of the call's `new` points."""
@@ -202,11 +184,11 @@ class OwnBands:
         n, uncounted = own.n, own.uncounted
         while uncounted:
             first = next(iter(uncounted))
-            y = uncounted[first]
-            if y is None:
+            result = uncounted[first]
+            if result is None:
                 break
             del uncounted[first]
-            by = own.precision.pop(first, None)
+            y, by = result
             if not own.n:
                 own.weighted = by is not None
             if by is not None and not own.weighted:
@@ -231,11 +213,8 @@ def within_class(
     prior: k(x,x). Where the two do not meet, the result is the class's interval; the last array says where.
     """
     reach = model.norm_bound * np.sqrt(prior) + epsilon
-    low, high = np.maximum(lower, model.offset - reach), np.minimum(upper, model.offset + reach)
-    apart = low > high
-    if apart.any():
-        low, high = np.where(apart, model.offset - reach, low), np.where(apart, model.offset + reach, high)
-    return low, high, apart
+    least, most = model.offset - reach, model.offset + reach
+    return *ground(lower, upper, least, most), np.maximum(lower, least) > np.minimum(upper, most)
 
 
 def grounded_upper(upper: Array, own_lower: Array, own_upper: Array, *, least: Array | None = None) -> Array:

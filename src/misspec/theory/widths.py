@@ -51,24 +51,18 @@ def improved(model: Model, log_det: float, delta: float) -> float:
 
 
 MULTIPLIERS = {"lemma1": lemma1, "mixture": mixture, "improved": improved}
-
-
 Width = str | float | Callable[[Model, float, float], float]  # a name, a number, or multiplier(model, L, δ)
 
 
 def check_width(width: Width, also: Sequence[str] = ()) -> Width:
     """The width if it is a known name, a positive number or a function; InvalidInput otherwise."""
-    if callable(width):
-        return width
-    if isinstance(width, str):
-        names = [*MULTIPLIERS, *also]
-        if width not in names:
-            raise InvalidInput(
-                f"width must be one of {', '.join(names)}, a positive number, or a function of model, log_det and "
-                f"delta; got {shown(width)}"
-            )
-        return width
-    return number("width", width, above=0)
+    names = [*MULTIPLIERS, *also]
+    if isinstance(width, str) and width not in names:
+        raise InvalidInput(
+            f"width must be one of {', '.join(names)}, a positive number, or a function of model, log_det and delta; "
+            f"got {shown(width)}"
+        )
+    return width if callable(width) or isinstance(width, str) else number("width", width, above=0)
 
 
 def multiplier(width: Width, model: Model, log_det: float, delta: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import math
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_factor, cho_solve
 
 from misspec import kernels, search
 from misspec.domains import Domain, Finite
@@ -33,8 +35,7 @@ LEAST_REPEATS = 5  # fewest degrees of freedom for an estimate of the noise
 class Certificate(NamedTuple):
     """One proof that ε is at least `epsilon` (0: it proves nothing), at the share `delta` of δ.
 
-    kind       "class": no member passes through all averages within their radii; "bands": the posterior's band misses
-               an own band, or the interval that the class allows; "energy": no member explains enough of all results
+    kind       "class", "bands" or "energy", as in `diagnose`
     share      of the results that carry it: 1 where all are equally far off, 1/n where one is
     sentence   what it says, for people
     """
@@ -98,10 +99,9 @@ def diagnose(
 ) -> Diagnosis:
     """A lower bound on the model's misspecification, from observations gathered in any way.
 
-    It is the largest of three certificates, each with a third of δ. Own bands against the class: no member passes
-    through all averages within their radii. Bands against each other: the posterior's band for f̃ does not meet an own
-    band, or the interval that the class allows. Energy (`energy.py`): members leave more of the results unexplained
-    than noise can; it needs no repeats.
+    It is the largest of three certificates, each with a third of δ. "class": no member passes through all averages
+    within their radii. "bands": the posterior's band for f̃ does not meet an own band, or the interval that the class
+    allows. "energy": members leave more of the results unexplained than noise can; it needs no repeats.
 
     By default valid for points chosen by looking at earlier results, and for any order of the rows: radii are those of
     own bands, and every point pays for the last rank, on a list (domain=) for that of its last candidate, as in a
@@ -147,9 +147,8 @@ def diagnoses(
     X = matrix("points", points, rows_at_least=1)
     y = vector("observations", observations, length=len(X))
     adaptive, model = not flag("fixed_design", fixed_design), models[0]
-    number, first = numbered_points(
-        X if groups is None else np.column_stack([X, vector("groups", groups, length=len(X))])
-    )
+    grouped = X if groups is None else np.column_stack([X, vector("groups", groups, length=len(X))])
+    number, first = numbered_points(grouped)
     precision = None if noise is None else model.precision(noise, len(X))
     distinct, repeats = X[first], np.bincount(number)
     encoded = distinct if domain is None else encoded_by(domain, distinct)
@@ -172,11 +171,11 @@ def diagnoses(
         fed = used if not adaptive else np.arange(len(used) if ordered else 0)
         seen += f"; of these points the {len(used)} with the smallest radii were used"
     told = everything.part(fed)
-    del X, y, number, first  # there may be millions of rows
+    del X, y, grouped, number, first  # there may be millions of rows
     distinct, repeats = distinct[used], repeats[used]
     own = OwnIntervals(encoded[used], averages[used], radii[used])
-    also = None if domain is None else domain.probes()
-    also = None if also is None or len(also) * len(used) ** 2 > MOST_WORK else also
+    probes = None if domain is None else domain.probes()
+    also = None if probes is None or len(probes) * len(used) ** 2 > MOST_WORK else probes
     program = Program(model.kernel, own.encoded, own.averages - model.offset, own.radii)
     for model in models:
         nearest = program.nearest(model.norm_bound)
@@ -186,13 +185,11 @@ def diagnoses(
         by_class = nearest.proved if nearest.proved > GAP * program.scale else 0.0
         by_bands, _ = certificate_of_bands(model, own, told, delta=delta, also=also)
         by_energy = everything.energy(model, delta=delta, fixed=not adaptive)
-        far = np.abs(nearest.values - program.target) - own.radii
-        worst = int(far.argmax())
-        if by_bands[: len(used)].max() > by_class:
-            worst = int(by_bands[: len(used)].argmax())
+        far, seen_by_bands = np.abs(nearest.values - program.target) - own.radii, by_bands[: len(used)]
+        worst = int((seen_by_bands if seen_by_bands.max() > by_class else far).argmax())
         proofs = (
             _certificate("class", by_class, delta, np.repeat(np.maximum(far, 0.0), repeats)),
-            _certificate("bands", float(by_bands.max()), delta, np.repeat(by_bands[: len(used)], repeats)),
+            _certificate("bands", float(by_bands.max()), delta, np.repeat(seen_by_bands, repeats)),
             _certificate("energy", by_energy.epsilon, delta, everything.averages[by_energy.used] - by_energy.fitted),
         )
         diagnosis = Diagnosis(
@@ -208,10 +205,9 @@ def diagnoses(
             certificates=proofs,
             sentence="",
         )
-        residual, where = float(diagnosis.residuals[worst]), spelled(diagnosis.worst_point, domain)
-        yield dataclasses.replace(
-            diagnosis, sentence=sentence(diagnosis, model, residual, where, seen, own=precision is not None)
-        )
+        residual, where = float(diagnosis.residuals[worst]), spelled(distinct[worst], domain)
+        said = sentence(diagnosis, model, residual, where, seen, own=precision is not None)
+        yield dataclasses.replace(diagnosis, sentence=said)
 
 
 class OwnIntervals(NamedTuple):
@@ -248,20 +244,14 @@ class Averages(NamedTuple):
         return cls(encoded, averages, counts, within, _sums(number, np.ones(len(y))))
 
     def part(self, rows: NDArray[np.intp]) -> Averages:
-        """Some of the points."""
         return Averages(*(column[rows] for column in self))
 
     def energy(self, model: Model, *, delta: float, fixed: bool = False) -> Energy:
         """The energy certificate of all of them."""
-        if not len(self.counts):
-            return Energy(0.0, 0.0, 0.0, np.zeros(0, dtype=np.intp), np.zeros(0))
-        return energy(
-            model, self.encoded, self.averages, self.counts, self.within, self.results, delta=delta, fixed=fixed
-        )
+        return energy(model, *self, delta=delta, fixed=fixed)
 
 
 def _sums(number: NDArray[np.intp], values: Array) -> Array:
-    """Sums of values, per point."""
     return np.asarray(np.bincount(number, values), dtype=np.float64)
 
 
@@ -288,8 +278,6 @@ def certificate_of_bands(
 
     with the distances at ε = 0. also: further points, where only the class is compared.
     """
-    from scipy.linalg import cho_factor, cho_solve
-
     if not len(told.counts):
         return np.zeros(len(own.averages) + (0 if also is None else len(also))), np.ones(1)
     X = own.encoded if also is None else np.concatenate([own.encoded, also])
@@ -309,12 +297,12 @@ def certificate_of_bands(
     half = widths.mixture(model, log_det, delta) * std + rounding
     proved = (np.abs(mean) - model.norm_bound * np.sqrt(prior) - half) / np.maximum(norm1, ROUNDING)
     reach = norm1.copy()
-    arms: dict[bytes, list[int]] = {}
+    arms = collections.defaultdict(list)
     for i, x in enumerate(told.encoded):
-        arms.setdefault(x.tobytes(), []).append(i)
+        arms[x.tobytes()].append(i)
     for j, x in enumerate(own.encoded):
         # of several arms at a point (`groups`) each has a misfit of its own: the smallest weight proves the least
-        weight = min((W[i, j] for i in arms.get(x.tobytes(), [])), default=0.0)
+        weight = min((W[i, j] for i in arms[x.tobytes()]), default=0.0)
         moved = max(1.0 + norm1[j] - 2.0 * weight, ROUNDING)
         by_own = (abs(own.averages[j] - model.offset - mean[j]) - own.radii[j] - half[j]) / moved
         if by_own > proved[j]:
@@ -331,8 +319,8 @@ def certified_conflicts(
     + j, where j is the told point that is farthest off.
     """
     proved, reach = certificate_of_bands(model, own, told, delta=delta, also=also)
-    apart = np.flatnonzero(proved > epsilon)
-    conflicts = {int(i): (float((proved[i] - epsilon) * reach[i]), float(proved[i]), "bands") for i in apart}
+    apart = np.flatnonzero(proved > epsilon).tolist()
+    conflicts = {i: (float((proved[i] - epsilon) * reach[i]), float(proved[i]), "bands") for i in apart}
     program = Program(model.kernel, own.encoded, own.averages - model.offset, own.radii)
     if not program.explained(model.norm_bound, epsilon):
         with contextlib.suppress(NumericalError):  # a solver that finds nothing proves nothing
@@ -356,26 +344,21 @@ def noise_from_repeats(points: ArrayLike, observations: ArrayLike) -> float:
     An estimate, not a bound: certificates made with it are only as good as it is. Needs five repetitions in all.
     """
     X = matrix("points", points, rows_at_least=1)
-    y = vector("observations", observations, length=len(X))
-    number, _ = numbered_points(X)
-    counts = np.bincount(number)
-    freedom = int((counts - 1).sum())
+    told = Averages.of(X, vector("observations", observations, length=len(X)))
+    freedom = len(X) - len(told.counts)
     if freedom < LEAST_REPEATS:
         raise InvalidInput(
             f"an estimate of the noise needs at least {LEAST_REPEATS} observations at points that were observed "
             f"before, got {freedom}; say what the noise is instead, or repeat some points"
         )
-    averages = np.bincount(number, y) / counts
-    return math.sqrt(float(((y - averages[number]) ** 2).sum()) / freedom)
+    return math.sqrt(float(told.within.sum()) / freedom)
 
 
 def numbered_points(X: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The number of each row's point, in the order of first visits; and the rows of the first visits."""
     _, first, position = search.distinct(X)
-    order = np.argsort(first)
-    numbers = np.empty_like(order)
-    numbers[order] = np.arange(len(order))
-    return numbers[position], first[order]
+    visits, number = np.unique(first[position], return_inverse=True)
+    return number, visits
 
 
 def _sharpest(radii: Array, count: int) -> NDArray[np.intp]:

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
 from misspec import kernels
 from misspec.errors import SMALLEST, Array, NumericalError
@@ -73,14 +74,12 @@ class Program:
 
     def explained(self, norm_bound: float, slack: float) -> bool:
         """Whether some ridge regression is a member within r + slack of all values: then nothing has to be solved."""
-        from scipy.linalg import LinAlgError, solve
-
         K = kernels.cross(self.kernel, self.X, self.X)
         for factor in (1.0, 0.1, 10.0, 0.01):
             ridge = factor * (self.radii / norm_bound) ** 2 + 1e-9 * self.size
             try:
-                alpha = solve(K + np.diag(ridge), self.target, assume_a="pos", check_finite=False)
-            except LinAlgError:
+                alpha = linalg.solve(K + np.diag(ridge), self.target, assume_a="pos", check_finite=False)
+            except linalg.LinAlgError:
                 continue
             values = K @ alpha
             fits = bool((np.abs(values - self.target) <= self.radii + slack).all())
@@ -175,7 +174,7 @@ class Program:
     def _solve(self, rows: NDArray[np.intp], limits: Array, norm_bound: float | None) -> tuple[Array, float, Array]:
         """Minimise s, or ½‖w‖² if there is no norm bound, on a working set. Values everywhere, norm, multipliers."""
         import clarabel
-        from scipy import linalg, sparse
+        from scipy import sparse
 
         i, side = self._read(rows)
         distinct, where = np.unique(i, return_inverse=True)

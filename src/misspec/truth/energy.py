@@ -52,6 +52,9 @@ class Energy(NamedTuple):
     fitted: Array
 
 
+NOTHING = Energy(0.0, 0.0, 0.0, np.zeros(0, dtype=np.intp), np.zeros(0))
+
+
 def energy(
     model: Model,
     encoded: Array,
@@ -68,13 +71,15 @@ def energy(
     averages, weights, within, results   per point: the weighted average, Σw, Σw(y − ȳ)², and the number of results
     fixed                                the points, and their number, were fixed before any result was seen
     """
-    phi, missed, n = *_features(model, encoded), len(encoded)
-    part = 0
+    n, part = len(encoded), 0
+    if not n:
+        return NOTHING
+    phi, missed = _features(model, encoded)
     if n > MOST and missed * float(weights.max()) * model.norm_bound**2 > LITTLE * model.noise**2 * n:
         part = math.ceil(math.log2(n / MOST))
-    used = np.arange(len(encoded)) if not part else np.flatnonzero(_drawn(encoded) < 2.0**-part)
+    used = np.arange(n) if not part else np.flatnonzero(_drawn(encoded) < 2.0**-part)
     if not len(used):
-        return Energy(0.0, 0.0, 0.0, used, np.zeros(0))
+        return NOTHING
     if part:
         phi, missed = _features(model, encoded[used])
         delta *= RESERVED * 6.0 / (math.pi * part) ** 2  # how many there are may depend on the results

@@ -49,9 +49,8 @@ def best_in_class(domain: Finite, model: Model, values: ArrayLike) -> BestInClas
             f"the nearest member was found only to {nearest.distance - nearest.proved:.1g}; a norm bound that is many "
             "thousand times the values, or a kernel that is not positive semidefinite, can cause that"
         )
-    best = nearest
+    best, room = nearest, SLACK * nearest.distance
     if nearest.distance > GAP * program.scale:
-        room = SLACK * nearest.distance
         least = program.least_norm(nearest.distance + room, nearest, min(GAP * program.scale, 0.01 * room))
         best = least if least is not None and least.norm < nearest.norm else nearest
     epsilon = float(np.abs(best.values - program.target).max())
@@ -75,8 +74,7 @@ def misspecification_profile(
 ) -> Profile:
     """ε for each norm bound; by default from a sixteenth to sixteen times the model's, in factors of two."""
     check_known(domain, model)
-    given = model.norm_bound * 2.0 ** np.arange(-4, 5) if norm_bounds is None else norm_bounds
-    bounds = vector("norm_bounds", given)
+    bounds = vector("norm_bounds", model.norm_bound * 2.0 ** np.arange(-4, 5) if norm_bounds is None else norm_bounds)
     models = [dataclasses.replace(model, norm_bound=B) for B in bounds.tolist()]
     return Profile(bounds, np.array([best_in_class(domain, m, values).epsilon for m in models]))
 

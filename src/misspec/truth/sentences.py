@@ -27,10 +27,8 @@ def spelled(point: Array, domain: Any) -> str:
     space = domain.box if isinstance(domain, Finite) else domain
     if not isinstance(space, Space):
         return np.array2string(point, precision=4, separator=", ")
-    values = space.params(point).items()
-    return ", ".join(
-        f"{name} = {value:.6g}" if isinstance(value, float) else f"{name} = {value}" for name, value in values
-    )
+    texts = {name: f"{x:.6g}" if isinstance(x, float) else str(x) for name, x in space.params(point).items()}
+    return ", ".join(f"{name} = {text}" for name, text in texts.items())
 
 
 def sentence(diagnosis: Diagnosis, model: Model, residual: float, where: str, seen: str, *, own: bool) -> str:
@@ -43,11 +41,8 @@ def sentence(diagnosis: Diagnosis, model: Model, residual: float, where: str, se
             f"The data do not contradict the model: {passes} within the noise of every point. That does not prove that "
             f"the model is right: {seen}; more at the same points make the test sharper."
         )
-    how = (
-        "also if the points were chosen by looking at results"
-        if diagnosis.adaptive
-        else "if the points were fixed before"
-    )
+    adaptive = "also if the points were chosen by looking at results"
+    how = adaptive if diagnosis.adaptive else "if the points were fixed before"
     doubt = "if no noise exceeds what is given" if own else f"if the noise is at most {model.noise:g}"
     doubt += " and although the model was fitted" if model.fitted else ""
     side = "above" if residual > 0 else "below"

@@ -21,7 +21,7 @@ from misspec.policies.core.hooks import Hooks
 from misspec.policies.core.log import milestone, observations
 from misspec.policies.core.points import Actions, Place, Round
 from misspec.policies.core.registry import kept
-from misspec.posterior.turned import Turned
+from misspec.posterior.posterior import Turned
 from misspec.threads import one_thread
 
 if TYPE_CHECKING:
