@@ -168,7 +168,7 @@ def suggest(
         table = sheets.read(path)
         goal = _target(target, read, table.sheet.header, path, notes)
         menu = OfTable(table, goal, names, ignore, columns, strict=strict, repeats=repeats)
-        notes += _encodings(table)
+        notes += [*frames.not_utf8(table.sheet.style.encoding, table.path)]
     if read is None and goal not in menu.known:
         raise InvalidInput(
             f"{path} has no column {shown(goal)}{nearest(goal, menu.known)}; name the file of results, even if it does "
