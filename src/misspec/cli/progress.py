@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn
 from rich.text import Text
 
-from misspec.cli.app import INTERRUPTED, fail, terminal
+from misspec.cli.app import INTERRUPTED, Terminal, fail
 
 MOST_BARS = 12  # policies that get a bar of their own
 
@@ -20,7 +20,7 @@ def watched(do: Callable[[Callable[[Any], None]], Any], said: Callable[[Any], st
     """do(show), with progress bars. said: what to say of the progress after a Ctrl-C."""
     from misspec import experiments
 
-    console = terminal()
+    console = Terminal()
     latest: Any = None
     try:
         with _bars(console) as bars:
@@ -30,10 +30,9 @@ def watched(do: Callable[[Callable[[Any], None]], Any], said: Callable[[Any], st
                 nonlocal latest
                 if latest is None:
                     for line in progress.news:
-                        console.print(Text(line, style="yellow"), soft_wrap=True)
+                        console.note(line)
                     if progress.before:
-                        said = f"{progress.before} of {progress.before + progress.of} runs were done before"
-                        console.print(said)
+                        console.print(f"{progress.before} of {progress.before + progress.of} runs were done before")
                     if progress.of and len(progress.todo) <= MOST_BARS:
                         for policy, runs in progress.todo.items():
                             tasks[policy] = bars.add_task(policy, total=runs, note="")
@@ -60,16 +59,12 @@ def _pace(task: Task) -> str:
         return "done"
     if not task.speed or task.time_remaining is None:
         return "starting"
-    minutes, seconds = divmod(round(task.time_remaining), 60)
-    return f"{task.speed:,.0f} per second, {minutes}:{seconds:02d} left"
+    return f"{task.speed:,.0f} per second, {_clock(task.time_remaining)} left"
 
 
-@contextmanager
-def _bars(console: Console) -> Iterator[Progress]:
+def _bars(console: Console) -> Progress:
     texts = [TextColumn(each, markup=False) for each in ("{task.description}", "{task.fields[note]}")]
-    columns = (texts[0], BarColumn(bar_width=20), texts[1])
-    with Progress(*columns, console=console) as bars:
-        yield bars
+    return Progress(texts[0], BarColumn(bar_width=20), texts[1], console=console)
 
 
 class _Evaluations:

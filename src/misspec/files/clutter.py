@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -56,32 +56,28 @@ def left_out(where: str, found: Mapping[str, str], also: str = "") -> list[str]:
     return [f"Columns of {where} that are left out: {said}; --columns takes them in{also}."] if found else []
 
 
-class Copies(NamedTuple):
-    """Rows that equal an earlier one in every cell, and which; fine: whether results are so fine that no chance makes
-    two equal, so that these are one row twice."""
+def copies(
+    where: object, rows: Sequence[Any], results: Sequence[Any], *, repeats: bool, lines: Sequence[int] | None = None
+) -> tuple[set[int], list[str]]:
+    """Rows that do not count because they equal an earlier one in every cell, and what to say of equal rows.
 
-    pairs: dict[int, int]
-    fine: bool
-
-    @classmethod
-    def of(cls, rows: Sequence[Any], results: Sequence[Any]) -> Copies:
-        first: dict[Any, int] = {}
-        pairs = {i: first[row] for i, row in enumerate(rows) if first.setdefault(row, i) != i}
-        others = [result for i, result in enumerate(results) if i not in pairs]
-        return cls(pairs, len(set(others)) > FINE * len(others))
-
-    def note(self, where: str, lines: Sequence[int] | None = None, *, repeats: bool) -> list[str]:
-        """What is made of them; lines: where rows stand in the file, the first in the second line by default."""
-        if not self.pairs or repeats:
-            return []
-        pairs = [(i + 2, j + 2) if lines is None else (lines[i], lines[j]) for i, j in self.pairs.items()]
-        some = [f"{i} is {j} again" for i, j in pairs[:3]]
-        more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
-        said = f"Equal lines of {where}: {', '.join(some)}{more}, in every cell"
-        if self.fine:
-            return [f"{said}; each counts once. If they are repeats with equal results, say --repeats."]
-        return [f"{said}; they count as repeats, since other lines share results too. Delete what is there by mistake."]
-
-    def dropped(self, *, repeats: bool) -> set[int]:
-        """Rows that do not count. Where results are coarse, to drop equal ones would be a choice by results."""
-        return set(self.pairs) if self.fine and not repeats else set()
+    Where results are so fine that no chance makes two equal, such rows are one row twice. Where they are coarse, to
+    drop equal ones would be a choice by results. repeats: equal rows are repeats, whatever the results; lines: where
+    rows stand in the file, the first in the second line by default.
+    """
+    first: dict[Any, int] = {}
+    pairs = {i: first[row] for i, row in enumerate(rows) if first.setdefault(row, i) != i}
+    if not pairs or repeats:
+        return set(), []
+    others = [result for i, result in enumerate(results) if i not in pairs]
+    fine = len(set(others)) > FINE * len(others)
+    numbers = range(2, len(rows) + 2) if lines is None else lines
+    some = [f"{numbers[i]} is {numbers[j]} again" for i, j in list(pairs.items())[:3]]
+    more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
+    then = (
+        "each counts once. If they are repeats with equal results, say --repeats."
+        if fine
+        else "they count as repeats, since other lines share results too. Delete what is there by mistake."
+    )
+    note = f"Equal lines of {where}: {', '.join(some)}{more}, in every cell; {then}"
+    return set(pairs) if fine else set(), [note]

@@ -175,8 +175,9 @@ def read(
         left_out = [name for name in frame.names if name not in {goal, *ignore, *chosen}]
         usable = _usable(frame, {name: cells[name] for name in [*chosen, goal]}, goal, skip=skip)
         skipped = int((~usable).sum())
-        equal = clutter.Copies.of(_numbered(cells.values(), len(frame)).tolist(), list(cells[goal]))
-        usable[list(equal.dropped(repeats=repeats))] = False
+        same = _numbered(cells.values(), len(frame)).tolist()
+        again, equal = clutter.copies(where, same, list(cells[goal]), repeats=repeats)
+        usable[list(again)] = False
         rows = np.flatnonzero(usable)
         own = None if noise is None else _own(frame, noise, cells[noise], rows)
         cells = {name: _some(column, rows) for name, column in cells.items()}
@@ -190,8 +191,7 @@ def read(
             domain = Finite.from_table(frames.Frame(listed, where, text=True, command=True))
             points, parameters = domain.points, domain.parameters
     groups = _numbered([cells[name] for name in left_out], len(rows))
-    notes = [*(str(warning.message) for warning in said), *clutter.left_out(where, odd)]
-    notes += equal.note(where, repeats=repeats)
+    notes = [*(str(warning.message) for warning in said), *clutter.left_out(where, odd), *equal]
     apart = len(numbered_points(np.column_stack([points, groups]))[1]) - len(numbered_points(points)[1])
     if apart:
         notes.append(

@@ -13,7 +13,7 @@ import numpy as np
 
 from misspec.domains import Choice, Float, Space, Table
 from misspec.domains.base import as_written
-from misspec.errors import Array, InvalidInput, alike, nearest, shown
+from misspec.errors import Array, InvalidInput, alike, shown
 from misspec.files import clutter, frames
 from misspec.integrations import space_file
 from misspec.integrations.suggest import sheets
@@ -78,11 +78,11 @@ class Menu:
     label: str | None = None
     size: int | None = None
     every: Sequence[Key] | None
-    entries: Sequence[Entry] = ()
     style = frames.Style()
 
     def __init__(self, path: Path, *, strict: bool = False) -> None:
         self.path, self.strict = path, strict
+        self.entries: list[Entry] = []
         self.notes: list[str] = []
         self.asked: set[Key] = set()
 
@@ -106,10 +106,6 @@ class Menu:
     def called(self, key: Key) -> str:  # noqa: ARG002  # points of a space have no names
         """Its name, for people; "" where its values say all."""
         return ""
-
-    def actions(self, keys: Sequence[Key]) -> Any:
-        """Experiments as policies take them: indices, or points. Keys are of one kind."""
-        return np.array(keys)
 
     def point(self, key: Key) -> Array:
         """Coordinates, as policies see them."""
@@ -191,17 +187,14 @@ class OfTable(Menu):
         floats = [name for name, p in self.parameters.items() if isinstance(p, Float)]
         commas = any(frames.COMMA.fullmatch(cell) for name in floats for cell in sheet.cells(name))
         self.style = sheet.style._replace(decimal="," if commas else ".")
-        entries = []
-        equal = copies_of(sheet, target)
-        self.notes += equal.note(str(self.path), sheet.lines, repeats=repeats)
-        again = equal.dropped(repeats=repeats)
+        again, equal = copies_of(file, target, repeats=repeats)
+        self.notes += equal
         for row, cell in enumerate(sheet.cells(target) if target in sheet.header else []):
             if row in again:
                 self.asked.add(int(candidates[row]))
             elif cell:  # an empty one is a candidate that waits for its turn
                 line = Line(self.path, sheet.lines[row], sheet.style.separator)
-                entries.append(Entry(int(candidates[row]), str(line), *outcome(cell, line, target)))
-        self.entries = entries
+                self.entries.append(Entry(int(candidates[row]), str(line), *outcome(cell, line, target)))
 
     def _table(self, columns: dict[str, list[Any]], ignore: Sequence[str]) -> Table:
         left_out = [*ignore, *([] if self.label is None else [self.label])]
@@ -319,12 +312,14 @@ def settable(p: Any, x: float, digits: int = DIGITS) -> float:
 # -- columns and cells -------------------------------------------------------------------------------------------------
 
 
-def copies_of(sheet: frames.Sheet, target: str) -> clutter.Copies:
-    """Rows with a result that equal an earlier one."""
+def copies_of(file: sheets.File, target: str, *, repeats: bool) -> tuple[set[int], list[str]]:
+    """Rows with a result that equal an earlier one and do not count, and what to say of them."""
+    sheet = file.sheet
     results = sheet.cells(target) if target in sheet.header else [""] * len(sheet.rows)
     none = [not y or y.lower() == FAILED for y in results]
     rows = [(i,) if no else tuple(cell.strip() for cell in sheet.rows[i]) for i, no in enumerate(none)]
-    return clutter.Copies.of(rows, [i if no else results[i] for i, no in enumerate(none)])
+    given = [i if no else results[i] for i, no in enumerate(none)]
+    return clutter.copies(file.path, rows, given, repeats=repeats, lines=sheet.lines)
 
 
 def _check_columns(
@@ -335,10 +330,10 @@ def _check_columns(
         raise InvalidInput(f"{file.path} does not exist")
     if not file.sheet.rows:
         raise InvalidInput(f"{file.path} must hold a line of column names and a line per candidate, got none")
-    named = [("--names", label), *(("--ignore", each) for each in ignore), *(("--columns", each) for each in columns)]
-    for option, column in named:
-        if column is not None and column not in header:
-            raise InvalidInput(f"{file.path} has no column {shown(column)}{nearest(column, header)} ({option})")
+    names = [] if label is None else [label]
+    for option, named in (("--names", names), ("--ignore", ignore), ("--columns", columns)):
+        for column in named:
+            frames.check_column(column, header, file.path, option)
     if target in (label, *ignore, *columns):
         raise InvalidInput(f"{shown(target)} holds the results (--target) and can be no other column")
     twice = next((name for name in columns if name in (label, *ignore)), None)
@@ -377,7 +372,7 @@ def outcome(cell: str, line: Line, column: str) -> tuple[float | None, bool]:
 def own_noise(cell: str, line: Line, column: str) -> float:
     """The standard deviation of a result, NaN where the cell is empty."""
     written = line.pointed(cell)
-    if cell and (not frames.is_number(written) or not 0 <= float(written) < math.inf):
+    if cell and (not frames.is_number(written) or float(written) < 0):
         raise InvalidInput(
             f"{line.at(column)}: expected a standard deviation, 0 or above, or an empty cell; got {shown(cell)} "
             "(--noise)"
