@@ -161,6 +161,15 @@ class Sheet(NamedTuple):
     def column(self, i: int) -> list[str]:
         return [row[i].strip() if i < len(row) else "" for row in self.rows]
 
+    def check(self, row: int, where: object) -> None:
+        """InvalidInput if a row has more cells than there are columns; where: how errors name it."""
+        cells, count = self.rows[row], len(self.header)
+        if any(cell.strip() for cell in cells[count:]):
+            raise InvalidInput(
+                f"{where}: {len(cells)} cells for {count} columns; is there a separator in a cell? Put such cells in "
+                "quotes, or write numbers with a decimal point"
+            )
+
 
 def of_content(content: bytes, where: str) -> Frame:
     """The columns of a CSV file by its content."""
@@ -262,12 +271,8 @@ def _newline(text: str) -> str:
 
 def of_sheet(sheet: Sheet, where: str) -> Frame:
     """Columns of native cells; where commas do not separate, numbers may have decimal commas."""
-    for row, line in enumerate(sheet.rows):
-        if any(cell.strip() for cell in line[len(sheet.header) :]):
-            raise InvalidInput(
-                f"{where}, data row {row + 1}: {len(line)} cells for {len(sheet.header)} columns; is there a separator "
-                "in a cell? Put such cells in quotes"
-            )
+    for row in range(len(sheet.rows)):
+        sheet.check(row, f"{where}, data row {row + 1}")
     commas = sheet.style.separator != ","
     columns = {name: _column(sheet.column(i), commas=commas) for i, name in enumerate(sheet.header)}
     return Frame(columns, where, text=True)

@@ -17,6 +17,7 @@ from misspec.errors import Array, InvalidInput, alike, shown
 from misspec.files import clutter, frames
 from misspec.integrations import space_file
 from misspec.integrations.suggest import sheets
+from misspec.integrations.suggest.sheets import Line
 from misspec.policies.core.answers import Query
 from misspec.policies.core.fields import WHOLE
 
@@ -40,24 +41,6 @@ class Entry(NamedTuple):
     noise: float = math.nan  # of its own
 
 
-class Line(NamedTuple):
-    """A line of a file, for errors, and what separates its cells."""
-
-    path: Path
-    number: int
-    separator: str
-
-    def __str__(self) -> str:
-        return f"{self.path}, line {self.number}"
-
-    def at(self, column: str) -> str:
-        return f"{self}, column {shown(column)}"
-
-    def pointed(self, cell: str) -> str:
-        """A number with a decimal point; a comma in a cell may mean thousands where commas separate."""
-        return cell if self.separator == "," else frames.pointed(cell)
-
-
 class Menu:
     """The experiments to choose from.
 
@@ -72,9 +55,8 @@ class Menu:
     asked     experiments of equal lines, which are not suggested before it is said whether these are repeats
     """
 
-    path: Path
     domain: Any
-    known: list[str]
+    known: Sequence[str]
     label: str | None = None
     size: int | None = None
     every: Sequence[Key] | None
@@ -123,21 +105,19 @@ class Menu:
 
     def coordinates(self, cells: Mapping[str, str], line: Line) -> Array:
         """The point that a line of results is about; what has only one value may be left out."""
-        x = np.empty(len(self.parameters))
-        for i, (name, p) in enumerate(self.parameters.items()):
-            cell = cells.get(name, "")
-            x[i] = float(p.every()[0]) if p.count == 1 and not cell else self.coordinate(name, cell, line)
-        return x + 0.0
+        given = {name: cells.get(name, "") for name in self.parameters}
+        alone = {name: float(p.every()[0]) for name, p in self.parameters.items() if p.count == 1 and not given[name]}
+        return np.array([alone[n] if n in alone else self.coordinate(n, given[n], line) for n in given]) + 0.0
 
     def coordinate(self, name: str, cell: str, line: Line) -> float:
         """A cell as a number."""
         p, number = self.parameters[name], line.pointed(cell)
         got = f"got {shown(cell)}" if cell else "the cell is empty"
         if isinstance(p, Choice):
-            options = [str(option) for option in p.options]
             meant = p.written(cell) or p.written(number)
             if len(meant) == 1:
                 return float(meant[0])
+            options = [str(option) for option in p.options]
             listed = f" ({', '.join(options)})" if len(options) <= LISTED else ""
             expected = f"one of the {len(options)} values in {self.path}{listed}"
             raise InvalidInput(f"{line.at(name)}: expected {expected}, {got}{alike(cell, options)}")
@@ -146,9 +126,8 @@ class Menu:
         except InvalidInput:
             if not self.strict and p.step is not None and frames.is_number(number):
                 near = float(p.decode(p.encode(np.array([float(number)])))[0])
-                self.notes.append(
-                    f"{line.at(name)}: {cell} counts as {sheets.spelled(p.value(near))}, the nearest step."
-                )
+                step = sheets.spelled(p.value(near))
+                self.notes.append(f"{line.at(name)}: {cell} counts as {step}, the nearest step.")
                 return near
             raise InvalidInput(f"{line.at(name)}: expected {p.expects}, {got}") from None
 
@@ -181,8 +160,9 @@ class OfTable(Menu):
             self.domain = self._table({name: [cells[i] for i in self._rows] for name, cells in told.items()}, ignore)
         self.size = len(self.domain)
         self.every = range(self.size)
-        named = [{}] * self.size if self.names is None else [{str(label): name} for name in self.names]
-        self._cells = [{**row, **name} for row, name in zip(self.domain.rows, named, strict=True)]  # 007 stays text
+        self._cells = self.domain.rows
+        if self.names is not None:  # as they are written: 007 stays text
+            self._cells = [{**row, str(label): name} for row, name in zip(self._cells, self.names, strict=True)]
         self._index = {name: i for i, name in enumerate(self.names or [])}
         floats = [name for name, p in self.parameters.items() if isinstance(p, Float)]
         commas = any(frames.COMMA.fullmatch(cell) for name in floats for cell in sheet.cells(name))
@@ -193,7 +173,7 @@ class OfTable(Menu):
             if row in again:
                 self.asked.add(int(candidates[row]))
             elif cell:  # an empty one is a candidate that waits for its turn
-                line = Line(self.path, sheet.lines[row], sheet.style.separator)
+                line = file.line(row)
                 self.entries.append(Entry(int(candidates[row]), str(line), *outcome(cell, line, target)))
 
     def _table(self, columns: dict[str, list[Any]], ignore: Sequence[str]) -> Table:
@@ -206,8 +186,7 @@ class OfTable(Menu):
             if name not in self._index:
                 hint = alike(name, self._index)
                 raise InvalidInput(f"{line.at(str(self.label))}: {self.path} has no candidate {shown(name)}{hint}")
-            index = self._index[name]
-            return self._as_run(index, cells, line)
+            return self._as_run(self._index[name], cells, line)
         if not any(cells.get(column, "") for column in self.parameters):
             column = next(each for each in (self.label, *self.parameters) if each in cells)
             raise InvalidInput(f"{line.at(str(column))}: expected what says which candidate it is, the cell is empty")
@@ -347,12 +326,12 @@ def _names(file: sheets.File, label: str) -> list[str]:
     """One per candidate, all different."""
     names = file.sheet.cells(label)
     first: dict[str, int] = {}
-    for name, number in zip(names, file.sheet.lines, strict=True):
+    for row, name in enumerate(names):
+        line = file.line(row)
         if not name or name in first:
             what = f"{shown(name)} is the name of line {first[name]} too" if name else "the cell is empty"
-            where = Line(file.path, number, file.sheet.style.separator).at(label)
-            raise InvalidInput(f"{where}: expected a name of its own, {what}")
-        first[name] = number
+            raise InvalidInput(f"{line.at(label)}: expected a name of its own, {what}")
+        first[name] = line.number
     return names
 
 
@@ -360,21 +339,18 @@ def outcome(cell: str, line: Line, column: str) -> tuple[float | None, bool]:
     """A result, and whether there will be none."""
     if cell.lower() in (FAILED, ""):
         return None, bool(cell)
-    written = line.pointed(cell)
-    if not frames.is_number(written):
+    if not frames.is_number(line.pointed(cell)):
         raise InvalidInput(
             f"{line.at(column)}: expected a number, {FAILED!r} for an experiment that gave no result, or an empty cell "
             f"while it is being run; got {shown(cell)}"
         )
-    return float(written), False
+    return float(line.pointed(cell)), False
 
 
 def own_noise(cell: str, line: Line, column: str) -> float:
     """The standard deviation of a result, NaN where the cell is empty."""
-    written = line.pointed(cell)
-    if cell and (not frames.is_number(written) or float(written) < 0):
-        raise InvalidInput(
-            f"{line.at(column)}: expected a standard deviation, 0 or above, or an empty cell; got {shown(cell)} "
-            "(--noise)"
-        )
-    return float(written) if cell else math.nan
+    written = line.pointed(cell or "nan")
+    if cell and not (frames.is_number(written) and float(written) >= 0):
+        said = f"{line.at(column)}: expected a standard deviation, 0 or above, or an empty cell"
+        raise InvalidInput(f"{said}; got {shown(cell)} (--noise)")
+    return float(written)

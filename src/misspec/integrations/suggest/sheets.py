@@ -13,6 +13,24 @@ from misspec.files import frames, storage
 from misspec.files.frames import Style
 
 
+class Line(NamedTuple):
+    """A line of a file, for errors, and what separates its cells."""
+
+    path: Path
+    number: int
+    separator: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, line {self.number}"
+
+    def at(self, column: str) -> str:
+        return f"{self}, column {shown(column)}"
+
+    def pointed(self, cell: str) -> str:
+        """A number with a decimal point; a comma in a cell may mean thousands where commas separate."""
+        return cell if self.separator == "," else frames.pointed(cell)
+
+
 class File(NamedTuple):
     """A file as it was when it was read; content: None where there is none."""
 
@@ -23,6 +41,9 @@ class File(NamedTuple):
     @property
     def notes(self) -> list[str]:
         return frames.not_utf8(self.sheet.style.encoding, self.path)
+
+    def line(self, row: int) -> Line:
+        return Line(self.path, self.sheet.lines[row], self.sheet.style.separator)
 
 
 def read(path: Path) -> File:

@@ -24,7 +24,7 @@ from misspec.domains import Choice
 from misspec.errors import FileChanged, InvalidInput, nearest, shown, whole
 from misspec.files import frames
 from misspec.integrations.suggest import sheets
-from misspec.integrations.suggest.menu import Entry, Key, Line, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
+from misspec.integrations.suggest.menu import Entry, Key, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
 from misspec.integrations.suggest.reasons import Proposal, Reasons
 from misspec.policies.auto import Auto
 from misspec.policies.auto.learnt import best_tried
@@ -205,15 +205,15 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
     entries = sorted([*menu.entries, *file.entries], key=lambda each: isinstance(each.key, tuple))
     failed = [each.key for each in entries if each.failed]
     running = [each.key for each in entries if each.y is None and not each.failed]
-    seen: dict[Key, list[float]] = {}
     told = [each for each in entries if each.y is not None]
+    seen: dict[Key, list[float]] = {}
     for each in told:
         seen.setdefault(each.key, []).append(float(each.y or 0.0))
-    for kind in (int, tuple):  # notes say what is outside
+    for kind in (int, tuple):
         some = [each for each in told if isinstance(each.key, kind)]
         if some:
             keys, y, own = zip(*((each.key, each.y, each.noise) for each in some), strict=True)
-            policy._learn_from(np.array(keys), y, None, own)
+            policy._learn_from(np.array(keys), y, None, own)  # which says nothing of points outside: notes do
     for key in failed:  # after all results: what failed is judged by what lies nearest to it
         policy.drop(policy.mark_pending(np.array([key])))
     for kind in (int, tuple):
@@ -224,9 +224,9 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
     best = best_tried(policy).mean if told else None
     reasons = Reasons(policy, menu, seen, running, best)
     rows = [reasons.of(query, key, bool(running) or i > 0) for i, (query, key) in enumerate(queries)]
-    notes = [*notes, *why]
-    summary = policy.summary(called=[each.line for each in entries if each.y is not None]).splitlines()
-    return Suggestion(rows, target, len(told), len(running), len(failed), best, notes, summary, menu, file)
+    summary = policy.summary(called=[each.line for each in told]).splitlines()
+    counts = (len(told), len(running), len(failed))
+    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, menu, file)
 
 
 def _asked(
@@ -337,22 +337,18 @@ def _results(
     outside: list[str] = []
     again, notes = copies_of(read, target, repeats=repeats)
     commas = False
-    for row, number in enumerate(sheet.lines):
-        line, cells = Line(path, number, sheet.style.separator), {name: columns[name][row] for name in columns}
+    for row in range(len(sheet.rows)):
+        line, cells = read.line(row), {name: columns[name][row] for name in columns}
         if not any(cells.values()):
             continue  # a remark
-        if any(cell.strip() for cell in sheet.rows[row][len(sheet.header) :]):
-            raise InvalidInput(
-                f"{line}: {len(sheet.rows[row])} cells for {len(sheet.header)} columns; is there a separator in "
-                "a cell, or a decimal comma? Put such cells in quotes, and write numbers with a point"
-            )
+        sheet.check(row, line)
         key = menu.find(cells, line)
         if row in again:
             menu.asked.add(key)
             continue
         own = math.nan if noise is None else own_noise(cells[noise], line, noise)
         entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own))
-        outside += [f"{name} in line {number}" for name in menu.outside(key)]
+        outside += [f"{name} in line {line.number}" for name in menu.outside(key)]
         commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
     left = [name for name in sheet.header if name and name not in columns]
     if left:
