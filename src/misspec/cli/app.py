@@ -130,11 +130,9 @@ def _options(
     """Gaussian-process bandits that keep working when the model is wrong."""
 
 
-def number_or_column(given: str | None) -> tuple[float | None, str | None]:
+def number_or_column(given: str | None) -> float | str | None:
     """A number, or the name of a column."""
-    if given is None:
-        return None, None
     try:
-        return float(given), None
+        return None if given is None else float(given)
     except ValueError:
-        return None, given
+        return given

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from rich import box
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 from typer import Argument, Option
 
@@ -46,9 +46,7 @@ def run(
     into: Into = None,
     cores: Cores = None,
     dask: Annotated[str | None, Option(help="Address of a Dask scheduler, or `local`.")] = None,
-    minimize: Annotated[
-        bool, Option("--minimize", help="Smaller is better, as if the file said minimize = true.")
-    ] = False,
+    minimize: Annotated[bool, Option("--minimize", help="Smaller is better, as minimize = true in the file.")] = False,
     allow: Allow = None,
 ) -> None:
     """Do the runs of an experiment that are not done yet. The same command goes on after any interruption."""
@@ -168,9 +166,8 @@ def _show(summary: Any) -> None:
 
 
 def _table(caption: str, names: list[str], numbers: list[str]) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=caption, caption_justify="left")
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for name in numbers:
-        table.add_column(name, justify="right", no_wrap=True)
-    return table
+    columns = [Column(name, overflow="fold") for name in names]
+    columns += [Column(name, justify="right", no_wrap=True) for name in numbers]
+    return Table(
+        *columns, box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=caption, caption_justify="left"
+    )

@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-from rich.table import Table
+from rich.table import Column, Table
 from typer import Argument, Option
 
 from misspec.cli.app import Kernel, Nu, Repeats, Scale, Terminal, app, number_or_column, one_line_errors
@@ -46,9 +46,7 @@ def gain(
     with console.status("computing"):
         found = information_gain(domain, model, T)
     console.print(f"{model.kernel} on {domain!r}, λ = {model.regularization:.4g}")
-    table = Table()
-    for name in ("rounds T", "γ_T at least", "at most"):
-        table.add_column(name, justify="right")
+    table = Table(*(Column(name, justify="right") for name in ("rounds T", "γ_T at least", "at most")))
     for t in [*(10**k for k in range(1, 12) if 10**k < T), T]:
         table.add_row(f"{t:,}", f"{found.values[t]:.4f}", f"{found.up_to(t):.4f}")
     console.print(table)
@@ -63,13 +61,11 @@ def gain(
 def diagnose(
     file: Annotated[Path, Argument(help="A CSV file with a line of column names.")],
     target: Annotated[str | None, Option(help="The column of observations; the last by default.")] = None,
-    columns: Annotated[
-        list[str] | None, Option(help="Columns of the points, as in a,b; all others by default.")
-    ] = None,
+    columns: Annotated[list[str] | None, Option(help="Columns of points, as in a,b; all others by default.")] = None,
     ignore: Annotated[list[str] | None, Option(help="Columns without influence (a note, a date), as in a,b.")] = None,
     norm_bound: Annotated[float | None, Option(help="B: how large a function you believe in.")] = None,
     noise: Annotated[
-        str | None, Option(help="The noise's standard deviation, or a column of them; else estimated from repeats.")
+        str | None, Option(help="Standard deviation of the noise, or its column; else from repeats.")
     ] = None,
     offset: Annotated[float | None, Option(help="What you expect far from all data; by default the average.")] = None,
     kernel: Kernel = None,
@@ -77,9 +73,7 @@ def diagnose(
     nu: Nu = None,
     delta: Annotated[float, Option(help="The probability of error that you accept.")] = 0.1,
     raw: Annotated[bool, Option("--raw", help="Length scale in the columns' units, not in their ranges.")] = False,
-    fixed_design: Annotated[
-        bool, Option("--fixed-design", help="The points were fixed before any result was seen.")
-    ] = False,
+    fixed_design: Annotated[bool, Option("--fixed-design", help="The points were fixed before any result.")] = False,
     skip: Annotated[bool, Option("--skip", help="Leave out rows with missing or unreadable cells.")] = False,
     repeats: Repeats = False,
     picture: Annotated[Path | None, Option(help="Draw the residuals (.png, .pdf); needs --norm-bound.")] = None,
@@ -89,7 +83,8 @@ def diagnose(
 
     console = Terminal()
     shape = _kernel(kernel, length_scale, nu)
-    sigma, column = number_or_column(noise)
+    given = number_or_column(noise)
+    sigma, column = (None, given) if isinstance(given, str) else (given, None)
     chosen, left_out = ([name.strip() for each in some or () for name in each.split(",")] for some in (columns, ignore))
     with console.status(f"reading {file}"):
         data = tables.read(file, target, chosen or None, ignore=left_out, skip=skip, repeats=repeats, noise=column)
@@ -117,10 +112,7 @@ def diagnose(
             _draw(certificate, picture)
             console.print(f"residuals: {picture}", soft_wrap=True)
         return
-    table = Table()
-    table.add_column("norm bound B", justify="right")
-    table.add_column("wrong by at least ε", justify="right")
-    table.add_column("proved by")
+    table = Table(*(Column(name, justify="right") for name in ("norm bound B", "wrong by at least ε")), "proved by")
     for B, each in made.found.items():
         best = max(each.certificates, key=lambda proof: proof.epsilon)
         table.add_row(f"{B:g}", f"{each.epsilon_lower:.4g}", best.kind if best.epsilon > 0 else "")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 import shlex
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 from typer import Argument, Option
 
@@ -32,7 +33,7 @@ def optimize(
     minimize: Annotated[bool, Option("--minimize/--maximize", help="Which way is better.")] = False,
     json: Annotated[str | None, Option(help="A key, as in metrics.loss, of the last JSON object printed.")] = None,
     storage: Annotated[
-        str, Option(help="Any Optuna storage URL; journal:///FILE, or the path of a file.")
+        str, Option(help="Any Optuna storage URL; journal:///FILE, or a path.")
     ] = "sqlite:///misspec.db",
     name: Annotated[str | None, Option(help="Name of the study; the space file's by default.")] = None,
     timeout: Annotated[float | None, Option(help="Seconds that an evaluation may take.")] = None,
@@ -91,9 +92,7 @@ def suggest(
     source: Annotated[
         Path, Argument(metavar="FILE", help="A CSV file of candidates, one per line; or a TOML file with a space.")
     ],
-    results: Annotated[
-        Path | None, Option(help="A CSV file of results, filled in by you; it may not exist yet.")
-    ] = None,
+    results: Annotated[Path | None, Option(help="A CSV file of results that you fill in; need not exist yet.")] = None,
     target: Annotated[str | None, Option(help="The column of results; else the only one that FILE has not.")] = None,
     batch: Annotated[int, Option(help="How many experiments to suggest.", min=1)] = 5,
     names: Annotated[str | None, Option(help="The column that names candidates; results can then go by name.")] = None,
@@ -105,16 +104,12 @@ def suggest(
     append: Annotated[bool, Option("--append", help="Add the rows to the results file, for you to fill in.")] = False,
     out: Annotated[Path | None, Option(help="Write the rows to a CSV file of their own, for you to fill in.")] = None,
     minimize: Annotated[bool, Option("--minimize", help="Smaller results are better.")] = False,
-    noise: Annotated[
-        str | None, Option(help="The standard deviation of a result, if you know it; or the column that has them.")
-    ] = None,
+    noise: Annotated[str | None, Option(help="The standard deviation of results, if known; or its column.")] = None,
     strict: Annotated[bool, Option("--strict", help="Refuse results of experiments that FILE does not have.")] = False,
     repeats: Repeats = False,
     seed: Annotated[int, Option(help="Seed of random choices.", min=0)] = 0,
 ) -> None:
     """The next experiments: what to try, why, and whether going on is worth it."""
-    import warnings
-
     from misspec.integrations import suggest as by_hand
     from misspec.policies.auto.learnt import DOUBTFUL
 
@@ -128,8 +123,7 @@ def suggest(
         warnings.simplefilter("always", UserWarning)
         found = (by_hand.append if append else by_hand.suggest)(
             source, results, target, batch=batch, names=names, ignore=ignore or (), columns=columns or (),
-            minimize=minimize, noise=next((each for each in number_or_column(noise) if each is not None), None),
-            strict=strict, repeats=repeats, seed=seed,
+            minimize=minimize, noise=number_or_column(noise), strict=strict, repeats=repeats, seed=seed,
         )  # fmt: skip
     if out is not None:
         found.save(out)
@@ -174,9 +168,9 @@ def _show_rows(console: Console, found: Any) -> None:
     console.print()
     grid = Table.grid(padding=(0, 1))
     if fits:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for name in heads:
-            table.add_column(Text(name), no_wrap=True, justify="right" if name == heads[-1] else "left")
+        columns = [Column(Text(name), no_wrap=True) for name in heads]
+        columns[-1].justify = "right"
+        table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
         for line in lines:
             table.add_row(*map(Text, line))
         console.print(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console
@@ -90,24 +90,23 @@ class _Evaluations:
         self.latest = progress
         best = "" if progress.best is None else f"best {progress.best:.6g} at {_params(progress.params)}"
         if result is not None and result.value is None:
-            at = _params(result.params)
-            console.print(Text(f"trial {result.trial} failed at {at}: {result.reason}", style="yellow"), soft_wrap=True)
+            said = f"trial {result.trial} failed at {_params(result.params)}: {result.reason}"
+            console.print(Text(said, style="yellow"), soft_wrap=True)
         elif result is not None and self._bar is None:
             here = f"{result.value:.6g} at {_params(result.params)}"
             console.print(f"{progress.done}/{progress.of}: {here}; {best}", soft_wrap=True)
         if self._bar is not None:
             left = "" if progress.left is None or progress.done >= progress.of else f"{_clock(progress.left)} left"
             parts = [f"{progress.done}/{progress.of}", f"{progress.running} running", left, best]
-            self._bars.update(self._bar, completed=progress.done, note=", ".join(part for part in parts if part))
+            self._bars.update(self._bar, completed=progress.done, note=", ".join(filter(None, parts)))
 
 
 @contextmanager
 def evaluations_shown(console: Console) -> Iterator[_Evaluations]:
-    if console.is_terminal:
-        with _bars(console) as bars, learning_shown((show := _Evaluations(console, bars)).learning):
-            yield show
-    else:
-        yield _Evaluations(console, Progress(console=console))
+    bars = _bars(console)
+    show = _Evaluations(console, bars)
+    with bars if console.is_terminal else nullcontext(), learning_shown(show.learning):
+        yield show
 
 
 @contextmanager
