@@ -167,7 +167,7 @@ class Sheet(NamedTuple):
         if any(cell.strip() for cell in cells[count:]):
             raise InvalidInput(
                 f"{where}: {len(cells)} cells for {count} columns; is there a separator in a cell? Put such cells in "
-                "quotes, or write numbers with a decimal point"
+                "quotes, and a point in the place of a decimal comma"
             )
 
 
@@ -185,8 +185,7 @@ def of_content(content: bytes, where: str) -> Frame:
 def sheet_of(content: bytes, where: str) -> Sheet:
     """The lines of a CSV file by its content."""
     text, encoding, mark = decoded(content, where)
-    sheet = parse(text, where)
-    return sheet._replace(style=sheet.style._replace(encoding=encoding, mark=mark))
+    return parse(text, where, encoding, mark)
 
 
 def not_utf8(encoding: str, where: object) -> list[str]:
@@ -232,7 +231,7 @@ def printable(text: str) -> str:
     return STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def parse(text: str, where: str) -> Sheet:
+def parse(text: str, where: str, encoding: str = "utf-8", mark: bytes = b"") -> Sheet:
     """The text of a CSV file; without a single line, a sheet without columns."""
     first = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
     hint = HINT.fullmatch(first)
@@ -241,9 +240,9 @@ def parse(text: str, where: str) -> Sheet:
         read = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True))
     except (csv.Error, ValueError) as error:  # ValueError: what cannot separate
         raise InvalidInput(f"{where} is not a CSV file in UTF-8: {error}; does a quote end nowhere?") from None
-    style = Style(separator, _newline(text))
-    numbered = [(number, row) for number, row in enumerate(read, start=1) if any(cell.strip() for cell in row)]
-    lines, rows = [number for number, _ in numbered][bool(hint) :], [row for _, row in numbered][bool(hint) :]
+    style = Style(separator, _newline(text), encoding, mark)
+    lines = [number for number, row in enumerate(read, start=1) if any(cell.strip() for cell in row)][bool(hint) :]
+    rows = [read[number - 1] for number in lines]
     if not rows:
         return Sheet(style, [], [], [], [], 0)
     header, width = [cell.strip() for cell in rows[0]], len(rows[0])

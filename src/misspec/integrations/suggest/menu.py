@@ -98,10 +98,9 @@ class Menu:
         gone = set(keys)
         return None if self.every is None else [key for key in self.every if key not in gone]
 
-    def outside(self, key: Key) -> list[str]:
+    def outside(self, key: Key) -> list[str]:  # noqa: ARG002  # of a table nothing is, or `find` has said so
         """Parameters that lie beyond their bounds."""
-        numbers = zip(self.parameters.items(), self.point(key), strict=True)
-        return [name for (name, p), x in numbers if not p.inside(np.array([x]))[0]]
+        return []
 
     def coordinates(self, cells: Mapping[str, str], line: Line) -> Array:
         """The point that a line of results is about; what has only one value may be left out."""
@@ -215,10 +214,6 @@ class OfTable(Menu):
         same = np.array_equal(run, self.domain.points[index])
         return index if same else tuple(run.tolist())
 
-    def outside(self, key: Key) -> list[str]:
-        """Nothing more to say: `find` has said it."""
-        return [] if isinstance(key, tuple) else super().outside(key)
-
     def _closest(self, x: Array) -> str:
         """The candidate that is most like a point, and where it differs."""
         index = int(np.abs(self.domain.encoded - self.domain.encode(x[None, :])).sum(axis=1).argmin())
@@ -262,6 +257,10 @@ class OfSpace(Menu):
 
     def values(self, key: Key) -> dict[str, Any]:
         return self.domain.params(self.point(key))
+
+    def outside(self, key: Key) -> list[str]:
+        numbers = zip(self.parameters.items(), self.point(key), strict=True)
+        return [name for (name, p), x in numbers if not p.inside(np.array([x]))[0]]
 
     def drawn(self, free: Callable[[Key], bool], rng: np.random.Generator) -> list[Key]:
         """Points by chance that are free; more digits where all that people can set is taken."""
