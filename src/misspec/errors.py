@@ -215,7 +215,7 @@ def array(wanted: str, value: Any) -> NDArray[Any]:
         found = plain if isinstance(plain, np.ma.MaskedArray) else np.asarray(plain)
         entries = found.flat if found.dtype.kind == "O" else ()
         kind = next((KINDS[k] for k in (found.dtype.kind, *map(_kind, entries)) if k in KINDS), "")
-        hidden = np.argwhere(np.ma.getmaskarray(found)) if isinstance(found, np.ma.MaskedArray) else ()
+        hidden: Any = np.argwhere(np.ma.getmaskarray(found)) if isinstance(found, np.ma.MaskedArray) else ()
         if len(hidden):
             kind = f"an entry that is masked, at position {_place(hidden[0])}"
     except MemoryError:

@@ -246,11 +246,12 @@ def _some(column: Column, rows: NDArray[np.intp]) -> Column:
 
 def _numbered(columns: Collection[Column], n: int) -> Array:
     """A number for each row: rows that agree in all of these columns have the same."""
-    coded = [np.zeros(n)]
+    coded: list[Array] = [np.zeros(n)]
     for column in columns:
         codes: dict[Any, int] = {}
-        listed = isinstance(column, list)
-        coded.append(np.array([codes.setdefault(cell, len(codes)) for cell in column]) if listed else column)
+        if isinstance(column, list):
+            column = np.array([codes.setdefault(cell, len(codes)) for cell in column], dtype=np.float64)
+        coded.append(column)
     return numbered_points(np.column_stack(coded))[0].astype(np.float64)
 
 

@@ -159,7 +159,7 @@ class OfTable(Menu):
             self.domain = self._table({name: [cells[i] for i in self._rows] for name, cells in told.items()}, ignore)
         self.size = len(self.domain)
         self.every = range(self.size)
-        self._cells = self.domain.rows
+        self._cells: list[dict[str, Any]] = self.domain.rows
         if self.names is not None:  # as they are written: 007 stays text
             self._cells = [{**row, str(label): name} for row, name in zip(self._cells, self.names, strict=True)]
         self._index = {name: i for i, name in enumerate(self.names or [])}
