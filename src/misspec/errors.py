@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import re
 from collections.abc import Iterable, Mapping
@@ -152,7 +151,7 @@ def instance(name: str, value: Any, kinds: Any, hint: str = "") -> Any:
     if not isinstance(value, kinds):
         wanted = [kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
         article = "an" if wanted[0][0] in "AEIO" else "a"
-        listed = " or ".join([", ".join(wanted[:-1]), wanted[-1]] if len(wanted) > 1 else wanted)
+        listed = " or ".join([*filter(None, [", ".join(wanted[:-1])]), wanted[-1]])
         raise InvalidInput(f"{name} must be {article} {listed}, got {type(value).__name__}{hint and '; ' + hint}")
     return value
 
@@ -166,14 +165,14 @@ def callback(name: str, value: Any) -> Any:
 
 def listed(name: str, value: Any, *, at_most: int = MOST) -> list[Any]:
     """What a list or anything like it holds, or InvalidInput that names the argument."""
-    found: list[Any] | None = None
-    if not isinstance(value, str | bytes | Mapping):
-        with contextlib.suppress(Exception):  # a foreign object may raise anything
-            found = list(value)
-    if found is None or len(found) > at_most:
-        limit = f" of at most {at_most:,}" if found is not None else ""
+    try:
+        items = None if isinstance(value, str | bytes | Mapping) else list(value)
+    except Exception:  # whatever a foreign object raises
+        items = None
+    if items is None or len(items) > at_most:
+        limit = "" if items is None else f" of at most {at_most:,}"
         raise InvalidInput(f"{name} must be a list{limit}, got {shown(value)}")
-    return found
+    return items
 
 
 def matrix(
@@ -198,11 +197,9 @@ def vector(name: str, value: ArrayLike, *, length: int | None = None, remedy: st
     """A finite 1-d array of floats (a single number is a vector of length one); True is 1, and False 0."""
     result = np.atleast_1d(floats(f"{name} must be numbers", value))
     if result.ndim != 1 or (length is not None and result.size != length):
-        wanted = (
-            "a list of numbers" if length is None else "one number" if length == 1 else f"{length} numbers in a list"
-        )
+        some = "a list of numbers" if length is None else f"{length} numbers in a list"
         hint = "; ravel() makes a column flat" if result.ndim == 2 else ""
-        raise InvalidInput(f"{name} must be {wanted}, got shape {result.shape}{hint}")
+        raise InvalidInput(f"{name} must be {'one number' if length == 1 else some}, got shape {result.shape}{hint}")
     finite(name, result, remedy)
     return result.copy()
 
@@ -216,14 +213,11 @@ def array(wanted: str, value: Any) -> NDArray[Any]:
         if isinstance(plain, list | tuple) and any(isinstance(each, np.ma.MaskedArray) for each in plain):
             plain = np.ma.stack(plain)
         found = plain if isinstance(plain, np.ma.MaskedArray) else np.asarray(plain)
-        kind = KINDS.get(found.dtype.kind, "")
-        if found.dtype.kind == "O":
-            kind = next((KINDS[k] for each in found.flat if (k := _kind(each)) in KINDS), "")
-        if isinstance(found, np.ma.MaskedArray):
-            hidden = np.argwhere(np.ma.getmaskarray(found))
-            if len(hidden):
-                kind = f"an entry that is masked, at position {_place(hidden[0])}"
-            found = found.data
+        entries = found.flat if found.dtype.kind == "O" else ()
+        kind = next((KINDS[k] for k in (found.dtype.kind, *map(_kind, entries)) if k in KINDS), "")
+        hidden: Any = np.argwhere(np.ma.getmaskarray(found)) if isinstance(found, np.ma.MaskedArray) else ()
+        if len(hidden):
+            kind = f"an entry that is masked, at position {_place(hidden[0])}"
     except MemoryError:
         raise
     except Exception as error:  # a foreign array may raise anything
@@ -259,8 +253,7 @@ def _kind(entry: Any) -> str:
 
 def _place(position: Any) -> str:
     """How messages name a position in an array."""
-    place = tuple(int(i) for i in position)
-    return str(place[0]) if len(place) == 1 else str(place)
+    return str(position[0]) if len(position) == 1 else str(tuple(int(i) for i in position))
 
 
 def finite(name: str, values: Array, remedy: str) -> None:

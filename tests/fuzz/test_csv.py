@@ -45,9 +45,9 @@ def test_what_diagnose_reads(tmp_path, text, encoding, skip, columns):
     write(path, text, encoding)
     found = attempt(lambda: table.read(path, None, columns, skip=skip))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "LARGE", 0)  # read in one go, where it holds plain numbers
-        large = attempt(lambda: table.read(path, None, columns, skip=skip))
-    for one, other in zip(found or [None], large or [None], strict=True):
+        patch.setattr(table, "_plain", lambda *_: None)  # cell by cell, even where all are plain numbers
+        by_cell = attempt(lambda: table.read(path, None, columns, skip=skip))
+    for one, other in zip(found or [None], by_cell or [None], strict=True):
         np.testing.assert_array_equal(one, other)
     if found is not None:
         assert len(found.observations) == len(found.points) == len(found.groups)
@@ -68,10 +68,10 @@ def test_plain_numbers_are_read_alike_in_one_go_and_cell_by_cell(tmp_path, rows,
     path.write_text("\n".join(map(",".join, [("a", "b", "c"), *counted])) + "\n")
     found = attempt(lambda: table.read(path, repeats=repeats))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table, "LARGE", 0)
-        large = attempt(lambda: table.read(path, repeats=repeats))
-    assert (found is None) == (large is None)
-    for one, other in zip(found or [], large or [], strict=True):
+        patch.setattr(table, "_plain", lambda *_: None)
+        by_cell = attempt(lambda: table.read(path, repeats=repeats))
+    assert (found is None) == (by_cell is None)
+    for one, other in zip(found or [], by_cell or [], strict=True):
         np.testing.assert_array_equal(one, other)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -15,9 +16,10 @@ import typer
 from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
+from typer import Option
 
 import misspec
-from misspec.errors import MisspecError
+from misspec.errors import MisspecError, short
 from misspec.files.frames import printable
 
 app = typer.Typer(
@@ -26,22 +28,23 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-EXTRAS = {"polars": "experiments", "pydantic": "experiments", "matplotlib": "experiments", "plotly": "experiments"}
+EXTRAS = dict.fromkeys(("polars", "pydantic", "matplotlib", "plotly"), "experiments") | {"optuna": "optuna"}
 INTERRUPTED = 130
 LONGEST = 1500  # characters of an error
 
-Cores = Annotated[int | None, typer.Option(help="Processes to use; all cores by default.", min=1)]
-Into = Annotated[Path | None, typer.Option(help="Folder for the results; by default FILE-results beside the file.")]
+Cores = Annotated[int | None, Option(help="Processes to use; all cores by default.", min=1)]
+Into = Annotated[Path | None, Option(help="Folder for the results; by default FILE-results beside the file.")]
 Allow = Annotated[
     list[str] | None,
-    typer.Option(help="A package whose policies and problems (module:Class) the file may import; can be repeated."),
+    Option(help="A package whose policies and problems (module:Class) the file may import; can be repeated."),
 ]
-Kernel = Annotated[str | None, typer.Option(help="RBF (the default), Matern, DotProduct, … of scikit-learn.")]
-Scale = Annotated[float | None, typer.Option(help="The kernel's length scale, 0.2 by default.")]
-Nu = Annotated[float | None, typer.Option(help="The smoothness of a Matern kernel, 2.5 by default.")]
+Repeats = Annotated[bool, Option("--repeats", help="Rows that are equal in every cell are repeats, not copies.")]
+Kernel = Annotated[str | None, Option(help="RBF (the default), Matern, DotProduct, … of scikit-learn.")]
+Scale = Annotated[float | None, Option(help="The kernel's length scale, 0.2 by default.")]
+Nu = Annotated[float | None, Option(help="The smoothness of a Matern kernel, 2.5 by default.")]
 
 
-class _Console(Console):
+class Terminal(Console):
     """Prints names as they are, without what would steer the terminal."""
 
     def __init__(self, **options: Any) -> None:
@@ -50,6 +53,9 @@ class _Console(Console):
     def render(self, renderable: Any, options: Any = None) -> Iterator[Segment]:
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else printable(text), style, control)
+
+    def note(self, text: str) -> None:
+        self.print(Text(text, style="yellow"), soft_wrap=True)
 
 
 def main() -> None:
@@ -72,7 +78,7 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
         except MisspecError as error:
             fail(str(error))
         except ImportError as error:
-            extra = EXTRAS.get((error.name or "").split(".")[0])
+            extra = EXTRAS.get((error.name or "").partition(".")[0])
             if extra is None:
                 raise
             fail(f"this command needs {error.name}: pip install 'misspec[{extra}]'")
@@ -96,11 +102,19 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
 def fail(message: str, code: int = 1) -> NoReturn:
     if os.environ.get("MISSPEC_DEBUG"):
         traceback.print_exc()
-    line = " ".join(message.split())
-    line = line if len(line) <= LONGEST else f"{line[:LONGEST]}…"
-    console = _Console(stderr=True, soft_wrap=True)
-    console.print(Text.assemble(("misspec: ", "bold red"), line))
+    line = short(" ".join(message.split()), LONGEST)
+    Terminal(stderr=True, soft_wrap=True).print(Text.assemble(("misspec: ", "bold red"), line))
     raise typer.Exit(code)
+
+
+def line_of(command: str, *words: object, **options: Any) -> str:
+    """The line that calls a command again; options that are None, False or empty are left out."""
+    parts = [command, *words]
+    for name, value in options.items():
+        for each in value if isinstance(value, list) else [value]:
+            if each is not None and each is not False:
+                parts += [f"--{name}", *([] if each is True else [each])]
+    return shlex.join(["misspec", *map(str, parts)])
 
 
 def _version(wanted: bool) -> None:
@@ -111,22 +125,14 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
+    version: Annotated[bool, Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
 ) -> None:
     """Gaussian-process bandits that keep working when the model is wrong."""
 
 
-def terminal() -> Console:
-    return _Console()
-
-
-def number_or_column(given: str | None) -> tuple[float | None, str | None]:
+def number_or_column(given: str | None) -> float | str | None:
     """A number, or the name of a column."""
-    if given is None:
-        return None, None
     try:
-        return float(given), None
+        return None if given is None else float(given)
     except ValueError:
-        return None, given
+        return given

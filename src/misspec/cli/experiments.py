@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import functools
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich import box
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
+from typer import Argument, Option
 
-from misspec.cli.app import Allow, Cores, Into, app, fail, one_line_errors, terminal
+from misspec.cli.app import Allow, Cores, Into, Terminal, app, fail, line_of, one_line_errors
 from misspec.cli.progress import watched
-
-# -- experiments -------------------------------------------------------------------------------------------------------
 
 
 @app.command()
 @one_line_errors
 def demo(
-    into: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("misspec-demo"),
+    into: Annotated[Path, Option(help="Folder for the results.")] = Path("misspec-demo"),
     cores: Cores = None,
 ) -> None:
     """The main job in a minute: ms.Auto, which needs no constants, beside Optuna and random search; then the paper's
@@ -31,15 +27,14 @@ def demo(
     from misspec.experiments.contest import about
 
     experiment = experiments.parse(experiments.demo(), "demo.toml")
-    console = terminal()
-    command = ["misspec", "demo", "--into", str(into)] if into != Path("misspec-demo") else ["misspec", "demo"]
+    console = Terminal()
+    line = line_of("demo", into=None if into == Path("misspec-demo") else into)
     console.print(Text("1. Without constants: reactions tuned while they produce", style="bold"))
     console.print(about())
-    again = f"stopped; finished runs are kept in {into}; go on with: {shlex.join(command)}"
-    first = watched(lambda show: experiments.contest_in(into, cores=cores, show=show), lambda _: again)
-    _show_contest(first)
+    again = f"stopped; finished runs are kept in {into}; go on with: {line}"
+    _show_contest(watched(lambda show: experiments.contest_in(into, cores=cores, show=show), lambda _: again))
     console.print(Text(f"2. With guarantees: {experiment.title}", style="bold"))
-    failed = _go(experiments.demo(), into, "demo.toml", cores, None, command)
+    failed = _go(line, experiments.demo(), into, name="demo.toml", cores=cores)
     _report(into)
     _tell_failed(failed)
 
@@ -47,13 +42,11 @@ def demo(
 @app.command()
 @one_line_errors
 def run(
-    file: Annotated[Path, typer.Argument(help="A TOML file: policies × problems × ε × seeds.")],
+    file: Annotated[Path, Argument(help="A TOML file: policies × problems × ε × seeds.")],
     into: Into = None,
     cores: Cores = None,
-    dask: Annotated[str | None, typer.Option(help="Address of a Dask scheduler, or `local`.")] = None,
-    minimize: Annotated[
-        bool, typer.Option("--minimize", help="Smaller is better, as if the file said minimize = true.")
-    ] = False,
+    dask: Annotated[str | None, Option(help="Address of a Dask scheduler, or `local`.")] = None,
+    minimize: Annotated[bool, Option("--minimize", help="Smaller is better, as minimize = true in the file.")] = False,
     allow: Allow = None,
 ) -> None:
     """Do the runs of an experiment that are not done yet. The same command goes on after any interruption."""
@@ -62,23 +55,20 @@ def run(
 
     content = experiments.content_of(file)
     folder = into if into is not None else file.with_name(f"{file.stem}-results")
-    options = {"--into": into, "--cores": cores, "--dask": dask}
-    given = [part for name, value in options.items() if value is not None for part in (name, str(value))]
-    permitted = [part for package in allow or () for part in ("--allow", package)]
-    given += [*(["--minimize"] if minimize else []), *permitted]
-    console = terminal()
+    console = Terminal()
     with experiments.allow(allow or ()):
         if minimize:
             content = experiments.with_minimize(content, str(file))
         title = experiments.parse(content, str(file)).title
         if title:
             console.print(Text(title, style="bold"))
-        failed = _go(content, folder, str(file), cores, dask, ["misspec", "run", str(file), *given])
+        line = line_of("run", file, into=into, cores=cores, dask=dask, minimize=minimize, allow=allow)
+        failed = _go(line, content, folder, name=str(file), cores=cores, dask=dask)
         results = experiments.results(folder)
     if results.runs:
         _show(tables.summary(results))
     console.print(f"results: {folder}", soft_wrap=True)
-    console.print(f"pictures: {shlex.join(['misspec', 'report', str(folder), *permitted])}", soft_wrap=True)
+    console.print(f"pictures: {line_of('report', folder, allow=allow)}", soft_wrap=True)
     _tell_failed(failed)
 
 
@@ -92,7 +82,7 @@ def _tell_failed(failed: dict[Any, str]) -> None:
 @app.command()
 @one_line_errors
 def report(
-    folder: Annotated[Path, typer.Argument(help="A folder that `misspec run` or `misspec demo` made.")],
+    folder: Annotated[Path, Argument(help="A folder that `misspec run` or `misspec demo` made.")],
     allow: Allow = None,
 ) -> None:
     """Draw figures (PNG and PDF), one interactive page (HTML) and tables (CSV) of what is finished."""
@@ -102,30 +92,27 @@ def report(
         _report(folder)
 
 
-def _go(
-    content: bytes, folder: Path, name: str, cores: int | None, dask: str | None, command: list[str]
-) -> dict[Any, str]:
-    """Do the runs with progress bars; returns what failed, and why."""
+def _go(line: str, content: bytes, folder: Path, **options: Any) -> dict[Any, str]:
+    """Do the runs with progress bars; returns what failed, and why. line: what does the rest."""
     from misspec import experiments
 
     def said(progress: experiments.Progress) -> str:
         done = f"{progress.before + progress.runs} of {progress.before + progress.of}"
-        return f"stopped; {done} runs are finished and kept in {folder}; go on with: {shlex.join(command)}"
+        return f"stopped; {done} runs are finished and kept in {folder}; go on with: {line}"
 
-    do = functools.partial(experiments.go, content, folder, name=name, cores=cores, dask=dask)
-    return dict(watched(lambda show: do(show=show), said).failed)
+    return dict(watched(lambda show: experiments.go(content, folder, show=show, **options), said).failed)
 
 
 def _report(folder: Path) -> None:
     from misspec import reports
 
-    console = terminal()
+    console = Terminal()
     with console.status("drawing") as status:
         made = reports.of_experiment(folder, lambda name: status.update(f"drawing {name}"))
     _show(made.summary)
     if len(made.results.runs) < made.results.of:
         missing = made.results.of - len(made.results.runs)
-        console.print(Text(f"{missing} of {made.results.of} runs are not done yet", style="yellow"))
+        console.note(f"{missing} of {made.results.of} runs are not done yet")
     if made.results.experiment.notes:
         console.print(made.results.experiment.notes.strip() + "\n")
     console.print(f"figures: {len(made.figures)} in {made.folder}", soft_wrap=True)
@@ -134,11 +121,8 @@ def _report(folder: Path) -> None:
 
 def _show_contest(found: Any) -> None:
     """Print the table and the sentences of the demo's first part."""
-    console = terminal()
-    table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=found.reading, caption_justify="left")
-    table.add_column("")
-    for name in ("all batches", f"last {found.late}", "best found"):
-        table.add_column(name, justify="right")
+    console = Terminal()
+    table = _table(found.reading, [""], ["all batches", f"last {found.late}", "best found"])
     for player, *values in found.rows():
         table.add_row(player, *(f"{value:.1f}" for value in values))
     console.print(table)
@@ -158,12 +142,9 @@ def _show(summary: Any) -> None:
         "band held all of the truth (– where none is promised); late regret: per round over the last tenth of the "
         "rounds; regret: over all of them, ± standard error. All are true, means over the seeds"
     )
-    table = Table(box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=caption, caption_justify="left")
     problems = summary["problem"].n_unique() > 1
-    for name in [*(["problem"] if problems else []), "ε", "policy"]:
-        table.add_column(name, overflow="fold")
-    for name in ("loss of the\nrecommendation", "bands\nheld", "late\nregret", "regret", "±"):
-        table.add_column(name, justify="right", no_wrap=True)
+    numbers = ["loss of the\nrecommendation", "bands\nheld", "late\nregret", "regret", "±"]
+    table = _table(caption, [*(["problem"] if problems else []), "ε", "policy"], numbers)
     before: Any = None
     for row in summary.iter_rows(named=True):
         here = (row["problem"], row["epsilon"])
@@ -181,4 +162,12 @@ def _show(summary: Any) -> None:
         ]
         table.add_row(*(Text(cell) for cell in cells))
         before = here
-    terminal().print(table)
+    Terminal().print(table)
+
+
+def _table(caption: str, names: list[str], numbers: list[str]) -> Table:
+    columns = [Column(name, overflow="fold") for name in names]
+    columns += [Column(name, justify="right", no_wrap=True) for name in numbers]
+    return Table(
+        *columns, box=box.SIMPLE, pad_edge=False, collapse_padding=True, caption=caption, caption_justify="left"
+    )

@@ -6,32 +6,29 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich.table import Table
-from rich.text import Text
+from rich.table import Column, Table
+from typer import Argument, Option
 
-from misspec.cli.app import Kernel, Nu, Scale, app, number_or_column, one_line_errors, terminal
-
-# -- models ------------------------------------------------------------------------------------------------------------
+from misspec.cli.app import Kernel, Nu, Repeats, Scale, Terminal, app, number_or_column, one_line_errors
 
 
 @app.command()
 @one_line_errors
 def gain(
-    file: Annotated[Path | None, typer.Argument(help="An experiment whose domain, model and horizon to take.")] = None,
+    file: Annotated[Path | None, Argument(help="An experiment whose domain, model and horizon to take.")] = None,
     kernel: Kernel = None,
     length_scale: Scale = None,
     nu: Nu = None,
-    noise: Annotated[float | None, typer.Option(help="Noise level σ, 0.1 by default.")] = None,
-    regularization: Annotated[float | None, typer.Option(help="The ridge λ, σ² by default.")] = None,
-    dimension: Annotated[int | None, typer.Option(help="Of the unit cube, 1 by default.", min=1, max=1000)] = None,
-    grid: Annotated[int | None, typer.Option(help="Points per dimension; without, the whole cube.", min=2)] = None,
-    horizon: Annotated[int | None, typer.Option(help="Number of rounds T, 1000 by default.", min=1)] = None,
+    noise: Annotated[float | None, Option(help="Noise level σ, 0.1 by default.")] = None,
+    regularization: Annotated[float | None, Option(help="The ridge λ, σ² by default.")] = None,
+    dimension: Annotated[int | None, Option(help="Dimension of the unit cube, 1 by default.", min=1, max=1000)] = None,
+    grid: Annotated[int | None, Option(help="Points per dimension; without, the whole cube.", min=2)] = None,
+    horizon: Annotated[int | None, Option(help="Number of rounds T, 1000 by default.", min=1)] = None,
 ) -> None:
     """The maximum information gain γ_T of a kernel on a domain, from below and from above."""
     from misspec import Box, InvalidInput, Model, information_gain
 
-    console = terminal()
+    console = Terminal()
     domain: Any
     if file is not None:
         from misspec import experiments
@@ -49,9 +46,7 @@ def gain(
     with console.status("computing"):
         found = information_gain(domain, model, T)
     console.print(f"{model.kernel} on {domain!r}, λ = {model.regularization:.4g}")
-    table = Table()
-    for name in ("rounds T", "γ_T at least", "at most"):
-        table.add_column(name, justify="right")
+    table = Table(*(Column(name, justify="right") for name in ("rounds T", "γ_T at least", "at most")))
     for t in [*(10**k for k in range(1, 12) if 10**k < T), T]:
         table.add_row(f"{t:,}", f"{found.values[t]:.4f}", f"{found.up_to(t):.4f}")
     console.print(table)
@@ -64,66 +59,43 @@ def gain(
 @app.command()
 @one_line_errors
 def diagnose(
-    file: Annotated[Path, typer.Argument(help="A CSV file with a line of column names.")],
-    target: Annotated[str | None, typer.Option(help="The column of observations; the last by default.")] = None,
-    columns: Annotated[
-        list[str] | None, typer.Option(help="Columns of the points, as in a,b; all others by default.")
-    ] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option(help="Columns that have no influence, such as a note or a date, as in a,b.")
-    ] = None,
-    norm_bound: Annotated[
-        float | None, typer.Option(help="B: how large a function you believe in, at least its largest deviation.")
-    ] = None,
+    file: Annotated[Path, Argument(help="A CSV file with a line of column names.")],
+    target: Annotated[str | None, Option(help="The column of observations; the last by default.")] = None,
+    columns: Annotated[list[str] | None, Option(help="Columns of points, as in a,b; all others by default.")] = None,
+    ignore: Annotated[list[str] | None, Option(help="Columns without influence (a note, a date), as in a,b.")] = None,
+    norm_bound: Annotated[float | None, Option(help="B: how large a function you believe in.")] = None,
     noise: Annotated[
-        str | None,
-        typer.Option(
-            help="Standard deviation of the noise, or the column that has one per row; without, estimated from "
-            "repeated points."
-        ),
+        str | None, Option(help="Standard deviation of the noise, or its column; else from repeats.")
     ] = None,
-    offset: Annotated[
-        float | None, typer.Option(help="What you expect far from all data; the target's average by default.")
-    ] = None,
+    offset: Annotated[float | None, Option(help="What you expect far from all data; by default the average.")] = None,
     kernel: Kernel = None,
     length_scale: Scale = None,
     nu: Nu = None,
-    delta: Annotated[float, typer.Option(help="The probability of error that you accept.")] = 0.1,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Length scale in the columns' units, not in their ranges.")
-    ] = False,
-    fixed_design: Annotated[
-        bool, typer.Option("--fixed-design", help="The points were fixed before any result was seen.")
-    ] = False,
-    skip: Annotated[bool, typer.Option("--skip", help="Leave out rows with missing or unreadable cells.")] = False,
-    repeats: Annotated[
-        bool, typer.Option("--repeats", help="Rows that are equal in every cell are repeats, not copies.")
-    ] = False,
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw the residuals into this file (.png, .pdf); needs --norm-bound.")
-    ] = None,
+    delta: Annotated[float, Option(help="The probability of error that you accept.")] = 0.1,
+    raw: Annotated[bool, Option("--raw", help="Length scale in the columns' units, not in their ranges.")] = False,
+    fixed_design: Annotated[bool, Option("--fixed-design", help="The points were fixed before any result.")] = False,
+    skip: Annotated[bool, Option("--skip", help="Leave out rows with missing or unreadable cells.")] = False,
+    repeats: Repeats = False,
+    picture: Annotated[Path | None, Option(help="Draw the residuals (.png, .pdf); needs --norm-bound.")] = None,
 ) -> None:
     """Prove from a table of observations how wrong a model is at least: the certificate and a sentence."""
     from misspec.integrations import table as tables
 
-    console = terminal()
+    console = Terminal()
     shape = _kernel(kernel, length_scale, nu)
-    chosen, left_out = (
-        [name.strip() for each in some for name in each.split(",")] for some in (columns or [], ignore or [])
-    )
+    given = number_or_column(noise)
+    sigma, column = (None, given) if isinstance(given, str) else (given, None)
+    chosen, left_out = ([name.strip() for each in some or () for name in each.split(",")] for some in (columns, ignore))
     with console.status(f"reading {file}"):
-        sigma, column = number_or_column(noise)
-        chosen_ones = chosen if columns else None
-        data = tables.read(file, target, chosen_ones, ignore=left_out, skip=skip, repeats=repeats, noise=column)
-    options: dict[str, Any] = {"noise": sigma, "offset": offset, "delta": delta, "raw": raw}
+        data = tables.read(file, target, chosen or None, ignore=left_out, skip=skip, repeats=repeats, noise=column)
+    options: dict[str, Any] = {"norm_bound": norm_bound, "noise": sigma, "offset": offset, "delta": delta, "raw": raw}
     with console.status("certifying") as status:
-        options["show"] = status.update
-        made = tables.certify(data, shape, norm_bound=norm_bound, fixed_design=fixed_design, **options)
+        made = tables.certify(data, shape, fixed_design=fixed_design, show=status.update, **options)
     n = len(data.observations)
     skipped = f" ({data.skipped} rows left out)" if data.skipped else ""
     console.print(f"{n} observation{'s' * (n > 1)} of {data.target} at {', '.join(data.names)}{skipped}")
     for note in data.notes:
-        console.print(Text(note, style="yellow"), soft_wrap=True)
+        console.note(note)
     if noise is None:
         console.print(f"noise σ = {made.noise:.4g}, estimated from repeated points (--noise sets it)")
     if column is not None:
@@ -140,10 +112,7 @@ def diagnose(
             _draw(certificate, picture)
             console.print(f"residuals: {picture}", soft_wrap=True)
         return
-    table = Table()
-    table.add_column("norm bound B", justify="right")
-    table.add_column("wrong by at least ε", justify="right")
-    table.add_column("proved by")
+    table = Table(*(Column(name, justify="right") for name in ("norm bound B", "wrong by at least ε")), "proved by")
     for B, each in made.found.items():
         best = max(each.certificates, key=lambda proof: proof.epsilon)
         table.add_row(f"{B:g}", f"{each.epsilon_lower:.4g}", best.kind if best.epsilon > 0 else "")
@@ -157,8 +126,7 @@ def diagnose(
 
 
 def _draw(certificate: Any, picture: Path) -> None:
-    from misspec import reports
-    from misspec.errors import InvalidInput
+    from misspec import InvalidInput, reports
     from misspec.files import storage
     from misspec.reports.matplotlib_backend import SUFFIXES, drawing, saved
 

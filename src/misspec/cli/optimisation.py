@@ -3,53 +3,44 @@
 from __future__ import annotations
 
 import math
+import re
 import shlex
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
 from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
+from typer import Argument, Option
 
 import misspec
-from misspec.cli.app import EXTRAS, INTERRUPTED, app, fail, number_or_column, one_line_errors, terminal
+from misspec.cli.app import INTERRUPTED, Repeats, Terminal, app, fail, line_of, number_or_column, one_line_errors
 from misspec.cli.progress import evaluations_shown, learning_shown
 from misspec.errors import MisspecError
-
-EXTRAS |= {"optuna": "optuna"}
-
-
-# -- optimisation ------------------------------------------------------------------------------------------------------
 
 
 @app.command()
 @one_line_errors
 def optimize(
-    space: Annotated[Path, typer.Argument(metavar="SPACE.TOML", help="The parameters: names, ranges, options.")],
-    words: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND…", help="The command, with {name} where a value goes.")
-    ],
+    space: Annotated[Path, Argument(metavar="SPACE.TOML", help="The parameters: names, ranges, options.")],
+    words: Annotated[list[str], Argument(metavar="-- COMMAND…", help="The command, with {name} where a value goes.")],
     evaluations: Annotated[
-        int, typer.Option("--evaluations", "--trials", "--n-trials", "-n", help="Results wanted, all together.", min=1)
+        int, Option("--evaluations", "--trials", "--n-trials", "-n", help="Results wanted, all together.", min=1)
     ] = 50,
-    jobs: Annotated[int, typer.Option(help="Evaluations at once.", min=1)] = 1,
-    minimize: Annotated[bool, typer.Option("--minimize/--maximize", help="Which way is better.")] = False,
-    json: Annotated[
-        str | None, typer.Option(help="Read this key, as in metrics.loss, of the last JSON object that is printed.")
-    ] = None,
+    jobs: Annotated[int, Option(help="Evaluations at once.", min=1)] = 1,
+    minimize: Annotated[bool, Option("--minimize/--maximize", help="Which way is better.")] = False,
+    json: Annotated[str | None, Option(help="A key, as in metrics.loss, of the last JSON object printed.")] = None,
     storage: Annotated[
-        str, typer.Option(help="Any Optuna storage URL; journal:///FILE, or the path of a file.")
+        str, Option(help="Any Optuna storage URL; journal:///FILE, or a path.")
     ] = "sqlite:///misspec.db",
-    name: Annotated[str | None, typer.Option(help="Of the study; the space file's name by default.")] = None,
-    timeout: Annotated[float | None, typer.Option(help="Seconds that an evaluation may take.")] = None,
-    retries: Annotated[int, typer.Option(help="How often a failed evaluation is tried again.", min=0)] = 0,
-    shell: Annotated[bool, typer.Option("--shell", help="The command is a line for the shell.")] = False,
-    seed: Annotated[int | None, typer.Option(help="Of random choices.")] = None,
-    into: Annotated[
-        Path | None, typer.Option(help="Folder for the page; by default NAME-results beside the file.")
-    ] = None,
+    name: Annotated[str | None, Option(help="Name of the study; the space file's by default.")] = None,
+    timeout: Annotated[float | None, Option(help="Seconds that an evaluation may take.")] = None,
+    retries: Annotated[int, Option(help="How often a failed evaluation is tried again.", min=0)] = 0,
+    shell: Annotated[bool, Option("--shell", help="The command is a line for the shell.")] = False,
+    seed: Annotated[int | None, Option(help="Seed of random choices.")] = None,
+    into: Annotated[Path | None, Option(help="Folder for the page; by default NAME-results beside the file.")] = None,
 ) -> None:
     """Find the parameters with which a command prints the best number. The same line goes on after any interruption,
     and helps from another machine that reaches the storage.
@@ -60,37 +51,22 @@ def optimize(
     from misspec.integrations.command.storages import without_password
 
     study, where = space.stem if name is None else name, without_password(storage)
-    options: dict[str, Any] = {"-n": evaluations, "--jobs": jobs if jobs > 1 else None, "--json": json}
-    options |= {"--storage": where if storage != command.STORAGE else None, "--name": name}
-    options |= {"--timeout": timeout, "--retries": retries or None, "--seed": seed, "--into": into}
-    given = [part for option, value in options.items() if value is not None for part in (option, str(value))]
-    flags = ["--minimize"] * minimize + ["--shell"] * shell
-    line = shlex.join(["misspec", "optimize", str(space), *given, *flags, "--", *words])
-    console = terminal()
+    options: dict[str, Any] = {"minimize": minimize, "timeout": timeout, "shell": shell, "seed": seed}
+    changed = {"jobs": jobs if jobs > 1 else None, "retries": retries or None, "json": json, "name": name, "into": into}
+    changed["storage"] = where if storage != command.STORAGE else None
+    line = f"{line_of('optimize', space, '-n', evaluations, **changed, **options)} {shlex.join(['--', *words])}"
+    options |= {"jobs": jobs, "retries": retries, "key": json, "name": study, "storage": storage}
+    console = Terminal()
     domain = space_file.read(space)
     with evaluations_shown(console) as show:
         try:
-            found = command.go(
-                domain,
-                words,
-                evaluations=evaluations,
-                jobs=jobs,
-                minimize=minimize,
-                key=json,
-                storage=storage,
-                name=study,
-                timeout=timeout,
-                retries=retries,
-                shell=shell,
-                seed=seed,
-                show=show,
-            )
+            found = command.go(domain, words, evaluations=evaluations, show=show, **options)
         except KeyboardInterrupt:
             done = f"; {show.latest.done} of {evaluations} results are kept" if show.latest else ""
             fail(f"stopped{done} in {where}; go on with: {line}", INTERRUPTED)
     console.print(f"{found.t} results in {where}, study {study}", soft_wrap=True)
     console.print(found.summary(), soft_wrap=True)
-    called = "".join(each if each.isalnum() or each in "._- " else "_" for each in study)  # a name of a folder
+    called = re.sub(r"[^\w. -]", "_", study)  # a name of a folder
     folder = into if into is not None else space.with_name(f"{called}-results")
     try:
         with console.status("drawing"):
@@ -100,9 +76,6 @@ def optimize(
         console.print(f"for figures and a page of this: pip install 'misspec[experiments]' ({error.name} is missing)")
     except MisspecError as error:
         console.print(f"there is no page: {error}", soft_wrap=True)
-
-
-# -- by hand -----------------------------------------------------------------------------------------------------------
 
 
 @app.command(
@@ -117,71 +90,40 @@ def optimize(
 @one_line_errors
 def suggest(
     source: Annotated[
-        Path,
-        typer.Argument(
-            help="A CSV file of candidates, one per line; or a TOML file that describes a space.", metavar="FILE"
-        ),
+        Path, Argument(metavar="FILE", help="A CSV file of candidates, one per line; or a TOML file with a space.")
     ],
-    results: Annotated[
-        Path | None, typer.Option(help="A CSV file of results, as you fill it in; it need not exist yet.")
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="The column of results; by default the only one that FILE does not have.")
-    ] = None,
-    batch: Annotated[int, typer.Option(help="How many experiments to suggest.", min=1)] = 5,
-    names: Annotated[
-        str | None, typer.Option(help="The column of candidates that names them; results can then go by name.")
-    ] = None,
-    ignore: Annotated[
-        list[str] | None, typer.Option(help="A column of candidates that does not describe them; can be repeated.")
-    ] = None,
+    results: Annotated[Path | None, Option(help="A CSV file of results that you fill in; need not exist yet.")] = None,
+    target: Annotated[str | None, Option(help="The column of results; else the only one that FILE has not.")] = None,
+    batch: Annotated[int, Option(help="How many experiments to suggest.", min=1)] = 5,
+    names: Annotated[str | None, Option(help="The column that names candidates; results can then go by name.")] = None,
+    ignore: Annotated[list[str] | None, Option(help="A column that does not describe candidates; repeatable.")] = None,
     columns: Annotated[
         list[str] | None,
-        typer.Option(help="A column that describes candidates, if not all do that are no dates or names; repeated."),
+        Option(help="A column that describes candidates, by default all but dates, names; repeatable."),
     ] = None,
-    append: Annotated[
-        bool, typer.Option("--append", help="Add the suggested rows to the results file, for you to fill in.")
-    ] = False,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the suggested rows to a CSV file of their own, for you to fill in.")
-    ] = None,
-    minimize: Annotated[bool, typer.Option("--minimize", help="Smaller results are better.")] = False,
-    noise: Annotated[
-        str | None,
-        typer.Option(
-            help="By how much the same experiment varies (standard deviation), if you know it; or the column of the "
-            "results that says how far each may be off."
-        ),
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse results of experiments that FILE does not have.")
-    ] = False,
-    repeats: Annotated[
-        bool, typer.Option("--repeats", help="Lines that are equal in every cell are repeats, not copies.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="Another number makes other choices where chance decides.", min=0)] = 0,
+    append: Annotated[bool, Option("--append", help="Add the rows to the results file, for you to fill in.")] = False,
+    out: Annotated[Path | None, Option(help="Write the rows to a CSV file of their own, for you to fill in.")] = None,
+    minimize: Annotated[bool, Option("--minimize", help="Smaller results are better.")] = False,
+    noise: Annotated[str | None, Option(help="The standard deviation of results, if known; or its column.")] = None,
+    strict: Annotated[bool, Option("--strict", help="Refuse results of experiments that FILE does not have.")] = False,
+    repeats: Repeats = False,
+    seed: Annotated[int, Option(help="Seed of random choices.", min=0)] = 0,
 ) -> None:
     """The next experiments: what to try, why, and whether going on is worth it."""
-    import warnings
-
-    from misspec import InvalidInput
     from misspec.integrations import suggest as by_hand
+    from misspec.policies.auto.learnt import DOUBTFUL
 
     if append and out is not None:
-        raise InvalidInput("--append and --out are two ways to fill in the same results; take one")
+        raise misspec.InvalidInput("--append and --out are two ways to fill in the same results; take one")
     if append and results is None:
-        raise InvalidInput("--append needs the file to append to: --results results.csv")
-    console = terminal()
-    with (
-        warnings.catch_warnings(record=True) as said,
-        console.status("thinking") as status,
-        learning_shown(status.update),
-    ):
+        raise misspec.InvalidInput("--append needs the file to append to: --results results.csv")
+    console = Terminal()
+    status = console.status("thinking")
+    with warnings.catch_warnings(record=True) as said, status, learning_shown(status.update):
         warnings.simplefilter("always", UserWarning)
         found = (by_hand.append if append else by_hand.suggest)(
             source, results, target, batch=batch, names=names, ignore=ignore or (), columns=columns or (),
-            minimize=minimize, noise=next((each for each in number_or_column(noise) if each is not None), None),
-            strict=strict, repeats=repeats, seed=seed,
+            minimize=minimize, noise=number_or_column(noise), strict=strict, repeats=repeats, seed=seed,
         )  # fmt: skip
     if out is not None:
         found.save(out)
@@ -192,18 +134,12 @@ def suggest(
     console.print("; ".join([", ".join(counted), *among, better]), style="bold")
     for note in [*(str(each.message) for each in said), *found.notes]:
         console.print(Text(note, style="yellow"))
-    from misspec.policies.auto.learnt import DOUBTFUL
-
     doubts = [line for line in found.summary if line.startswith(DOUBTFUL)]
     for line in doubts:
         console.print(Text(line, style="bold yellow"))
     if found.rows and any("another unit" not in line for line in doubts):
-        console.print(
-            Text(
-                "If it was a slip, correct it: until then it teaches nothing, and the rows below do without it.",
-                style="yellow",
-            )
-        )
+        hint = "If it was a slip, correct it: until then it teaches nothing, and the rows below do without it."
+        console.print(Text(hint, style="yellow"))
     if found.rows:
         _show_rows(console, found)
     console.print("\n".join(line for line in found.summary if line not in doubts))
@@ -222,19 +158,19 @@ def _show_rows(console: Console, found: Any) -> None:
     called = ["candidate"] if found.rows[0].called else []
     heads = ["", *called, *found.menu.parameters, f"expected {found.target} (95 %)"]
     lines = []
-    for number, row in enumerate(found.rows, start=1):
+    for i, row in enumerate(found.rows, start=1):
         reach = BAND * row.std
         expected = "–" if math.isnan(reach) else f"{rounded(row.mean, reach)} ± {rounded(reach, reach)}"
         values = [plain(row.values[name]) for name in found.menu.parameters]
-        lines.append([f"{number}.", *([row.called] if called else []), *values, expected])
+        lines.append([f"{i}.", *([row.called] if called else []), *values, expected])
     widths = [max(len(line[i]) for line in [heads, *lines]) for i in range(len(heads))]
     fits = sum(widths) + 3 * len(widths) <= console.width
     console.print()
     grid = Table.grid(padding=(0, 1))
     if fits:
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for name in heads:
-            table.add_column(Text(name), no_wrap=True, justify="right" if name == heads[-1] else "left")
+        columns = [Column(Text(name), no_wrap=True) for name in heads]
+        columns[-1].justify = "right"
+        table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
         for line in lines:
             table.add_row(*map(Text, line))
         console.print(table)
@@ -245,10 +181,9 @@ def _show_rows(console: Console, found: Any) -> None:
             grid.add_row(Text(" ".join(numbers), style="bold"), Text(reason))
     else:
         left = max(map(len, heads))
-        for line, row in zip(lines, found.rows, strict=True):
-            parts = [f"{name.ljust(left)}  {cell}" for name, cell in zip(heads[1:], line[1:], strict=True)]
-            for i, part in enumerate([*parts, row.reason]):
-                # a long name of a molecule is folded, not cut off
-                grid.add_row(Text(line[0] if i == 0 else "", style="bold"), Text(part, overflow="fold"))
+        for (number, *cells), row in zip(lines, found.rows, strict=True):
+            parts = [f"{name.ljust(left)}  {cell}" for name, cell in zip(heads[1:], cells, strict=True)]
+            text = "\n".join([*parts, row.reason])
+            grid.add_row(Text(number, style="bold"), Text(text, overflow="fold"))  # a long name is folded, not cut off
     console.print(grid)
     console.print()

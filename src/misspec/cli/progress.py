@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn
 from rich.text import Text
 
-from misspec.cli.app import INTERRUPTED, fail, terminal
+from misspec.cli.app import INTERRUPTED, Terminal, fail
 
 MOST_BARS = 12  # policies that get a bar of their own
 
@@ -20,7 +20,7 @@ def watched(do: Callable[[Callable[[Any], None]], Any], said: Callable[[Any], st
     """do(show), with progress bars. said: what to say of the progress after a Ctrl-C."""
     from misspec import experiments
 
-    console = terminal()
+    console = Terminal()
     latest: Any = None
     try:
         with _bars(console) as bars:
@@ -30,10 +30,9 @@ def watched(do: Callable[[Callable[[Any], None]], Any], said: Callable[[Any], st
                 nonlocal latest
                 if latest is None:
                     for line in progress.news:
-                        console.print(Text(line, style="yellow"), soft_wrap=True)
+                        console.note(line)
                     if progress.before:
-                        said = f"{progress.before} of {progress.before + progress.of} runs were done before"
-                        console.print(said)
+                        console.print(f"{progress.before} of {progress.before + progress.of} runs were done before")
                     if progress.of and len(progress.todo) <= MOST_BARS:
                         for policy, runs in progress.todo.items():
                             tasks[policy] = bars.add_task(policy, total=runs, note="")
@@ -60,16 +59,12 @@ def _pace(task: Task) -> str:
         return "done"
     if not task.speed or task.time_remaining is None:
         return "starting"
-    minutes, seconds = divmod(round(task.time_remaining), 60)
-    return f"{task.speed:,.0f} per second, {minutes}:{seconds:02d} left"
+    return f"{task.speed:,.0f} per second, {_clock(task.time_remaining)} left"
 
 
-@contextmanager
-def _bars(console: Console) -> Iterator[Progress]:
+def _bars(console: Console) -> Progress:
     texts = [TextColumn(each, markup=False) for each in ("{task.description}", "{task.fields[note]}")]
-    columns = (texts[0], BarColumn(bar_width=20), texts[1])
-    with Progress(*columns, console=console) as bars:
-        yield bars
+    return Progress(texts[0], BarColumn(bar_width=20), texts[1], console=console)
 
 
 class _Evaluations:
@@ -95,24 +90,23 @@ class _Evaluations:
         self.latest = progress
         best = "" if progress.best is None else f"best {progress.best:.6g} at {_params(progress.params)}"
         if result is not None and result.value is None:
-            at = _params(result.params)
-            console.print(Text(f"trial {result.trial} failed at {at}: {result.reason}", style="yellow"), soft_wrap=True)
+            said = f"trial {result.trial} failed at {_params(result.params)}: {result.reason}"
+            console.print(Text(said, style="yellow"), soft_wrap=True)
         elif result is not None and self._bar is None:
             here = f"{result.value:.6g} at {_params(result.params)}"
             console.print(f"{progress.done}/{progress.of}: {here}; {best}", soft_wrap=True)
         if self._bar is not None:
             left = "" if progress.left is None or progress.done >= progress.of else f"{_clock(progress.left)} left"
             parts = [f"{progress.done}/{progress.of}", f"{progress.running} running", left, best]
-            self._bars.update(self._bar, completed=progress.done, note=", ".join(part for part in parts if part))
+            self._bars.update(self._bar, completed=progress.done, note=", ".join(filter(None, parts)))
 
 
 @contextmanager
 def evaluations_shown(console: Console) -> Iterator[_Evaluations]:
-    if console.is_terminal:
-        with _bars(console) as bars, learning_shown((show := _Evaluations(console, bars)).learning):
-            yield show
-    else:
-        yield _Evaluations(console, Progress(console=console))
+    bars = _bars(console)
+    show = _Evaluations(console, bars)
+    with bars if console.is_terminal else nullcontext(), learning_shown(show.learning):
+        yield show
 
 
 @contextmanager

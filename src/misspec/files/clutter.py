@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,36 +14,40 @@ from misspec.files import frames
 DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")
 FINE = 0.8  # of the results of other rows that differ, from which equal rows are one row twice
 LEAST_ROWS = 8  # from which it is seen that a column differs from row to row
+NUMBERS = "numbers of rows"
 
 
-def numbers_of_rows(cells: Sequence[float] | Array) -> bool:
-    """Whether a column of numbers counts its rows, from 0 or from 1 on."""
-    counted = cells[0] in (0, 1) and cells[1] == cells[0] + 1  # most columns end here
-    return bool(counted and np.array_equal(cells, cells[0] + np.arange(len(cells))))
-
-
-def untelling(columns: Mapping[str, Sequence[Any]], *, candidates: bool = False) -> dict[str, str]:
+def untelling(columns: Mapping[str, Sequence[Any] | Array], *, candidates: bool = False) -> dict[str, str]:
     """Columns that describe nothing, and what they have instead: dates, texts that differ from row to row, numbers of
     rows. None where no other column would be left. candidates: rows are different things, so that numbers of rows that
     tell them apart describe them."""
-    found = {}
-    for name, cells in columns.items():
-        given = [cell for cell in cells if cell is not None]
-        texts = [cell.strip() for cell in given if isinstance(cell, str)]
-        if given and all(hasattr(cell, "isoformat") for cell in given):
-            found[name] = "dates"
-        elif len(given) < LEAST_ROWS:
-            continue
-        elif len(texts) == len(given):
-            differ = len(set(texts)) >= 0.9 * len(given)
-            dates = all(DATE.fullmatch(text) for text in texts)
-            found |= {name: "dates" if dates else "texts that differ from row to row"} if dates or differ else {}
-        elif all(frames.kind_of(cell) == "number" for cell in cells) and numbers_of_rows(cells):
-            found[name] = "numbers of rows"
-    rest = [tuple(row) for row in zip(*(cells for name, cells in columns.items() if name not in found), strict=True)]
-    if candidates and len(set(rest)) < len(set(zip(*columns.values(), strict=True))):  # 1, 2, 3 … may be a setting
-        found = {name: what for name, what in found.items() if what != "numbers of rows"}
+    found = {name: what for name, cells in columns.items() if (what := _instead(cells))}
+    if candidates and NUMBERS in found.values():
+        rest = [cells for name, cells in columns.items() if name not in found]
+        if len(set(zip(*rest, strict=True))) < len(set(zip(*columns.values(), strict=True))):
+            found = {name: what for name, what in found.items() if what != NUMBERS}  # 1, 2, 3 … may be a setting
     return found if len(found) < len(columns) else {}
+
+
+def _instead(cells: Sequence[Any] | Array) -> str:
+    """What a column has that describes nothing; "" for others."""
+    if isinstance(cells, np.ndarray) or all(frames.kind_of(cell) == "number" for cell in cells):
+        return NUMBERS if len(cells) >= LEAST_ROWS and _numbers_rows(cells) else ""
+    given = [cell for cell in cells if cell is not None]
+    if given and all(hasattr(cell, "isoformat") for cell in given):
+        return "dates"
+    if len(given) < LEAST_ROWS or not all(isinstance(cell, str) for cell in given):
+        return ""
+    texts = [cell.strip() for cell in given]
+    if all(DATE.fullmatch(text) for text in texts):
+        return "dates"
+    return "texts that differ from row to row" if len(set(texts)) >= 0.9 * len(texts) else ""
+
+
+def _numbers_rows(cells: Sequence[float] | Array) -> bool:
+    """Whether a column of numbers counts its rows, from 0 or from 1 on."""
+    counted = cells[0] in (0, 1) and cells[1] == cells[0] + 1  # most columns end here
+    return bool(counted and np.array_equal(cells, cells[0] + np.arange(len(cells))))
 
 
 def left_out(where: str, found: Mapping[str, str], also: str = "") -> list[str]:
@@ -52,32 +56,28 @@ def left_out(where: str, found: Mapping[str, str], also: str = "") -> list[str]:
     return [f"Columns of {where} that are left out: {said}; --columns takes them in{also}."] if found else []
 
 
-class Copies(NamedTuple):
-    """Rows that equal an earlier one in every cell, and which; fine: whether results are so fine that no chance makes
-    two equal, so that these are one row twice."""
+def copies(
+    where: object, rows: Sequence[Any], results: Sequence[Any], *, repeats: bool, lines: Sequence[int] | None = None
+) -> tuple[set[int], list[str]]:
+    """Rows that do not count because they equal an earlier one in every cell, and what to say of equal rows.
 
-    pairs: dict[int, int]
-    fine: bool
-
-    @classmethod
-    def of(cls, rows: Sequence[Any], results: Sequence[Any]) -> Copies:
-        first: dict[Any, int] = {}
-        pairs = {i: first[row] for i, row in enumerate(rows) if first.setdefault(row, i) != i}
-        others = [result for i, result in enumerate(results) if i not in pairs]
-        return cls(pairs, len(set(others)) > FINE * len(others))
-
-    def note(self, where: str, lines: Sequence[int] | None = None, *, repeats: bool) -> list[str]:
-        """What is made of them; lines: where rows stand in the file, the first in the second line by default."""
-        if not self.pairs or repeats:
-            return []
-        pairs = [(i + 2, j + 2) if lines is None else (lines[i], lines[j]) for i, j in self.pairs.items()]
-        some = [f"{i} is {j} again" for i, j in pairs[:3]]
-        more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
-        said = f"Equal lines of {where}: {', '.join(some)}{more}, in every cell"
-        if self.fine:
-            return [f"{said}; each counts once. If they are repeats with equal results, say --repeats."]
-        return [f"{said}; they count as repeats, since other lines share results too. Delete what is there by mistake."]
-
-    def dropped(self, *, repeats: bool) -> set[int]:
-        """Rows that do not count. Where results are coarse, to drop equal ones would be a choice by results."""
-        return set(self.pairs) if self.fine and not repeats else set()
+    Where results are so fine that no chance makes two equal, such rows are one row twice. Where they are coarse, to
+    drop equal ones would be a choice by results. repeats: equal rows are repeats, whatever the results; lines: where
+    rows stand in the file, the first in the second line by default.
+    """
+    first: dict[Any, int] = {}
+    pairs = {i: first[row] for i, row in enumerate(rows) if first.setdefault(row, i) != i}
+    if not pairs or repeats:
+        return set(), []
+    others = [result for i, result in enumerate(results) if i not in pairs]
+    fine = len(set(others)) > FINE * len(others)
+    numbers = range(2, len(rows) + 2) if lines is None else lines
+    some = [f"{numbers[i]} is {numbers[j]} again" for i, j in list(pairs.items())[:3]]
+    more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
+    then = (
+        "each counts once. If they are repeats with equal results, say --repeats."
+        if fine
+        else "they count as repeats, since other lines share results too. Delete what is there by mistake."
+    )
+    note = f"Equal lines of {where}: {', '.join(some)}{more}, in every cell; {then}"
+    return set(pairs) if fine else set(), [note]

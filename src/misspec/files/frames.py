@@ -14,10 +14,9 @@ import math
 import os
 import re
 import stat
-import unicodedata
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,10 +30,10 @@ DIGITS = 400  # of a whole number at most
 CODE = re.compile(r"[+-]?0\d")  # a number that people would not write so
 COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")  # a number with a decimal comma
 HINT = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)  # a first line by which spreadsheets say what separates
-DIRECTIONS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # of text that follows
+# control characters but tabs and ends of lines, breaks of lines, halves of characters, and directions of text
+STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 WINDOWS = "cp1252"  # what spreadsheets write where UTF-8 is not asked for
-NOT_UTF8 = "{} is not in UTF-8, and is read as Windows-1252."
 EMPTY = ("NAType", "NaTType")  # of pandas, whose comparisons are neither true nor false
 
 
@@ -47,7 +46,7 @@ class Frame:
     command   whether errors name options of a command, --ignore x, instead of arguments, ignore=['x']
     """
 
-    columns: dict[str, list[Any]]
+    columns: dict[str, Any]
     where: str
     text: bool = False
     command: bool = False
@@ -64,9 +63,9 @@ class Frame:
         return [dict(zip(self.columns, cells, strict=True)) for cells in zip(*self.columns.values(), strict=True)]
 
     def column(self, name: str) -> list[Any]:
-        if not isinstance(name, str) or name not in self.columns:
-            raise InvalidInput(f"{self.where} has no column {shown(name)}{nearest(name, self.columns)}")
-        return self.columns[name]
+        check_column(name, self.columns, self.where)
+        cells: list[Any] = self.columns[name]
+        return cells
 
     def at(self, name: str, row: int) -> str:
         """How errors name a cell; row counts from 0."""
@@ -79,6 +78,13 @@ class Frame:
     def with_results(self, name: str) -> str:
         """How people say that a column holds results, for messages."""
         return f"--target {shown(name)}" if self.command else f"target={shown(name)}"
+
+
+def check_column(name: Any, known: Collection[str], where: object, option: str = "") -> None:
+    """InvalidInput if there is no such column; option: which one of a command names it."""
+    if not isinstance(name, str) or name not in known:
+        hint = f" ({option})" if option else ""
+        raise InvalidInput(f"{where} has no column {shown(name)}{nearest(name, known)}{hint}")
 
 
 def is_frame(source: Any) -> bool:
@@ -102,22 +108,20 @@ def read(source: Any, where: str = "the table") -> Frame:
     if isinstance(source, str | os.PathLike):
         return of_content(contents(source), str(source))
     if is_frame(source):
-        return _of_frame(source, where)
+        if hasattr(source, "collect"):
+            raise InvalidInput("expected a data frame, got a LazyFrame; call .collect() first")
+        return _frame(list(source.columns), source.__getitem__, where)
     if isinstance(source, Mapping):
-        columns = dict(source)
-        if not any(isinstance(value, list | tuple | np.ndarray) for value in columns.values()):
-            columns = {name: [value] for name, value in columns.items()}  # one row
-        return _frame([(name, _list(where, name, values)) for name, values in columns.items()], where)
+        several = any(isinstance(value, list | tuple | np.ndarray) for value in source.values())
+        return _frame(list(source), lambda name: source[name] if several else [source[name]], where)
     if isinstance(source, list | tuple) and all(isinstance(row, Mapping) for row in source):
         names = list(source[0]) if source else []
         for number, row in enumerate(source, start=1):
-            odd = [name for name in {**dict.fromkeys(names), **row} if name not in row or name not in names]
-            if odd:
-                does = "lacks" if odd[0] not in row else "has, unlike the first row,"
-                raise InvalidInput(
-                    f"{where}, data row {number} {does} {shown(odd[0])}; rows must have the same columns"
-                )
-        return _frame([(name, _list(where, name, [row[name] for row in source])) for name in names], where)
+            odd = next((name for name in [*names, *row] if name not in row or name not in names), None)
+            if odd is not None:
+                does = "lacks" if odd not in row else "has, unlike the first row,"
+                raise InvalidInput(f"{where}, data row {number} {does} {shown(odd)}; rows must have the same columns")
+        return _frame(names, lambda name: [row[name] for row in source], where)
     raise InvalidInput(
         f"expected a CSV file, a data frame, a dict of columns or a list of dicts, got {type(source).__name__}"
     )
@@ -157,12 +161,21 @@ class Sheet(NamedTuple):
     def column(self, i: int) -> list[str]:
         return [row[i].strip() if i < len(row) else "" for row in self.rows]
 
+    def check(self, row: int, where: object) -> None:
+        """InvalidInput if a row has more cells than there are columns; where: how errors name it."""
+        cells, count = self.rows[row], len(self.header)
+        if any(cell.strip() for cell in cells[count:]):
+            raise InvalidInput(
+                f"{where}: {len(cells)} cells for {count} columns; is there a separator in a cell? Put such cells in "
+                "quotes, and a point in the place of a decimal comma"
+            )
+
 
 def of_content(content: bytes, where: str) -> Frame:
     """The columns of a CSV file by its content."""
     sheet = sheet_of(content, where)
-    if sheet.style.encoding == WINDOWS:
-        warnings.warn(NOT_UTF8.format(where), stacklevel=3)
+    for note in not_utf8(sheet.style.encoding, where):
+        warnings.warn(note, stacklevel=3)
     if not sheet.rows:
         lines = 1 if sheet.header else 0
         raise InvalidInput(f"{where} must hold a line of column names and lines of numbers, got {lines} line(s)")
@@ -172,8 +185,12 @@ def of_content(content: bytes, where: str) -> Frame:
 def sheet_of(content: bytes, where: str) -> Sheet:
     """The lines of a CSV file by its content."""
     text, encoding, mark = decoded(content, where)
-    sheet = parse(text, where)
-    return sheet._replace(style=sheet.style._replace(encoding=encoding, mark=mark))
+    return parse(text, where, encoding, mark)
+
+
+def not_utf8(encoding: str, where: object) -> list[str]:
+    """The note that says so."""
+    return [f"{where} is not in UTF-8, and is read as Windows-1252."] if encoding == WINDOWS else []
 
 
 def decoded(content: bytes, where: str) -> tuple[str, str, bytes]:
@@ -210,17 +227,11 @@ def contents(path: str | os.PathLike[str], missing: str = "") -> bytes:
 
 
 def printable(text: str) -> str:
-    """The same without what would steer a terminal or break a line: control characters, and those of direction."""
-    return "".join("\N{REPLACEMENT CHARACTER}" if _steers(each) else each for each in text)
+    """The text without what would steer a terminal or break a line."""
+    return STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _steers(character: str) -> bool:
-    if character in "\n\t" or character.isprintable():
-        return False
-    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in DIRECTIONS
-
-
-def parse(text: str, where: str) -> Sheet:
+def parse(text: str, where: str, encoding: str = "utf-8", mark: bytes = b"") -> Sheet:
     """The text of a CSV file; without a single line, a sheet without columns."""
     first = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
     hint = HINT.fullmatch(first)
@@ -229,9 +240,9 @@ def parse(text: str, where: str) -> Sheet:
         read = list(csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True))
     except (csv.Error, ValueError) as error:  # ValueError: what cannot separate
         raise InvalidInput(f"{where} is not a CSV file in UTF-8: {error}; does a quote end nowhere?") from None
-    style = Style(separator, _newline(text))
-    numbered = [(number, row) for number, row in enumerate(read, start=1) if any(cell.strip() for cell in row)]
-    lines, rows = [number for number, _ in numbered][bool(hint) :], [row for _, row in numbered][bool(hint) :]
+    style = Style(separator, _newline(text), encoding, mark)
+    lines = [number for number, row in enumerate(read, start=1) if any(cell.strip() for cell in row)][bool(hint) :]
+    rows = [read[number - 1] for number in lines]
     if not rows:
         return Sheet(style, [], [], [], [], 0)
     header, width = [cell.strip() for cell in rows[0]], len(rows[0])
@@ -252,31 +263,34 @@ def parse(text: str, where: str) -> Sheet:
 
 def _newline(text: str) -> str:
     """What most lines of a text end with."""
-    ends = {"\r\n": text.count("\r\n")}
-    ends |= {end: text.count(end) - ends["\r\n"] for end in ("\n", "\r")}
+    both = text.count("\r\n")
+    ends = {"\r\n": both, "\n": text.count("\n") - both, "\r": text.count("\r") - both}
     return max(ends, key=lambda end: ends[end]) if any(ends.values()) else os.linesep
 
 
 def of_sheet(sheet: Sheet, where: str) -> Frame:
     """Columns of native cells; where commas do not separate, numbers may have decimal commas."""
-    for row, line in enumerate(sheet.rows):
-        if any(cell.strip() for cell in line[len(sheet.header) :]):
-            raise InvalidInput(
-                f"{where}, data row {row + 1}: {len(line)} cells for {len(sheet.header)} columns; is there a separator "
-                "in a cell? Put such cells in quotes"
-            )
-    columns = {name: sheet.column(i) for i, name in enumerate(sheet.header)}
-    if sheet.style.separator != ",":
-        columns = {name: _pointed(cells) for name, cells in columns.items()}
-    return Frame({name: _column(cells) for name, cells in columns.items()}, where, text=True)
+    for row in range(len(sheet.rows)):
+        sheet.check(row, f"{where}, data row {row + 1}")
+    commas = sheet.style.separator != ","
+    columns = {name: _column(sheet.column(i), commas=commas) for i, name in enumerate(sheet.header)}
+    return Frame(columns, where, text=True)
 
 
-def _pointed(cells: Sequence[str]) -> list[str]:
-    """A column with decimal points for decimal commas, if most of it are numbers then: one cell that is none is what
-    is wrong with it, and not the others."""
-    points = [pointed(cell) for cell in cells]
-    numbers, given = sum(map(is_number, points)), sum(1 for cell in points if cell)
-    return points if 2 * numbers > given else list(cells)
+def _column(cells: list[str], *, commas: bool) -> list[Any]:
+    """A column of a CSV file: numbers, unless most are none, or some are codes (007); None where it is empty.
+
+    commas: numbers may have decimal commas, if most cells are numbers then: one that is none is what is wrong with the
+    column, and not the others.
+    """
+    texts = [None if cell.lower() in ("", "nan") else cell for cell in cells]
+    given = [text for text in texts if text is not None]
+    if commas and 2 * sum(is_number(pointed(text)) for text in given) > len(given):
+        texts = [text and pointed(text) for text in texts]
+        given = [pointed(text) for text in given]
+    if 2 * sum(map(is_number, given)) < len(given) or any(is_number(text) and CODE.match(text) for text in given):
+        return list(texts)
+    return [number_of(text) if text and is_number(text) else text for text in texts]
 
 
 def pointed(cell: str) -> str:
@@ -290,11 +304,6 @@ def is_number(cell: str) -> bool:
         return math.isfinite(float(cell)) and "_" not in cell  # Python reads 1_000 as a number, other programs do not
     except ValueError:
         return False
-
-
-def is_empty(cell: Any) -> bool:
-    """None, NaN, or what a frame has where there is nothing."""
-    return cell is None or type(cell).__name__ in EMPTY or (isinstance(cell, float) and math.isnan(cell))
 
 
 def kind_of(cell: Any) -> str:
@@ -327,39 +336,21 @@ def _separator(header: str) -> str:
     return best if counts[best] > 1 or " " not in header.strip() else " "
 
 
-def _column(cells: list[str]) -> list[Any]:
-    """A column of a CSV file: numbers, unless most are none, or some are codes (007); None where it is empty."""
-    texts = [None if cell.strip().lower() in ("", "nan") else cell.strip() for cell in cells]
-    given = [text for text in texts if text is not None]
-    numbers = sum(map(is_number, given))
-    if 2 * numbers < len(given) or any(is_number(text) and CODE.match(text) for text in given):
-        return list(texts)
-    return [text if text is None or not is_number(text) else number_of(text) for text in texts]
-
-
 def number_of(text: str) -> int | float:
     """The number that a text is."""
     return int(text) if text.lstrip("+-").isdecimal() and len(text) < DIGITS else float(text)
 
 
-def _of_frame(source: Any, where: str) -> Frame:
-    if hasattr(source, "collect"):
-        raise InvalidInput("expected a data frame, got a LazyFrame; call .collect() first")
-    names = list(source.columns)
-    _check_names([str(name) for name in names], where)  # before columns are looked up by name
-    return _frame([(name, _list(where, name, source[name])) for name in names], where)
-
-
-def _frame(columns: Sequence[tuple[Any, list[Any]]], where: str) -> Frame:
-    names = [str(name) for name, _ in columns]
-    _check_names(names, where)
-    lengths = {len(cells) for _, cells in columns}
+def _frame(names: Sequence[Any], column: Callable[[Any], Any], where: str) -> Frame:
+    """A frame of these columns, whose values `column` gives."""
+    _check_names([str(name) for name in names], where)  # first: of two columns of one name a frame gives a frame
+    columns = {str(name): _list(where, name, column(name)) for name in names}
+    lengths = {len(cells) for cells in columns.values()}
     if len(lengths) > 1:
         raise InvalidInput(f"columns of {where} must have equal lengths, got {sorted(lengths)}")
-    if not columns or lengths == {0}:
+    if lengths <= {0}:
         raise InvalidInput(f"{where} holds no row; it needs at least one, with names of columns")
-    cells = [[None if is_empty(cell) else cell for cell in column] for _, column in columns]
-    return Frame(dict(zip(names, cells, strict=True)), where)
+    return Frame(columns, where)
 
 
 def _check_names(names: Sequence[str], where: str) -> None:
@@ -370,16 +361,14 @@ def _check_names(names: Sequence[str], where: str) -> None:
 
 def _list(where: str, name: Any, values: Any) -> list[Any]:
     """A column as a list of native cells."""
-    for method in ("to_list", "tolist"):
-        if hasattr(values, method):
-            values = getattr(values, method)()
-            break
-    if not isinstance(values, list | tuple):
-        raise InvalidInput(f"column {shown(name)} of {where} must be a list, got {type(values).__name__}")
-    return [_native(cell) for cell in values]
+    method = next((each for each in ("to_list", "tolist") if hasattr(values, each)), None)
+    cells = values if method is None else getattr(values, method)()
+    if not isinstance(cells, list | tuple):
+        raise InvalidInput(f"column {shown(name)} of {where} must be a list, got {type(cells).__name__}")
+    return [_native(cell) for cell in cells]
 
 
 def _native(cell: Any) -> Any:
-    if isinstance(cell, np.generic):
-        return cell.item()
-    return float(cell) if isinstance(cell, Decimal) else cell
+    """A number as Python has it; None for NaN and what else frames have where there is nothing."""
+    cell = cell.item() if isinstance(cell, np.generic) else float(cell) if isinstance(cell, Decimal) else cell
+    return None if type(cell).__name__ in EMPTY or (isinstance(cell, float) and math.isnan(cell)) else cell

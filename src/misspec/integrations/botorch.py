@@ -115,8 +115,7 @@ class EnlargedUpperConfidenceBound(AnalyticAcquisitionFunction):
         self.regularization = None if regularization is None else number("regularization (λ)", regularization, above=0)
         self.observations = None if observations is None else whole("observations", observations)
         _affine(_inner(model))  # refuses outcomes that the model sees otherwise than standardised
-        given = regularization is not None or observations is not None
-        if enlargement != "paper" and given:
+        if enlargement != "paper" and (regularization is not None or observations is not None):
             raise InvalidInput('regularization and observations are for enlargement="paper"; leave them out')
         if _exact_gp(model) is None and self.epsilon > 0 and (regularization is None or observations is None):
             needs = "regularization=, the variance of the noise in units of the outcome squared, and observations="
@@ -135,28 +134,25 @@ class EnlargedUpperConfidenceBound(AnalyticAcquisitionFunction):
         mean, sigma = self._mean_and_sigma(X)
         assert sigma is not None
         upper = (mean if self.maximize else -mean) + self.multiplier * sigma
-        if self.epsilon > 0:
-            upper = upper + self._enlarged(X, sigma)
-        return upper.squeeze(-1)
+        return (upper + self._enlarged(X, sigma) if self.epsilon > 0 else upper).squeeze(-1)
 
     def _enlarged(self, X: Tensor, sigma: Tensor) -> Tensor:
         """The enlargement, of the shape of σ: (*t-batch, 1), with the ensemble before the last."""
         if self.enlargement == "paper":
-            n, ridge = self.observations, self.regularization
-            t = (self._weights().n if n is None else n) + 1
-            inverse = 1.0 / torch.as_tensor(self._weights().ridge if ridge is None else ridge)
+            n = self._weights().n if self.observations is None else self.observations
+            ridge = torch.as_tensor(self._weights().ridge if self.regularization is None else self.regularization)
             # σ is that of the transformed outcome, and λ of the outcome itself: so ε is transformed too
-            return self.epsilon * torch.sqrt(t * inverse).unsqueeze(-1).to(sigma) * sigma
+            return self.epsilon * torch.sqrt((n + 1) / ridge).unsqueeze(-1).to(sigma) * sigma
         weights = self._weights()
         zeta = weights.at(X.unsqueeze(-3) if is_ensemble(self.model) else X)
         if self.enlargement == "exact":
-            norm = self.epsilon * zeta.abs().sum(-1)
+            norm = zeta.abs().sum(-1)
         else:
-            norm = self.epsilon * math.sqrt(weights.n + 1) * torch.linalg.vector_norm(zeta, dim=-1)
+            norm = math.sqrt(weights.n + 1) * torch.linalg.vector_norm(zeta, dim=-1)
         if self.posterior_transform is not None:
             factor: Any = self.posterior_transform.weights
             norm = norm * factor.abs().to(norm)
-        return norm.to(sigma)
+        return (self.epsilon * norm).to(sigma)
 
     def _weights(self) -> _Weights:
         """Weights of the model as it is now: GPyTorch makes a new strategy for prediction whenever it changes."""
@@ -255,9 +251,8 @@ class GPyTorchKernel:
 
     def __init__(self, kernel: Any, *, amplitude: float = 1.0, transform: Any = None) -> None:
         if not isinstance(kernel, theirs.Kernel):
-            raise InvalidInput(
-                f"kernel must be a kernel of GPyTorch, such as MaternKernel(nu=2.5); got {type(kernel).__name__}"
-            )
+            got = type(kernel).__name__
+            raise InvalidInput(f"kernel must be a kernel of GPyTorch, such as MaternKernel(nu=2.5); got {got}")
         if kernel.batch_shape:
             raise InvalidInput(f"kernel must have no batch shape, got {tuple(kernel.batch_shape)}; hand in one of them")
         self.amplitude = number("amplitude", amplitude, above=0)
@@ -319,9 +314,7 @@ class GPyTorchKernel:
 
     def _seen(self, X: Tensor) -> Tensor:
         """T(x)."""
-        if self._transform is None:
-            return X
-        seen: Tensor = self._transform(X)
+        seen: Tensor = X if self._transform is None else self._transform(X)
         if seen.shape[:-1] != X.shape[:-1]:
             raise InvalidInput(f"transform must make one point of one, got {tuple(seen.shape)} of {tuple(X.shape)}")
         return seen
@@ -349,7 +342,7 @@ def _inside(kernel: Any) -> list[Any]:
 
 def _name(kernel: Any) -> str:
     inside = ", ".join(map(_name, _inside(kernel)))
-    return f"{type(kernel).__name__}({inside})" if inside else type(kernel).__name__
+    return type(kernel).__name__ + (f"({inside})" if inside else "")
 
 
 def _stationary(kernel: Any) -> bool:

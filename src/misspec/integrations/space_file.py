@@ -48,11 +48,9 @@ def read(path: str | os.PathLike[str]) -> Space:
 def _parameter(where: str, value: Any) -> Any:
     """One parameter from what stands for it in the file."""
     try:
-        if isinstance(value, list):
-            return Choice(tuple(value))
-        if not isinstance(value, Mapping):
-            return Choice((value,))
-        return _of_table(value)
+        if isinstance(value, Mapping):
+            return _of_table(value)
+        return Choice(tuple(value) if isinstance(value, list) else (value,))
     except InvalidInput as error:
         raise InvalidInput(f"{where}: {short(error, LONGEST)}") from None
 
@@ -66,23 +64,15 @@ def _of_table(table: Mapping[str, Any]) -> Any:
         if name in fields:
             raise InvalidInput(f"{shown(key)} says the same as another key; leave one of them out")
         fields[name] = value
-    kind = str(fields.pop("kind", _guessed(fields))).lower().removesuffix("eger")
+    ends = [fields[name] for name in ("low", "high", "step") if name in fields]
+    number = "int" if ends and all(type(end) is int for end in ends) else "float"
+    kind = str(fields.pop("kind", "choice" if "options" in fields else number)).lower().removesuffix("eger")
     if kind not in KINDS:
         raise InvalidInput(f"unknown kind {shown(kind)}{nearest(kind, KINDS)}")
-    wanted = {"options"} if kind == "choice" else {"low", "high"}
-    missing = sorted(wanted - set(fields))
-    odd = sorted(set(fields) - wanted - ({"log", "step"} if kind != "choice" else set()))
+    wanted, more = (["options"], []) if kind == "choice" else (["high", "low"], ["log", "step"])
+    missing = [name for name in wanted if name not in fields]
+    odd = sorted(set(fields) - {*wanted, *more})
     if missing or odd:
-        raise InvalidInput(
-            f"{kind} needs {' and '.join(sorted(wanted))}, "
-            + (f"{missing[0]} is missing" if missing else f"and has no {odd[0]}")
-            + f"; {EXAMPLE}"
-        )
+        wrong = f"{missing[0]} is missing" if missing else f"and has no {odd[0]}"
+        raise InvalidInput(f"{kind} needs {' and '.join(wanted)}, {wrong}; {EXAMPLE}")
     return KINDS[kind](**fields)
-
-
-def _guessed(fields: Mapping[str, Any]) -> str:
-    if "options" in fields:
-        return "choice"
-    ends = [fields.get(name) for name in ("low", "high", "step") if name in fields]
-    return "int" if ends and all(isinstance(end, int) and not isinstance(end, bool) for end in ends) else "float"

@@ -7,10 +7,11 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from misspec.domains import Finite, Float, Space
 from misspec.domains.parameters import Parameter
@@ -20,11 +21,12 @@ from misspec.model import Model
 from misspec.truth import Diagnosis, diagnoses, noise_from_repeats
 from misspec.truth.certificates import numbered_points
 
-LARGE = 2**23  # bytes of a file from which it is read in one go, if it holds plain numbers only: else cell by cell
 MOST_TEXT = 2**25  # bytes of a file that is read cell by cell, which takes about thirty times as many, and a minute
 MOST_COLUMNS = 5000  # of points: each is a parameter, and so many take ten seconds
 ODD_COMMA = re.compile(r"(?<!\d),|,(?!\d)")  # where commas do not separate: one that is not a decimal comma
 CODES = re.compile(r'(?:^|[,;\t"\s])[+-]?0\d', re.MULTILINE)  # 007 is text, as in `frames`
+
+Column = Array | list[Any]  # an array where all cells are numbers
 
 
 class Table(NamedTuple):
@@ -33,7 +35,7 @@ class Table(NamedTuple):
     points, parameters   of the columns of the points; those of text are choices
     groups    for each row a number: rows of one group agree in the columns left out as well
     left_out  these columns
-    skipped   rows that were left out
+    skipped   how many rows were left out
     notes     what was noticed, one sentence each
     noise     the rows' own standard deviations, NaN for those without; None where no column has them
     """
@@ -88,35 +90,24 @@ def certify(
     fixed_design: bool = False,
     show: Callable[[str], None] = lambda _: None,
 ) -> Certificates:
-    """Bound from below how wrong a model is. Without a norm bound, several are tried, from half the largest deviation
-    up; without a noise, it is the median of the rows' own, or estimated from repeated points; without an offset, it is
-    the average. Kernels see each
-    column scaled to its range, unless raw, and choices one-hot. Rows that differ in a column left out are no repeats.
-    show: is told what is done."""
+    """Bound from below how wrong a model is.
+
+    Without a norm bound, several are tried, from half the largest deviation up; without a noise, it is the median of
+    the rows' own, or estimated from repeated points; without an offset, it is the average. Kernels see each column
+    scaled to its range, unless raw, and choices one-hot. Rows that differ in a column left out are no repeats.
+    show: is told what is done.
+    """
     X, y = table.points, table.observations
-    trial = Model(
-        kernel, norm_bound=1.0 if norm_bound is None else norm_bound, noise=1.0 if noise is None else noise, delta=delta
-    )
-    sigma = trial.noise
-    if noise is None:
-        given = None if table.noise is None else table.noise[table.noise > 0]
-        if given is not None and not len(given):
-            raise InvalidInput("the column of noises has none above 0; say what the noise is instead (--noise)")
-        sigma = _noise(table) if given is None else float(np.median(given))
+    sigma = _noise(table) if noise is None else noise
     centre = float(y.mean()) if offset is None else offset
-    if not raw:
-        still = np.flatnonzero(np.ptp(X, axis=0) <= 0)
-        if still.size:
-            raise InvalidInput(
-                f"column {shown(table.names[still[0]])} never changes; leave it out, or take columns raw"
-            )
-    space = (_Raw if raw else Space)(table.parameters)
+    still = np.flatnonzero(np.ptp(X, axis=0) <= 0)
+    if still.size and not raw:
+        raise InvalidInput(f"column {shown(table.names[still[0]])} never changes; leave it out, or take columns raw")
     spread = float(f"{max(float(np.abs(y - centre).max()), 1e-12):.1g}")
     tried = [spread * 2**k for k in range(-1, 5)] if norm_bound is None else [norm_bound]
     models = [Model(kernel, norm_bound=B, noise=sigma, delta=delta, offset=centre) for B in tried]
-    options: dict[str, Any] = {"domain": space, "groups": table.groups, "fixed_design": fixed_design}
-    options["noise"] = table.noise
-    made = diagnoses(X, y, models, **options)
+    space = (_Raw if raw else Space)(table.parameters)
+    made = diagnoses(X, y, models, domain=space, groups=table.groups, fixed_design=fixed_design, noise=table.noise)
     found = {}
     for i, B in enumerate(tried, start=1):
         show(f"certifying {len(y):,} observations: norm bound {B:g}, {i} of {len(tried)}")
@@ -125,7 +116,12 @@ def certify(
 
 
 def _noise(table: Table) -> float:
-    """The noise as repeated points show it; messages name the option that sets it instead."""
+    """The median of the rows' own, or the noise as repeated points show it; messages name the option that sets it."""
+    if table.noise is not None:
+        given = table.noise[table.noise > 0]
+        if not len(given):
+            raise InvalidInput("the column of noises has none above 0; say what the noise is instead (--noise)")
+        return float(np.median(given))
     try:
         sigma = noise_from_repeats(np.column_stack([table.points, table.groups]), table.observations)
     except InvalidInput as error:
@@ -160,83 +156,117 @@ def read(
     of the rows' own standard deviations, empty where there is none.
     """
     content, where = frames.contents(path), str(path)
-    plain = _plain(content, where) if len(content) > LARGE else None
-    if plain is None and len(content) > MOST_TEXT:
-        raise InvalidInput(
-            f"{path} has {len(content) >> 20} MB; more than {MOST_TEXT >> 20} MB are read if all cells are plain "
-            "numbers (no text, no empty cells, no codes such as 007): take columns of text out of the file, or split it"
-        )
-    skipped = 0
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", UserWarning)
-        frame = frames.of_content(content, where) if plain is None else frames.Frame({n: [] for n in plain}, where)
+        plain = _plain(content, where)
+        if plain is None and len(content) > MOST_TEXT:
+            raise InvalidInput(
+                f"{path} has {len(content) >> 20} MB; more than {MOST_TEXT >> 20} MB are read if all cells are plain "
+                "numbers (no text, no empty cells, no codes such as 007): take columns of text out of the file, or "
+                "split it"
+            )
+        frame = frames.of_content(content, where) if plain is None else plain
         del content
         ignore = [*ignore, *([] if noise is None else [noise])]
         goal, chosen = _roles(frame, target, columns, ignore)
-        odd = _odd(frame, plain, chosen) if columns is None else {}
+        cells = {name: _typed(column, codes=name in (goal, noise)) for name, column in frame.columns.items()}
+        odd = clutter.untelling({name: cells[name] for name in chosen}) if columns is None else {}
         chosen, ignore = [name for name in chosen if name not in odd], [*ignore, *odd]
         left_out = [name for name in frame.names if name not in {goal, *ignore, *chosen}]
-        if plain is not None:
-            rows = numbered_points(np.column_stack(list(plain.values())))[0].tolist()
-            equal = clutter.Copies.of(rows, plain[goal].tolist())
-            gone = np.isin(np.arange(len(rows)), list(equal.dropped(repeats=repeats)))
-            plain = {name: values[~gone] for name, values in plain.items()}
-            points, results = np.column_stack([plain[name] for name in chosen]), plain[goal]
-            own = None if noise is None else plain[noise]
-            ends = [(float(plain[name].min()), float(plain[name].max())) for name in chosen]
+        usable = _usable(frame, {name: cells[name] for name in [*chosen, goal]}, goal, skip=skip)
+        skipped = int((~usable).sum())
+        same = _numbered(cells.values(), len(frame)).tolist()
+        again, equal = clutter.copies(where, same, list(cells[goal]), repeats=repeats)
+        usable[list(again)] = False
+        rows = np.flatnonzero(usable)
+        own = None if noise is None else _own(frame, noise, cells[noise], rows)
+        cells = {name: _some(column, rows) for name, column in cells.items()}
+        whole = {name: cells[name] for name in chosen}
+        if all(isinstance(column, np.ndarray) for column in whole.values()):
+            points = np.column_stack(list(whole.values()))
+            ends = zip(points.min(axis=0).tolist(), points.max(axis=0).tolist(), strict=True)
             parameters: Mapping[str, Parameter] = {name: Float(*pair) for name, pair in zip(chosen, ends, strict=True)}
-            beside = [plain[name] for name in left_out]
-            groups = numbered_points(np.column_stack(beside))[0].astype(np.float64) if beside else np.zeros(len(points))
         else:
-            cells = {name: frame.columns[name] for name in chosen} | {goal: _numbers(frame.columns[goal])}
-            kept = _kept(frame, cells, goal, skip=skip)
-            skipped = len(frame) - len(kept)
-            equal = clutter.Copies.of(list(zip(*frame.columns.values(), strict=True)), cells[goal])
-            dropped = equal.dropped(repeats=repeats)
-            kept = [i for i in kept if i not in dropped]
-            whole = {name: [cells[name][i] for i in kept] for name in chosen}
-            domain = Finite.from_table(frames.Frame(whole, where, text=True, command=True))
+            listed = {name: list(column) for name, column in whole.items()}
+            domain = Finite.from_table(frames.Frame(listed, where, text=True, command=True))
             points, parameters = domain.points, domain.parameters
-            codes: dict[Any, int] = {}
-            others = [tuple(frame.columns[name][i] for name in left_out) for i in kept]
-            groups = np.array([codes.setdefault(each, len(codes)) for each in others], dtype=np.float64)
-            results = np.array([float(cells[goal][i]) for i in kept])
-            own = None if noise is None else _own(frame, noise, kept)
-    notes = [*(str(warning.message) for warning in said), *clutter.left_out(where, odd)]
-    notes += equal.note(where, repeats=repeats)
-    apart = (
-        len(numbered_points(np.column_stack([points, groups]))[1]) - len(numbered_points(points)[1]) if left_out else 0
-    )
+    groups = _numbered([cells[name] for name in left_out], len(rows))
+    notes = [*(str(warning.message) for warning in said), *clutter.left_out(where, odd), *equal]
+    apart = len(numbered_points(np.column_stack([points, groups]))[1]) - len(numbered_points(points)[1])
     if apart:
         notes.append(
             f"Rows that agree in {', '.join(chosen)} differ in {', '.join(left_out)}: they are taken for {apart} more "
             f"point{'s' * (apart > 1)}, not for repeats (--ignore for a column that has no influence)."
         )
-    if own is not None and ((own < 0).any() or not (own >= 0).any()):
+    if own is not None and not (own >= 0).any():
         raise InvalidInput(f"column {shown(noise)} of {where} has no standard deviation in any row (--noise)")
-    return Table(points, parameters, goal, results, groups, left_out, skipped, notes, own)
+    return Table(points, parameters, goal, np.asarray(cells[goal]), groups, left_out, skipped, notes, own)
 
 
-def _odd(frame: frames.Frame, plain: dict[str, Array] | None, chosen: Sequence[str]) -> dict[str, str]:
-    """Columns that describe nothing, of a file read cell by cell or in one go."""
-    if plain is None:
-        return clutter.untelling({name: frame.columns[name] for name in chosen})
-    enough = len(plain[chosen[0]]) >= clutter.LEAST_ROWS
-    found = {name: "numbers of rows" for name in chosen if enough and clutter.numbers_of_rows(plain[name])}
-    return found if len(found) < len(chosen) else {}
+def _plain(content: bytes, where: str) -> frames.Frame | None:
+    """A file that has a line of names and then numbers in every cell, ten times as fast; None for any other."""
+    text, encoding, _ = frames.decoded(content, where)
+    first = text.find("\n")
+    try:
+        sheet = frames.parse(text[: text.find("\n", first + 1)], where)
+    except InvalidInput:
+        return None
+    separator = sheet.style.separator
+    if sheet.lines != [2] or sheet.width != len(sheet.header) or separator == " " or CODES.search(text):
+        return None
+    if separator != "," and ODD_COMMA.search(text):
+        return None
+    del text
+    with io.TextIOWrapper(io.BytesIO(content), encoding=encoding) as lines:
+        pointed = lines if separator == "," else (line.replace(",", ".") for line in lines)
+        try:
+            rows = np.loadtxt(pointed, delimiter=separator, skiprows=1, comments=None, quotechar='"', ndmin=2)
+        except ValueError:
+            return None
+    if rows.shape[1] != len(sheet.header) or not (np.abs(rows) <= LARGEST).all():
+        return None
+    for note in frames.not_utf8(encoding, where):
+        warnings.warn(note, stacklevel=1)
+    return frames.Frame(dict(zip(sheet.header, (rows + 0.0).T, strict=True)), where)
 
 
-def _own(frame: frames.Frame, noise: str, kept: Sequence[int]) -> Array:
+def _typed(column: Column, *, codes: bool = False) -> Column:
+    """A column as an array, if all of its cells are numbers; codes: such as 007 are numbers too."""
+    if isinstance(column, np.ndarray):
+        return column
+    if codes:
+        column = [frames.number_of(c) if isinstance(c, str) and frames.is_number(c) else c for c in column]
+    numbers = all(frames.kind_of(cell) == "number" for cell in column)
+    return np.array(column, dtype=np.float64) + 0.0 if numbers else column
+
+
+def _some(column: Column, rows: NDArray[np.intp]) -> Column:
+    return column[rows] if isinstance(column, np.ndarray) else _typed([column[i] for i in rows.tolist()])
+
+
+def _numbered(columns: Collection[Column], n: int) -> Array:
+    """A number for each row: rows that agree in all of these columns have the same."""
+    coded: list[Array] = [np.zeros(n)]
+    for column in columns:
+        codes: dict[Any, int] = {}
+        if isinstance(column, list):
+            column = np.array([codes.setdefault(cell, len(codes)) for cell in column], dtype=np.float64)
+        coded.append(column)
+    return numbered_points(np.column_stack(coded))[0].astype(np.float64)
+
+
+def _own(frame: frames.Frame, noise: str, cells: Column, rows: NDArray[np.intp]) -> Array:
     """The standard deviations of some rows, NaN where the cell is empty."""
-    cells = _numbers(frame.columns[noise])
-    for i in kept:
-        kind = frames.kind_of(cells[i])
-        if kind != "nothing" and (kind != "number" or float(cells[i]) < 0):
-            raise InvalidInput(
-                f"{frame.at(noise, i)}: expected a standard deviation, 0 or above, or an empty cell; got "
-                f"{shown(frame.columns[noise][i])} (--noise)"
-            )
-    return np.array([math.nan if frames.kind_of(cells[i]) == "nothing" else float(cells[i]) for i in kept])
+    numbers = [math.nan if c is None else float(c) if frames.kind_of(c) == "number" else -1.0 for c in cells]
+    own = np.array(numbers)[rows]
+    if (own < 0).any():
+        i = int(rows[own < 0][0])
+        got = frame.columns[noise][i]
+        raise InvalidInput(
+            f"{frame.at(noise, i)}: expected a standard deviation, 0 or above, or an empty cell; got "
+            f"{shown(got if isinstance(got, str) else float(got))} (--noise)"
+        )
+    return own
 
 
 def _roles(
@@ -265,20 +295,19 @@ def _roles(
     return goal, chosen
 
 
-def _kept(frame: frames.Frame, cells: dict[str, list[Any]], goal: str, *, skip: bool) -> list[int]:
-    """The rows that can be used."""
-    found = {name: [frames.kind_of(cell) for cell in column] for name, column in cells.items()}
-    texts = {name for name, kinds in found.items() if name != goal and {"text"} <= {*kinds} <= {"text", "nothing"}}
-    wrong = {
-        i: name
-        for name in reversed(found)
-        for i, kind in enumerate(found[name])
-        if kind != ("text" if name in texts else "number")
-    }  # row by row its first column that cannot be used
+def _usable(frame: frames.Frame, cells: dict[str, Column], goal: str, *, skip: bool) -> NDArray[np.bool_]:
+    """The rows that can be used: those with text in columns of text, and numbers elsewhere."""
+    wrong: dict[int, tuple[str, str]] = {}  # row by row its first column that cannot be used, and what it should be
+    for name, column in reversed(cells.items()):
+        if isinstance(column, np.ndarray):
+            continue
+        kinds = [frames.kind_of(cell) for cell in column]
+        text = name != goal and {"text"} <= {*kinds} <= {"text", "nothing"}
+        wanted, expected = ("text", "text") if text else ("number", "a finite number")
+        wrong |= {i: (name, expected) for i, kind in enumerate(kinds) if kind != wanted}
     if wrong and not skip:
         row = min(wrong)
-        name = wrong[row]
-        expected = "text" if name in texts else "a finite number"
+        name, expected = wrong[row]
         cell = frame.columns[name][row]
         raise InvalidInput(
             f"{frame.at(name, row)}: expected {expected}, got {shown('' if cell is None else cell)} ({len(wrong)} "
@@ -287,34 +316,6 @@ def _kept(frame: frames.Frame, cells: dict[str, list[Any]], goal: str, *, skip: 
         )
     if len(wrong) == len(frame):
         raise InvalidInput(f"{frame.where} has no row of numbers in {shown(', '.join(cells))}")
-    return [i for i in range(len(frame)) if i not in wrong]
-
-
-def _plain(content: bytes, where: str) -> dict[str, Array] | None:
-    """The columns of a file that has a line of names and then numbers in every cell; None for any other."""
-    text, encoding, _ = frames.decoded(content, where)
-    first = text.find("\n")
-    try:
-        sheet = frames.parse(text[: text.find("\n", first + 1)], where)
-    except InvalidInput:
-        return None
-    separator = sheet.style.separator
-    if sheet.lines != [2] or sheet.width != len(sheet.header) or separator == " " or CODES.search(text):
-        return None
-    if separator != "," and ODD_COMMA.search(text):
-        return None
-    del text
-    with io.TextIOWrapper(io.BytesIO(content), encoding=encoding) as lines:
-        pointed = lines if separator == "," else (line.replace(",", ".") for line in lines)
-        try:
-            rows = np.loadtxt(pointed, delimiter=separator, skiprows=1, comments=None, quotechar='"', ndmin=2)
-        except ValueError:
-            return None
-    if rows.shape[1] != len(sheet.header) or not (np.abs(rows) <= LARGEST).all():
-        return None
-    return dict(zip(sheet.header, rows.T, strict=True))
-
-
-def _numbers(cells: Sequence[Any]) -> list[Any]:
-    """A column of results, in which codes such as 007 are numbers too."""
-    return [frames.number_of(cell) if isinstance(cell, str) and frames.is_number(cell) else cell for cell in cells]
+    usable = np.ones(len(frame), dtype=bool)
+    usable[list(wrong)] = False
+    return usable

@@ -13,10 +13,11 @@ import numpy as np
 
 from misspec.domains import Choice, Float, Space, Table
 from misspec.domains.base import as_written
-from misspec.errors import Array, InvalidInput, alike, nearest, shown
+from misspec.errors import Array, InvalidInput, alike, shown
 from misspec.files import clutter, frames
 from misspec.integrations import space_file
 from misspec.integrations.suggest import sheets
+from misspec.integrations.suggest.sheets import Line
 from misspec.policies.core.answers import Query
 from misspec.policies.core.fields import WHOLE
 
@@ -40,24 +41,6 @@ class Entry(NamedTuple):
     noise: float = math.nan  # of its own
 
 
-class Line(NamedTuple):
-    """A line of a file, for errors, and what separates its cells."""
-
-    path: Path
-    number: int
-    separator: str
-
-    def __str__(self) -> str:
-        return f"{self.path}, line {self.number}"
-
-    def at(self, column: str) -> str:
-        return f"{self}, column {shown(column)}"
-
-    def pointed(self, cell: str) -> str:
-        """A number with a decimal point; a comma in a cell may mean thousands where commas separate."""
-        return cell if self.separator == "," else frames.pointed(cell)
-
-
 class Menu:
     """The experiments to choose from.
 
@@ -72,17 +55,16 @@ class Menu:
     asked     experiments of equal lines, which are not suggested before it is said whether these are repeats
     """
 
-    path: Path
     domain: Any
-    known: list[str]
+    known: Sequence[str]
     label: str | None = None
     size: int | None = None
     every: Sequence[Key] | None
-    entries: Sequence[Entry] = ()
     style = frames.Style()
 
     def __init__(self, path: Path, *, strict: bool = False) -> None:
         self.path, self.strict = path, strict
+        self.entries: list[Entry] = []
         self.notes: list[str] = []
         self.asked: set[Key] = set()
 
@@ -107,10 +89,6 @@ class Menu:
         """Its name, for people; "" where its values say all."""
         return ""
 
-    def actions(self, keys: Sequence[Key]) -> Any:
-        """Experiments as policies take them: indices, or points. Keys are of one kind."""
-        return np.array(keys)
-
     def point(self, key: Key) -> Array:
         """Coordinates, as policies see them."""
         return np.array(key if isinstance(key, tuple) else self.domain.points[key], dtype=np.float64)
@@ -120,28 +98,25 @@ class Menu:
         gone = set(keys)
         return None if self.every is None else [key for key in self.every if key not in gone]
 
-    def outside(self, key: Key) -> list[str]:
+    def outside(self, key: Key) -> list[str]:  # noqa: ARG002  # of a table nothing is, or `find` has said so
         """Parameters that lie beyond their bounds."""
-        numbers = zip(self.parameters.items(), self.point(key), strict=True)
-        return [name for (name, p), x in numbers if not p.inside(np.array([x]))[0]]
+        return []
 
     def coordinates(self, cells: Mapping[str, str], line: Line) -> Array:
         """The point that a line of results is about; what has only one value may be left out."""
-        x = np.empty(len(self.parameters))
-        for i, (name, p) in enumerate(self.parameters.items()):
-            cell = cells.get(name, "")
-            x[i] = float(p.every()[0]) if p.count == 1 and not cell else self.coordinate(name, cell, line)
-        return x + 0.0
+        given = {name: cells.get(name, "") for name in self.parameters}
+        alone = {name: float(p.every()[0]) for name, p in self.parameters.items() if p.count == 1 and not given[name]}
+        return np.array([alone[n] if n in alone else self.coordinate(n, given[n], line) for n in given]) + 0.0
 
     def coordinate(self, name: str, cell: str, line: Line) -> float:
         """A cell as a number."""
         p, number = self.parameters[name], line.pointed(cell)
         got = f"got {shown(cell)}" if cell else "the cell is empty"
         if isinstance(p, Choice):
-            options = [str(option) for option in p.options]
             meant = p.written(cell) or p.written(number)
             if len(meant) == 1:
                 return float(meant[0])
+            options = [str(option) for option in p.options]
             listed = f" ({', '.join(options)})" if len(options) <= LISTED else ""
             expected = f"one of the {len(options)} values in {self.path}{listed}"
             raise InvalidInput(f"{line.at(name)}: expected {expected}, {got}{alike(cell, options)}")
@@ -150,9 +125,8 @@ class Menu:
         except InvalidInput:
             if not self.strict and p.step is not None and frames.is_number(number):
                 near = float(p.decode(p.encode(np.array([float(number)])))[0])
-                self.notes.append(
-                    f"{line.at(name)}: {cell} counts as {sheets.spelled(p.value(near))}, the nearest step."
-                )
+                step = sheets.spelled(p.value(near))
+                self.notes.append(f"{line.at(name)}: {cell} counts as {step}, the nearest step.")
                 return near
             raise InvalidInput(f"{line.at(name)}: expected {p.expects}, {got}") from None
 
@@ -185,23 +159,21 @@ class OfTable(Menu):
             self.domain = self._table({name: [cells[i] for i in self._rows] for name, cells in told.items()}, ignore)
         self.size = len(self.domain)
         self.every = range(self.size)
-        named = [{}] * self.size if self.names is None else [{str(label): name} for name in self.names]
-        self._cells = [{**row, **name} for row, name in zip(self.domain.rows, named, strict=True)]  # 007 stays text
+        self._cells: list[dict[str, Any]] = self.domain.rows
+        if self.names is not None:  # as they are written: 007 stays text
+            self._cells = [{**row, str(label): name} for row, name in zip(self._cells, self.names, strict=True)]
         self._index = {name: i for i, name in enumerate(self.names or [])}
         floats = [name for name, p in self.parameters.items() if isinstance(p, Float)]
         commas = any(frames.COMMA.fullmatch(cell) for name in floats for cell in sheet.cells(name))
         self.style = sheet.style._replace(decimal="," if commas else ".")
-        entries = []
-        equal = copies_of(sheet, target)
-        self.notes += equal.note(str(self.path), sheet.lines, repeats=repeats)
-        again = equal.dropped(repeats=repeats)
+        again, equal = copies_of(file, target, repeats=repeats)
+        self.notes += equal
         for row, cell in enumerate(sheet.cells(target) if target in sheet.header else []):
             if row in again:
                 self.asked.add(int(candidates[row]))
             elif cell:  # an empty one is a candidate that waits for its turn
-                line = Line(self.path, sheet.lines[row], sheet.style.separator)
-                entries.append(Entry(int(candidates[row]), str(line), *outcome(cell, line, target)))
-        self.entries = entries
+                line = file.line(row)
+                self.entries.append(Entry(int(candidates[row]), str(line), *outcome(cell, line, target)))
 
     def _table(self, columns: dict[str, list[Any]], ignore: Sequence[str]) -> Table:
         left_out = [*ignore, *([] if self.label is None else [self.label])]
@@ -213,8 +185,7 @@ class OfTable(Menu):
             if name not in self._index:
                 hint = alike(name, self._index)
                 raise InvalidInput(f"{line.at(str(self.label))}: {self.path} has no candidate {shown(name)}{hint}")
-            index = self._index[name]
-            return self._as_run(index, cells, line)
+            return self._as_run(self._index[name], cells, line)
         if not any(cells.get(column, "") for column in self.parameters):
             column = next(each for each in (self.label, *self.parameters) if each in cells)
             raise InvalidInput(f"{line.at(str(column))}: expected what says which candidate it is, the cell is empty")
@@ -242,10 +213,6 @@ class OfTable(Menu):
             run[i] = x
         same = np.array_equal(run, self.domain.points[index])
         return index if same else tuple(run.tolist())
-
-    def outside(self, key: Key) -> list[str]:
-        """Nothing more to say: `find` has said it."""
-        return [] if isinstance(key, tuple) else super().outside(key)
 
     def _closest(self, x: Array) -> str:
         """The candidate that is most like a point, and where it differs."""
@@ -291,6 +258,10 @@ class OfSpace(Menu):
     def values(self, key: Key) -> dict[str, Any]:
         return self.domain.params(self.point(key))
 
+    def outside(self, key: Key) -> list[str]:
+        numbers = zip(self.parameters.items(), self.point(key), strict=True)
+        return [name for (name, p), x in numbers if not p.inside(np.array([x]))[0]]
+
     def drawn(self, free: Callable[[Key], bool], rng: np.random.Generator) -> list[Key]:
         """Points by chance that are free; more digits where all that people can set is taken."""
         for digits in range(DIGITS, MOST_DIGITS + 1, FINER):
@@ -319,12 +290,14 @@ def settable(p: Any, x: float, digits: int = DIGITS) -> float:
 # -- columns and cells -------------------------------------------------------------------------------------------------
 
 
-def copies_of(sheet: frames.Sheet, target: str) -> clutter.Copies:
-    """Rows with a result that equal an earlier one."""
+def copies_of(file: sheets.File, target: str, *, repeats: bool) -> tuple[set[int], list[str]]:
+    """Rows with a result that equal an earlier one and do not count, and what to say of them."""
+    sheet = file.sheet
     results = sheet.cells(target) if target in sheet.header else [""] * len(sheet.rows)
     none = [not y or y.lower() == FAILED for y in results]
     rows = [(i,) if no else tuple(cell.strip() for cell in sheet.rows[i]) for i, no in enumerate(none)]
-    return clutter.Copies.of(rows, [i if no else results[i] for i, no in enumerate(none)])
+    given = [i if no else results[i] for i, no in enumerate(none)]
+    return clutter.copies(file.path, rows, given, repeats=repeats, lines=sheet.lines)
 
 
 def _check_columns(
@@ -335,10 +308,10 @@ def _check_columns(
         raise InvalidInput(f"{file.path} does not exist")
     if not file.sheet.rows:
         raise InvalidInput(f"{file.path} must hold a line of column names and a line per candidate, got none")
-    named = [("--names", label), *(("--ignore", each) for each in ignore), *(("--columns", each) for each in columns)]
-    for option, column in named:
-        if column is not None and column not in header:
-            raise InvalidInput(f"{file.path} has no column {shown(column)}{nearest(column, header)} ({option})")
+    names = [] if label is None else [label]
+    for option, named in (("--names", names), ("--ignore", ignore), ("--columns", columns)):
+        for column in named:
+            frames.check_column(column, header, file.path, option)
     if target in (label, *ignore, *columns):
         raise InvalidInput(f"{shown(target)} holds the results (--target) and can be no other column")
     twice = next((name for name in columns if name in (label, *ignore)), None)
@@ -352,12 +325,12 @@ def _names(file: sheets.File, label: str) -> list[str]:
     """One per candidate, all different."""
     names = file.sheet.cells(label)
     first: dict[str, int] = {}
-    for name, number in zip(names, file.sheet.lines, strict=True):
+    for row, name in enumerate(names):
+        line = file.line(row)
         if not name or name in first:
             what = f"{shown(name)} is the name of line {first[name]} too" if name else "the cell is empty"
-            where = Line(file.path, number, file.sheet.style.separator).at(label)
-            raise InvalidInput(f"{where}: expected a name of its own, {what}")
-        first[name] = number
+            raise InvalidInput(f"{line.at(label)}: expected a name of its own, {what}")
+        first[name] = line.number
     return names
 
 
@@ -365,21 +338,18 @@ def outcome(cell: str, line: Line, column: str) -> tuple[float | None, bool]:
     """A result, and whether there will be none."""
     if cell.lower() in (FAILED, ""):
         return None, bool(cell)
-    written = line.pointed(cell)
-    if not frames.is_number(written):
+    if not frames.is_number(line.pointed(cell)):
         raise InvalidInput(
             f"{line.at(column)}: expected a number, {FAILED!r} for an experiment that gave no result, or an empty cell "
             f"while it is being run; got {shown(cell)}"
         )
-    return float(written), False
+    return float(line.pointed(cell)), False
 
 
 def own_noise(cell: str, line: Line, column: str) -> float:
     """The standard deviation of a result, NaN where the cell is empty."""
-    written = line.pointed(cell)
-    if cell and (not frames.is_number(written) or not 0 <= float(written) < math.inf):
-        raise InvalidInput(
-            f"{line.at(column)}: expected a standard deviation, 0 or above, or an empty cell; got {shown(cell)} "
-            "(--noise)"
-        )
-    return float(written) if cell else math.nan
+    written = line.pointed(cell or "nan")
+    if cell and not (frames.is_number(written) and float(written) >= 0):
+        said = f"{line.at(column)}: expected a standard deviation, 0 or above, or an empty cell"
+        raise InvalidInput(f"{said}; got {shown(cell)} (--noise)")
+    return float(written)

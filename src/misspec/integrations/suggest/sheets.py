@@ -13,12 +13,37 @@ from misspec.files import frames, storage
 from misspec.files.frames import Style
 
 
+class Line(NamedTuple):
+    """A line of a file, for errors, and what separates its cells."""
+
+    path: Path
+    number: int
+    separator: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, line {self.number}"
+
+    def at(self, column: str) -> str:
+        return f"{self}, column {shown(column)}"
+
+    def pointed(self, cell: str) -> str:
+        """A number with a decimal point; a comma in a cell may mean thousands where commas separate."""
+        return cell if self.separator == "," else frames.pointed(cell)
+
+
 class File(NamedTuple):
     """A file as it was when it was read; content: None where there is none."""
 
     path: Path
     content: bytes | None
     sheet: frames.Sheet
+
+    @property
+    def notes(self) -> list[str]:
+        return frames.not_utf8(self.sheet.style.encoding, self.path)
+
+    def line(self, row: int) -> Line:
+        return Line(self.path, self.sheet.lines[row], self.sheet.style.separator)
 
 
 def read(path: Path) -> File:
@@ -37,10 +62,8 @@ def append(file: File, rows: Sequence[Sequence[str]]) -> None:
     has stay, and it is replaced whole or not at all."""
     assert file.content is not None  # it has columns
     style, count = file.sheet.style, len(file.sheet.header)
-    lines = [[""] * file.sheet.width for _ in rows]
-    for line, row in zip(lines, rows, strict=True):
-        for i, cell in zip(file.sheet.at, row, strict=True):
-            line[i] = cell
+    placed = [dict(zip(file.sheet.at, row, strict=True)) for row in rows]
+    lines = [[cells.get(i, "") for i in range(file.sheet.width)] for cells in placed]
     before, _, _ = frames.decoded(file.content, str(file.path))
     more = ("" if before.endswith(("\n", "\r")) else style.newline) + _written(lines, style)
     after = frames.parse(before + more, str(file.path)).rows
@@ -85,12 +108,12 @@ def same(one: Path, other: Path) -> bool:
 
 
 def _written(lines: Sequence[Sequence[str]], style: Style) -> str:
-    whole = []
+    written: list[str] = []
     for line in lines:
         text = io.StringIO(newline="")
         csv.writer(text, delimiter=style.separator, lineterminator="\r\n").writerow(line)  # both are quoted in cells
-        whole.append(text.getvalue().removesuffix("\r\n") + style.newline)
-    return "".join(whole)
+        written += [text.getvalue().removesuffix("\r\n"), style.newline]
+    return "".join(written)
 
 
 def _encoded(text: str, style: Style, path: Path) -> bytes:

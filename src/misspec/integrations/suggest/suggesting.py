@@ -24,7 +24,7 @@ from misspec.domains import Choice
 from misspec.errors import FileChanged, InvalidInput, nearest, shown, whole
 from misspec.files import frames
 from misspec.integrations.suggest import sheets
-from misspec.integrations.suggest.menu import Entry, Key, Line, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
+from misspec.integrations.suggest.menu import Entry, Key, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
 from misspec.integrations.suggest.reasons import Proposal, Reasons
 from misspec.policies.auto import Auto
 from misspec.policies.auto.learnt import best_tried
@@ -168,7 +168,7 @@ def suggest(
         table = sheets.read(path)
         goal = _target(target, read, table.sheet.header, path, notes)
         menu = OfTable(table, goal, names, ignore, columns, strict=strict, repeats=repeats)
-        notes += _encodings(table)
+        notes += table.notes
     if read is None and goal not in menu.known:
         raise InvalidInput(
             f"{path} has no column {shown(goal)}{nearest(goal, menu.known)}; name the file of results, even if it does "
@@ -180,7 +180,7 @@ def suggest(
     if own is not None and read is None:
         raise InvalidInput(f"noise {shown(own)} names a column of the results; name their file: --results results.csv")
     told = _results(read, goal, menu, own, repeats=repeats)
-    notes += [*_encodings(read), *menu.notes, *told.notes]
+    notes += [*([] if read is None else read.notes), *menu.notes, *told.notes]
     with one_thread():
         policy = Auto(menu.domain, noise=None if isinstance(noise, str) else noise, minimize=minimize, seed=seed)
         return _suggested(policy, menu, goal, told, notes, batch)
@@ -205,28 +205,28 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
     entries = sorted([*menu.entries, *file.entries], key=lambda each: isinstance(each.key, tuple))
     failed = [each.key for each in entries if each.failed]
     running = [each.key for each in entries if each.y is None and not each.failed]
-    seen: dict[Key, list[float]] = {}
     told = [each for each in entries if each.y is not None]
+    seen: dict[Key, list[float]] = {}
     for each in told:
         seen.setdefault(each.key, []).append(float(each.y or 0.0))
-    for kind in (int, tuple):  # notes say what is outside
+    for kind in (int, tuple):
         some = [each for each in told if isinstance(each.key, kind)]
         if some:
             keys, y, own = zip(*((each.key, each.y, each.noise) for each in some), strict=True)
-            policy._learn_from(menu.actions(keys), y, None, own)
+            policy._learn_from(np.array(keys), y, None, own)  # which says nothing of points outside: notes do
     for key in failed:  # after all results: what failed is judged by what lies nearest to it
-        policy.drop(policy.mark_pending(menu.actions([key])))
+        policy.drop(policy.mark_pending(np.array([key])))
     for kind in (int, tuple):
         begun = [key for key in running if isinstance(key, kind)]
         if begun:
-            policy.mark_pending(menu.actions(begun))
+            policy.mark_pending(np.array(begun))
     queries, why = _asked(policy, menu, batch, set(seen), running, Counter(failed))
     best = best_tried(policy).mean if told else None
     reasons = Reasons(policy, menu, seen, running, best)
     rows = [reasons.of(query, key, bool(running) or i > 0) for i, (query, key) in enumerate(queries)]
-    notes = [*notes, *why]
-    summary = policy.summary(called=[each.line for each in entries if each.y is not None]).splitlines()
-    return Suggestion(rows, target, len(told), len(running), len(failed), best, notes, summary, menu, file)
+    summary = policy.summary(called=[each.line for each in told]).splitlines()
+    counts = (len(told), len(running), len(failed))
+    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, menu, file)
 
 
 def _asked(
@@ -257,7 +257,7 @@ def _asked(
                 new = [key for key in failures if failures[key] == 1 and key not in seen | taken]
             if new == []:
                 return asked, [_nothing_left(menu, taken | seen, running)]
-        query = policy.ask() if new is None else policy.ask(actions=menu.actions(new))
+        query = policy.ask() if new is None else policy.ask(actions=np.array(new))
         key = menu.key(query)
         if new is None and not free(key, str(query.details["rule"])):
             if not isinstance(menu, OfSpace) or menu.every is not None:  # all were compared, and none is better
@@ -268,7 +268,7 @@ def _asked(
             drawn = menu.drawn(free, rng)
             if not drawn:
                 return asked, ["Nothing else was found to try."]
-            query = policy.ask(actions=menu.actions(drawn))
+            query = policy.ask(actions=np.array(drawn))
             assert query.position is not None  # as always where actions are handed in
             key = drawn[query.position]
         taken.add(key)
@@ -298,8 +298,8 @@ def _target(target: str | None, read: sheets.File | None, known: Sequence[str], 
     header = [] if read is None else read.sheet.header
     where = "the file of results" if read is None else str(read.path)
     if target is not None:
-        if header and target not in header:
-            raise InvalidInput(f"{where} has no column {shown(target)}{nearest(target, header)} (--target)")
+        if header:
+            frames.check_column(target, header, where, "--target")
         return target
     new = [name for name in header if name and name not in known]
     if len(new) == 1:
@@ -325,35 +325,31 @@ def _results(
     path, sheet = read.path, read.sheet
     _check_header(read, target, menu)
     used = [name for name in sheet.header if name in menu.parameters or name == menu.label]
-    if noise is not None and noise not in sheet.header:
-        raise InvalidInput(f"{path} has no column {shown(noise)}{nearest(noise, sheet.header)} (--noise)")
-    if noise is not None and noise in (*used, target):
-        raise InvalidInput(f"{shown(noise)} is a column of the experiments; --noise takes a number or another column")
+    if noise is not None:
+        frames.check_column(noise, sheet.header, path, "--noise")
+        if noise in (*used, target):
+            raise InvalidInput(
+                f"{shown(noise)} is a column of the experiments; --noise takes a number or another column"
+            )
     columns = {name: sheet.cells(name) for name in [*used, target, *([] if noise is None else [noise])]}
     numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
     entries: list[Entry] = []
     outside: list[str] = []
-    equal = copies_of(sheet, target)
-    again = equal.dropped(repeats=repeats)
+    again, notes = copies_of(read, target, repeats=repeats)
     commas = False
-    for row, number in enumerate(sheet.lines):
-        line, cells = Line(path, number, sheet.style.separator), {name: columns[name][row] for name in columns}
+    for row in range(len(sheet.rows)):
+        line, cells = read.line(row), {name: columns[name][row] for name in columns}
         if not any(cells.values()):
             continue  # a remark
-        if any(cell.strip() for cell in sheet.rows[row][len(sheet.header) :]):
-            raise InvalidInput(
-                f"{line}: {len(sheet.rows[row])} cells for {len(sheet.header)} columns; is there a separator in "
-                "a cell, or a decimal comma? Put such cells in quotes, and write numbers with a point"
-            )
+        sheet.check(row, line)
         key = menu.find(cells, line)
         if row in again:
             menu.asked.add(key)
             continue
         own = math.nan if noise is None else own_noise(cells[noise], line, noise)
         entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own))
-        outside += [f"{name} in line {number}" for name in menu.outside(key)]
+        outside += [f"{name} in line {line.number}" for name in menu.outside(key)]
         commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
-    notes = equal.note(str(path), sheet.lines, repeats=repeats)
     left = [name for name in sheet.header if name and name not in columns]
     if left:
         notes.append(f"Columns of {path} that are left alone: {', '.join(left)}.")
@@ -369,8 +365,7 @@ def _results(
 def _check_header(read: sheets.File, target: str, menu: Menu) -> None:
     """InvalidInput if the columns cannot tell which experiment a line is about."""
     path, header = read.path, read.sheet.header
-    if target not in header:
-        raise InvalidInput(f"{path} has no column {shown(target)}{nearest(target, header)} (--target)")
+    frames.check_column(target, header, path, "--target")
     missing = [name for name, p in menu.parameters.items() if name not in header and p.count != 1]
     if not missing or (menu.label is not None and menu.label in header):
         return
@@ -383,8 +378,3 @@ def _check_header(read: sheets.File, target: str, menu: Menu) -> None:
     )
     hint = nearest(missing[0], [name for name in header if name != target])
     raise InvalidInput(f"{path} has no column {shown(missing[0])} of {menu.path}{hint}; add it{how}")
-
-
-def _encodings(*files: sheets.File | None) -> list[str]:
-    odd = [each.path for each in files if each is not None and each.sheet.style.encoding == frames.WINDOWS]
-    return [frames.NOT_UTF8.format(path) for path in odd]
