@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from misspec.errors import Array
 from misspec.experiments.store import Finished
@@ -69,15 +70,12 @@ def _ends(each: Finished) -> tuple[Array, Array, Array]:
     return tuple(np.array(each.looks[name].to_list()) for name in ("band_lower", "band_upper", "band_mean"))  # type: ignore[return-value]
 
 
-def _alive(each: Finished) -> Array | None:
+def _alive(each: Finished) -> NDArray[np.bool_] | None:
     """Activity of each candidate at every look; None except for phased policies."""
     lists = each.looks["active"].to_list()
     if lists[0] is None:
         return None
-    found = np.zeros((len(lists), each.facts["candidates"]))
-    for row, alive in zip(found, lists, strict=True):
-        row[alive] = 1.0
-    return found
+    return np.array([np.isin(np.arange(each.facts["candidates"]), alive) for alive in lists])
 
 
 def _vertical(f: Array) -> tuple[float, float]:
@@ -109,7 +107,7 @@ def curves(each: Finished, stroke: Stroke, most: int | None = None) -> Panel:
     ]
     alive = _alive(each)
     if alive is not None:
-        rug = np.where(np.maximum.reduceat(alive[:, order], parts, axis=1) > 0, low + 0.02 * (high - low), np.nan)
+        rug = np.where(np.logical_or.reduceat(alive[:, order], parts, axis=1), low + 0.02 * (high - low), np.nan)
         marks.append(Points(x, rug, "tick", 6.5, colour="#333333", label="still active", hover=" ", on="page"))
     pad = 0.01 * float(np.ptp(x))
     ends = (float(x[0]) - pad, float(x[-1]) + pad) if pad else None
@@ -132,7 +130,7 @@ def _heat_map(each: Finished, stroke: Stroke) -> Panel:
     often = often[counts[-1][often] > 0]
     sizes = np.where(counts[:, often] > 0, 2.7 + 9.3 * np.sqrt(counts[:, often] / counts[-1].max()), 0.0)
     rings = Points(points[often, 0], points[often, 1], "ring", sizes, colour="#56d4ff")
-    heat = Heat(points, width, "magma", (0.0, top), None if alive is None else alive == 0, label="width")
+    heat = Heat(points, width, "magma", (0.0, top), None if alive is None else ~alive, label="width")
     return Panel([heat, rings, _star(each, stroke.colour)])
 
 

@@ -23,7 +23,7 @@ Style = dict[str, Stroke]
 
 
 def draw(results: Results, allowed: Allowed) -> Iterator[tuple[str, Figure]]:
-    """All figures for print with the names of their files; `matplotlib_backend.drawing` meanwhile."""
+    """All figures for print, with the names of their files."""
     taken: set[str] = set()
     style = strokes(results.experiment)
     for problem, groups in tables.by_problem(results).items():
@@ -78,7 +78,8 @@ def of_problem(problem: str, groups: Groups, style: Style, allowed: Allowed) -> 
 
 def on_page(group: Group, style: Style, allowed: dict[str, list[Bound]]) -> dict[str, Json | None]:
     """The figures of a problem at an ε for the page; None where there is nothing to see."""
-    rows, stacked = bases(group, style)
+    stacked = bases(group, style)
+    rows = len(stacked.y.ticks or ()) if stacked else 0
     made: dict[str, tuple[Panel | None, int, Json]] = {
         "regret": (regret(group, style, allowed), 420, {}),
         "share": (share(group, style), 360, {}),
@@ -219,7 +220,7 @@ def base_marks(
 ) -> list[Mark]:
     """Which base played when, a row of ticks for each from `first` on, and an × where one was eliminated."""
     by_base = [np.flatnonzero(played == base) for base in np.unique(played)]
-    some = np.concatenate([rounds[:: max(1, len(rounds) // MOST_TICKS)] for rounds in by_base])
+    some = np.sort(np.concatenate([rounds[:: max(1, len(rounds) // MOST_TICKS)] for rounds in by_base]))
     x, y = 1 + some, first + played[some]
     ticks = Points(x, y, "tick", 7, colour=colour, alpha=0.5, group=policy, hover="round %{x}")
     return [ticks, *(_cross(base + first, when) for base, when in gone)]
@@ -241,8 +242,8 @@ def _bases(runs: list[Finished], stroke: Stroke) -> Panel | None:
     return Panel(marks, Axis("round"), y)
 
 
-def bases(group: Group, style: Style) -> tuple[int, Panel | None]:
-    """The bases of all policies in rows under each other, first seed, and how many rows there are."""
+def bases(group: Group, style: Style) -> Panel | None:
+    """The bases of all policies in rows under each other, first seed."""
     marks: list[Mark] = []
     rows: list[str] = []
     for policy, (first, *_) in group.items():
@@ -252,4 +253,4 @@ def bases(group: Group, style: Style) -> tuple[int, Panel | None]:
             marks += base_marks(played, gone, style[policy].colour, len(rows) + 1, policy)
             rows += ["", *(f"ε̂ = {hat:.2g}" for hat in first.facts["epsilons"])]
     y = Axis(range=(len(rows) - 0.5, -0.5), ticks=range(len(rows)), labels=rows)
-    return len(rows), Panel(marks, Axis("round"), y) if marks else None
+    return Panel(marks, Axis("round"), y) if marks else None

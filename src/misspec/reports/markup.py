@@ -35,4 +35,4 @@ def table(heads: Mapping[str, str] | Sequence[str], rows: Iterable[Iterable[str]
     )
     top = "".join(f"<th{tip}>{head}</th>" for head, tip in zip(heads, tips, strict=True))
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table class='{kind}'><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table{kind and f' class={kind!r}'}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

@@ -21,7 +21,7 @@ SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0
 
 
 def draw(found: Optimisation) -> Iterator[tuple[str, Figure]]:
-    """All figures for print with the names of their files; `matplotlib_backend.drawing` meanwhile."""
+    """All figures for print, with the names of their files."""
     for name, panel, title, printed, _ in _panels(found, 40):
         if panel is not None:
             yield name, matplotlib_backend.figure([[panel]], f"{found.title}: {title}", **printed)
