@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -31,7 +32,8 @@ def figure(problem: str, epsilon: str, group: Group, style: dict[str, Stroke]) -
     title = f"{problem}, ε = {epsilon}, seed {first.run.seed}: after the last round"
     title += " (smaller is better)" if first.minimize else ""
     if first.facts["dimension"] == 2:
-        rows, title, size = _maps(runs), f"{title} (star: the optimum)", {"legend": False, "width": 3.3, "heights": 2.7}
+        rows, title = _maps(runs), f"{title} (star: the optimum)"
+        size: Any = {"legend": False, "width": 3.3, "heights": 2.7}
     else:
         panels = [_panel(each, style[each.run.policy]) for each in runs]
         rows, size = [panels[i : i + 2] for i in range(0, len(panels), 2)], {"width": 5.2, "heights": 2.3}

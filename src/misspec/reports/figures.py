@@ -88,7 +88,7 @@ def on_page(group: Group, style: Style, allowed: dict[str, list[Bound]]) -> dict
         "coverage": (coverage(group, style), 360, {}),
     }
     return {
-        name: panel and plotly_backend.figure(panel, height, **options)
+        name: plotly_backend.figure(panel, height, **options) if panel else None
         for name, (panel, height, options) in made.items()
     }
 

@@ -65,8 +65,9 @@ class Axis:
             return self.levels
         unit = np.clip(np.linspace(0.0, 1.0, CURVE), 1e-6, 1.0 - 1e-6)
         x = self.low * (self.high / self.low) ** unit if self.log else self.low + unit * (self.high - self.low)
-        stepped = self.parameter is not None and self.parameter.count is not None
-        return np.unique(self.parameter.decode(self.parameter.encode(x))) if stepped else x
+        if self.parameter is None or self.parameter.count is None:
+            return np.asarray(x)
+        return np.unique(self.parameter.decode(self.parameter.encode(x)))
 
     def scaled(self, values: Any) -> Array:
         """Coordinates between 0 and 1, as the axis is drawn."""
@@ -196,8 +197,8 @@ class Optimisation:
         shares = [self.importance[name].share if self.importance else 0.0 for name in called]
         order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -shares[j])
         self.axes = [axes[j] for j in order]
-        drawn = [] if self.use is None else order[:MOST_SLICES]
-        self.slices = [Slice(policy, self.use.x, axes[j], j) for j in drawn]
+        use, drawn = self.use, order[:MOST_SLICES]
+        self.slices = [] if use is None else [Slice(policy, use.x, axes[j], j) for j in drawn]
         self.points = Points(policy, called, conflicts, modelled=modelled)
         self.conflicts = [(learnt.spelled(domain, each, called), each.gap) for each in conflicts]
         self.left_out = left_out(policy) if modelled else None

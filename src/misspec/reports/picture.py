@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from misspec.errors import Array
 
@@ -100,7 +101,7 @@ class Heat(Mark):
     values: Array
     colours: str
     limits: tuple[float, float]
-    faded: Array | None = None
+    faded: NDArray[np.bool_] | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -68,16 +68,16 @@ def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
             found["Theorem 1"] = y
         case "Theorem 2":
             schedule, width = getattr(policy, "schedule", "doubling"), getattr(policy, "width", "nonadaptive")
-            shape = {"width": width, "points": policy.field.size, "schedule": schedule}
+            shape: dict[str, Any] = {"width": width, "points": policy.field.size, "schedule": schedule}
             named = {"Theorem 2": "tight", "Theorem 2, constants of the paper": "paper"}
-            for name, constants in (
-                named.items() if schedule == "doubling" else [("Theorem 2 for these episodes", "tight")]
-            ):
+            if schedule != "doubling":
+                named = {"Theorem 2 for these episodes": "tight"}
+            for name, constants in named.items():
                 found[name] = theory.phased_bound(model, t, gain, epsilon, constants=constants, cap=False, **shape)
         case "Proposition 1" if (told["gain"] or gain.upper) >= gain.upper:  # it was told no smaller γ_T than is known
             t, options = t[-1:], {"reward_range": told["reward_range"], "varying": varying}
-            y = theory.balancing_bound(model, T, told["gain"] or gain.upper, epsilon, cap=False, **options)
-            found["Proposition 1"] = np.array([y])
+            allowed = theory.balancing_bound(model, T, told["gain"] or gain.upper, epsilon, cap=False, **options)
+            found["Proposition 1"] = np.array([allowed])
         case "Chowdhury & Gopalan" if epsilon == 0.0:
             found["Chowdhury & Gopalan"] = theory.igp_ucb_bound(model, t, gain, cap=False)
     x = t.astype(np.float64)
