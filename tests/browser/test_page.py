@@ -10,7 +10,7 @@ import misspec as ms
 from files import head
 from misspec import experiments as ex
 from misspec.reports import optimisation_page, tables
-from misspec.reports.optimisation import facts
+from misspec.reports.optimisation import Optimisation
 from misspec.reports.page import page as page_of
 from misspec.reports.theorems import all_bounds
 
@@ -335,7 +335,7 @@ def optimisation(tmp_path_factory):
         query = policy.ask()
         policy.tell(query, (np.log10(query.params["rate"]) + 2) ** 2 + 0.1 * query.params["n"])
     path = tmp_path_factory.mktemp("report") / "index.html"
-    path.write_text(optimisation_page.page(facts(policy, title=NASTY)), encoding="utf-8")
+    path.write_text(optimisation_page.page(Optimisation(policy, title=NASTY)), encoding="utf-8")
     return path.resolve().as_uri()
 
 

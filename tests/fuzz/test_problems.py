@@ -264,7 +264,7 @@ for _ in range(3):
 def test_facts_of_a_report(argument, value):
     """What a report says, without the pictures, which take seconds."""
     arguments = {"policy": REPORTED, "title": "t", "target": "y", "names": ["x"]}
-    attempt(lambda: optimisation.facts(**{**arguments, argument: value}))
+    attempt(lambda: optimisation.Optimisation(**{**arguments, argument: value}))
     if not isinstance(value, str):
         attempt(lambda: ms.reports.of_policy(REPORTED, value))
 

@@ -211,9 +211,9 @@ def test_a_report_says_what_it_leaves_out():
     results = policy.t
     policy.compact()
     with pytest.raises(ms.InvalidInput, match="all results were compacted"):
-        optimisation.facts(policy)
+        optimisation.Optimisation(policy)
     policy.tell(policy.pending, [0.1] * len(policy.pending))
-    assert f"after {results:,} that were compacted" in optimisation.facts(policy).about
+    assert f"after {results:,} that were compacted" in optimisation.Optimisation(policy).about
 
 
 class Mine(ms.GPUCB):

@@ -204,7 +204,11 @@ def test_a_title_stays_within_its_figure(results):
     """A problem without a name of its own is called by its settings."""
     groups = {e: group for (p, e), group in results.groups().items() if p == "table"}
     long = "sklearn_bandit(" + "a_long_argument=1, " * 8 + ")"
-    figure = next(made for kind, made in figures.of_problem(long, groups, results, {}) if kind == "share")
+    figure = next(
+        made
+        for kind, made in figures.of_problem(long, groups, style.strokes(results.experiment), {})
+        if kind == "share"
+    )
     figure.canvas.draw()
     (title,) = [text for text in figure.texts if "sklearn_bandit" in text.get_text()]
     extent = title.get_window_extent()
@@ -227,7 +231,7 @@ def test_the_share_of_the_best_action_is_what_a_plain_count_gives(results):
 def test_shares_are_drawn_for_contextual_problems_only(results, tmp_path):
     groups = {e: group for (p, e), group in results.groups().items() if p == "fresh"}
     strokes = style.strokes(results.experiment)
-    drawn = next(made for kind, made in figures.of_problem("fresh", groups, results, {}) if kind == "share")
+    drawn = next(made for kind, made in figures.of_problem("fresh", groups, strokes, {}) if kind == "share")
     assert [len(ax.lines) for ax in drawn.axes] == [5, 5]
     on_page = figures.on_page(groups[0.1], strokes, {})["share"]
     assert sum(trace.get("showlegend", True) for trace in on_page["data"]) == 5
@@ -235,8 +239,9 @@ def test_shares_are_drawn_for_contextual_problems_only(results, tmp_path):
     ex.go(plain.replace("horizon = 60", "horizon = 5").encode(), tmp_path, cores=1)
     found = ex.results(tmp_path)
     (key, group), *_ = found.groups().items()
-    assert dict(figures.of_problem(key[0], {key[1]: group}, found, {}))["share"] is None
-    assert figures.on_page(group, style.strokes(found.experiment), {})["share"] is None
+    strokes = style.strokes(found.experiment)
+    assert dict(figures.of_problem(key[0], {key[1]: group}, strokes, {}))["share"] is None
+    assert figures.on_page(group, strokes, {})["share"] is None
 
 
 def test_the_page_has_figures_but_no_bands_where_rounds_bring_vectors(results):

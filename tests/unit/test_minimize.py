@@ -16,7 +16,7 @@ from misspec import experiments as ex
 from misspec.cli import app
 from misspec.errors import InvalidInput
 from misspec.reports import bands, style, tables
-from misspec.reports.optimisation import facts
+from misspec.reports.optimisation import Optimisation
 
 FILE = (
     head(25, 1, [0.2], grid=9)
@@ -250,7 +250,7 @@ def test_optimize_and_report(tmp_path):
     assert found.best.mean == found.y.min()
     assert found.best.x[0] == found.x[found.y.argmin()][0]
     assert found.best.tried == (found.x == found.best.x).sum()
-    shown = facts(policy)
+    shown = Optimisation(policy)
     np.testing.assert_array_equal(shown.y, found.y)
     assert (np.diff(shown.best) <= 0).all()
     assert shown.minimize

@@ -369,7 +369,7 @@ def test_panels_that_share_an_axis_show_all_of_it():
 
 def test_the_figure_of_bounds_tells_theorems_apart(results):
     group = results.groups()[(NASTY, 0.2)]
-    allowed = figures.here(theorems.all_bounds(results), NASTY, 0.2, group)
+    allowed = theorems.all_bounds(results)[(NASTY, 0.2)]
     strokes = style.strokes(results.experiment)
     marks = figures.bound(group, strokes, allowed).marks
     bounds = [mark.y for mark in marks if isinstance(mark, picture.Line) and mark.width == 2.8]

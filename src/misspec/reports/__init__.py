@@ -20,14 +20,13 @@ from misspec.files import storage
 
 if TYPE_CHECKING:
     from misspec.reports.optimisation import of_policy
-    from misspec.reports.residuals import residuals_figure
-    from misspec.reports.trace import trace_figure
+    from misspec.reports.single import residuals_figure, trace_figure
 
 __all__ = ["Report", "of_experiment", "of_policy", "residuals_figure", "trace_figure"]
 HOMES = {
     "of_policy": "misspec.reports.optimisation",
-    "residuals_figure": "misspec.reports.residuals",
-    "trace_figure": "misspec.reports.trace",
+    "residuals_figure": "misspec.reports.single",
+    "trace_figure": "misspec.reports.single",
 }
 
 
@@ -49,7 +48,7 @@ class Report:
     summary: pl.DataFrame
 
 
-def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], None] | None = None) -> Report:
+def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], object] | None = None) -> Report:
     """Draw everything about a folder of results into its folder `report`. show: called with the name of each part."""
     from misspec.reports import contest, figures, matplotlib_backend, tables, theorems
     from misspec.reports.page import page
@@ -62,25 +61,16 @@ def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], None] | 
         target.mkdir(exist_ok=True)
     except OSError as error:
         raise StorageError(f"cannot make the folder {target}: {error.strerror}; make it writable") from None
-    said = show or _silent
-    said("index.html")
-    summary, allowed = tables.summary(found), theorems.all_bounds(found)
-    first = kept(folder)
+    summary, allowed, first = tables.summary(found), theorems.all_bounds(found), kept(folder)
+    show = show or str  # which shows nothing
+    show("index.html")
     storage.replace(target / "index.html", page(found, summary, allowed, first).encode())
     storage.replace(target / "summary.csv", summary.write_csv().encode())
     storage.replace(target / "runs.csv", tables.by_run(found).write_csv().encode())
-    written = []
-    with matplotlib_backend.drawing():
-        ahead = [] if first is None else [("contest", contest.figure(first))]
-        for name, figure in itertools.chain(ahead, figures.draw(found, allowed)):
-            for suffix in matplotlib_backend.SUFFIXES:
-                said(f"{name}.{suffix}")
-                written.append(target / f"{name}.{suffix}")
-                storage.replace(written[-1], matplotlib_backend.saved(figure, suffix))
+    ahead, written = [] if first is None else [("contest", contest.figure(first))], []
+    for name, content in matplotlib_backend.files(itertools.chain(ahead, figures.draw(found, allowed)), show):
+        written.append(target / name)
+        storage.replace(written[-1], content)
     for stale in {*target.glob("*.png"), *target.glob("*.pdf")} - set(written):  # of problems that have gone
         stale.unlink()
     return Report(target, target / "index.html", written, found, summary)
-
-
-def _silent(_: str) -> None:
-    """Shows nothing."""

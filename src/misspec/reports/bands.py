@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from misspec.errors import Array
 from misspec.experiments.store import Finished
@@ -23,33 +25,29 @@ BEST = "#d62728"  # the optimum in print
 
 def figure(problem: str, epsilon: str, group: Group, style: dict[str, Stroke]) -> Figure | None:
     """The bands at the end of the first seed's runs: curves in one dimension, heat maps in two."""
-    runs = {policy: found[0] for policy, found in group.items() if _drawable(found[0])}
+    runs = [found[0] for found in group.values() if _drawable(found[0])]
     if not runs:
         return None
-    first = next(iter(runs.values()))
+    first = runs[0]
     title = f"{problem}, ε = {epsilon}, seed {first.run.seed}: after the last round"
     title += " (smaller is better)" if first.minimize else ""
     if first.facts["dimension"] == 2:
-        rows = [_truth_2d(first), *(_row_2d(each) for each in runs.values())]
-        title += " (star: the optimum)"
-        return matplotlib_backend.figure(
-            rows, title, legend=False, width=3.3, heights=2.7, sharex=True, sharey=True
-        )  # fmt: skip
-    if first.facts["dimension"] == 1:
-        title += "; ticks below: points played, longer where more often"
-    panels = [_panel(each, style[policy]) for policy, each in runs.items()]
-    rows = [panels[i : i + 2] for i in range(0, len(panels), 2)]
-    return matplotlib_backend.figure(rows, title, width=5.2, heights=2.3, sharex=True, sharey=True)
+        rows, title = _maps(runs), f"{title} (star: the optimum)"
+        size: Any = {"legend": False, "width": 3.3, "heights": 2.7}
+    else:
+        panels = [_panel(each, style[each.run.policy]) for each in runs]
+        rows, size = [panels[i : i + 2] for i in range(0, len(panels), 2)], {"width": 5.2, "heights": 2.3}
+        title += "; ticks below: points played, longer where more often" if first.facts["dimension"] == 1 else ""
+    return matplotlib_backend.figure(rows, title, sharex=True, sharey=True, **size)
 
 
 def cards(pictured: list[Finished], style: dict[str, Stroke]) -> list[Json]:
     """One for each policy whose band can be drawn."""
     found = []
-    for each in pictured:
-        if _drawable(each):
-            panel = _panel(each, style[each.run.policy], MOST_CURVE)
-            made, frames = plotly_backend.animated(panel, 300, legend=False, small=True)
-            found.append({"name": each.run.policy, "figure": made, "frames": frames})
+    for each in filter(_drawable, pictured):
+        panel = _panel(each, style[each.run.policy], MOST_CURVE)
+        made, frames = plotly_backend.animated(panel, 300, legend=False, small=True)
+        found.append({"name": each.run.policy, "figure": made, "frames": frames})
     return found
 
 
@@ -74,15 +72,12 @@ def _ends(each: Finished) -> tuple[Array, Array, Array]:
     return tuple(np.array(each.looks[name].to_list()) for name in ("band_lower", "band_upper", "band_mean"))  # type: ignore[return-value]
 
 
-def _alive(each: Finished) -> Array | None:
+def _alive(each: Finished) -> NDArray[np.bool_] | None:
     """Activity of each candidate at every look; None except for phased policies."""
     lists = each.looks["active"].to_list()
     if lists[0] is None:
         return None
-    found = np.zeros((len(lists), each.facts["candidates"]))
-    for row, alive in zip(found, lists, strict=True):
-        row[alive] = 1.0
-    return found
+    return np.array([np.isin(np.arange(each.facts["candidates"]), alive) for alive in lists])
 
 
 def _vertical(f: Array) -> tuple[float, float]:
@@ -114,7 +109,7 @@ def curves(each: Finished, stroke: Stroke, most: int | None = None) -> Panel:
     ]
     alive = _alive(each)
     if alive is not None:
-        rug = np.where(np.maximum.reduceat(alive[:, order], parts, axis=1) > 0, low + 0.02 * (high - low), np.nan)
+        rug = np.where(np.logical_or.reduceat(alive[:, order], parts, axis=1), low + 0.02 * (high - low), np.nan)
         marks.append(Points(x, rug, "tick", 6.5, colour="#333333", label="still active", hover=" ", on="page"))
     pad = 0.01 * float(np.ptp(x))
     ends = (float(x[0]) - pad, float(x[-1]) + pad) if pad else None
@@ -137,35 +132,33 @@ def _heat_map(each: Finished, stroke: Stroke) -> Panel:
     often = often[counts[-1][often] > 0]
     sizes = np.where(counts[:, often] > 0, 2.7 + 9.3 * np.sqrt(counts[:, often] / counts[-1].max()), 0.0)
     rings = Points(points[often, 0], points[often, 1], "ring", sizes, colour="#56d4ff")
-    heat = Heat(points, width, "magma", (0.0, top), None if alive is None else alive == 0, label="width")
+    heat = Heat(points, width, "magma", (0.0, top), None if alive is None else ~alive, label="width")
     return Panel([heat, rings, _star(each, stroke.colour)])
 
 
-def _truth_2d(each: Finished) -> list[Panel]:
-    f, member = (np.array(each.facts[name]) for name in ("truth", "in_class"))
-    most = float(np.abs(f - member).max()) or 1.0
-    limits = (float(f.min()), float(f.max()))
-    return [
-        _map(each, f, "viridis", limits, "f*, the truth"),
-        _map(each, member, "viridis", limits, "f̃, best in class"),
-        _map(each, f - member, "RdBu_r", (-most, most), "misfit f* − f̃"),
-    ]
+def _maps(runs: list[Finished]) -> list[list[Panel]]:
+    """Two dimensions in print: the truth in the first row, then a row for each policy."""
+    f, member = (np.array(runs[0].facts[name]) for name in ("truth", "in_class"))
+    most, extent = float(np.abs(f - member).max()) or 1.0, (float(f.min()), float(f.max()))
 
+    def panel(values: Array, colours: str, title: str, limits: tuple[float, float] | None = None) -> Panel:
+        limits = limits or (float(values.min()), float(values.max()))
+        heat = Heat(np.array(runs[0].facts["points"]), values, colours, limits)
+        return Panel([heat, _star(runs[0], BEST)], Axis(grid=False), Axis(grid=False), title)
 
-def _row_2d(each: Finished) -> list[Panel]:
-    f = np.array(each.facts["truth"])
-    lower, upper, mean = (values[-1] for values in _ends(each))
-    width, played = upper - lower, np.log10(1 + _counts(each)[-1])
-    return [
-        _map(each, mean, "viridis", (float(f.min()), float(f.max())), f"{each.run.policy}\nmean"),
-        _map(each, width, "magma", (float(width.min()), float(width.max())), "width of the band"),
-        _map(each, played, "Greys", (float(played.min()), float(played.max())), "log₁₀(1 + times played)"),
-    ]
-
-
-def _map(each: Finished, values: Array, colours: str, limits: tuple[float, float], title: str) -> Panel:
-    heat = Heat(np.array(each.facts["points"]), values, colours, limits)
-    return Panel([heat, _star(each, BEST)], Axis(grid=False), Axis(grid=False), title)
+    rows = [[
+        panel(f, "viridis", "f*, the truth"),
+        panel(member, "viridis", "f̃, best in class", extent),
+        panel(f - member, "RdBu_r", "misfit f* − f̃", (-most, most)),
+    ]]  # fmt: skip
+    for each in runs:
+        lower, upper, mean = (values[-1] for values in _ends(each))
+        rows.append([
+            panel(mean, "viridis", f"{each.run.policy}\nmean", extent),
+            panel(upper - lower, "magma", "width of the band"),
+            panel(np.log10(1 + _counts(each)[-1]), "Greys", "log₁₀(1 + times played)"),
+        ])  # fmt: skip
+    return rows
 
 
 def _arms(each: Finished, stroke: Stroke) -> Panel:
@@ -192,17 +185,16 @@ def _arms(each: Finished, stroke: Stroke) -> Panel:
 
 def keys(each: Finished) -> str:
     """Key of the cards, in HTML."""
-    found = [("width:0;margin:0", "smaller is better")] if each.minimize else []
-    dot = "width:7px;height:7px;border-radius:4px"
+    plain, dot = "width:0;margin:0", "width:7px;height:7px;border-radius:4px"
+    found = [(plain, "smaller is better")] if each.minimize else []
     if each.facts["dimension"] == 2:
         said = ("colour: width of the band", "rings: points played", "star: the optimum", "faded: eliminated (phased)")
-        found += [("width:0;margin:0", text) for text in said]
+        found += [(plain, text) for text in said]
     else:
-        flat = each.facts["dimension"] == 1
+        curve, flat = (f"background:{MEMBER};height:2px", "f̃, best in class"), each.facts["dimension"] == 1
         found += [(f"background:{TRUTH};{'height:2px' if flat else dot}", "f*, the truth")]
         found += [(f"background:{MISSED};{dot}", "where it lies outside the band")] if flat else []
-        found += [(f"background:{MEMBER};height:2px", "f̃, best in class")]
-        found += [(f"background:{TUBE}", "f̃ ± ε"), ("background:#ccd", "band for f*")]
+        found += [curve, (f"background:{TUBE}", "f̃ ± ε"), ("background:#ccd", "band for f*")]
         found += [("border-top:2px dashed #557;height:0", "posterior mean")] if flat else []
         found += [("border-bottom:3px solid #333;height:0.4rem", "still active (phased)")] if flat else []
         found += [("background:#557;height:0.3rem", "times played, below")]

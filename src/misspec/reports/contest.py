@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from misspec.experiments.contest import Contest
 from misspec.reports import matplotlib_backend, plotly_backend
+from misspec.reports.markup import table
 from misspec.reports.picture import Axis, Band, Line, Mark, Note, Panel, Rule
 from misspec.reports.plotly_backend import Json
 from misspec.reports.style import COLOURS, TRUTH
@@ -60,26 +61,15 @@ def _apart(heights: list[float], least: float = 13.0) -> list[float]:
 
 def section(found: Contest) -> str:
     """The first part of the page; its figure is drawn into `contest`."""
-    heads = ("", "all batches", f"last {found.late}", "best found")
+    (first, *others), heads = found.players, ("", "all batches", f"last {found.late}", "best found")
     rows = [[name, *(f"{value:.1f}" for value in values)] for name, *values in found.rows()]
     said, learnt = found.sentences, "".join(f"<li>{html.escape(line)}</li>" for line in found.said)
     return (
-        f"<header><h1>Without constants: {html.escape(_names(found.players))}</h1><p>{html.escape(found.about)}</p>"
+        f"<header><h1>Without constants: {first} beside {' and '.join(others)}</h1><p>{html.escape(found.about)}</p>"
         f'</header><section><p class="message"><b>{html.escape(said[0])}</b> {html.escape(said[1])}</p>'
         '<div id="contest"></div>'
         f'<p class="small">Medians over {found.seeds} reactions; shaded: from the first to the third quartile.</p>'
-        f'{_table(heads, rows)}<p class="small">{html.escape(found.reading)}</p>'
+        f'{table(heads, rows, "short")}<p class="small">{html.escape(found.reading)}</p>'
         f"<h2>What ms.Auto knows of the first reaction after {found.evaluations} batches</h2>"
         f"<ul class='sentences'>{learnt}</ul></section>"
     )
-
-
-def _names(names: list[str]) -> str:
-    first, *others = names
-    return f"{first} beside {' and '.join(others)}"
-
-
-def _table(heads: tuple[str, ...], rows: list[list[Any]]) -> str:
-    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in heads)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table class='short'><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,68 +15,72 @@ from misspec.reports import bands, matplotlib_backend, plotly_backend, tables
 from misspec.reports.picture import Axis, Band, Bars, Line, Mark, Note, Panel, Points, Rule
 from misspec.reports.plotly_backend import Json
 from misspec.reports.style import TRUTH, Stroke, labels, slug, strokes
-from misspec.reports.tables import Curve, Group
+from misspec.reports.tables import Curve, Group, Groups
 from misspec.reports.theorems import Allowed, Bound
 
-Groups = dict[float, Group]  # by ε, of one problem
+MOST_TICKS = 1000  # of a base that played more often, evenly spaced rounds are marked
 Style = dict[str, Stroke]
 
 
 def draw(results: Results, allowed: Allowed) -> Iterator[tuple[str, Figure]]:
-    """All figures for print with the names of their files; `matplotlib_backend.drawing` meanwhile."""
+    """All figures for print, with the names of their files."""
     taken: set[str] = set()
-    groups = results.groups()
-    for problem in dict.fromkeys(name for name, _ in groups):
-        mine = {epsilon: group for (name, epsilon), group in groups.items() if name == problem}
+    style = strokes(results.experiment)
+    for problem, groups in tables.by_problem(results).items():
         stem = slug(problem, taken)
-        yield from ((f"{kind}-{stem}", made) for kind, made in of_problem(problem, mine, results, allowed) if made)
+        yield from ((f"{kind}-{stem}", made) for kind, made in of_problem(problem, groups, style, allowed) if made)
 
 
-def of_problem(problem: str, groups: Groups, results: Results, allowed: Allowed) -> Iterator[tuple[str, Figure | None]]:
+def of_problem(problem: str, groups: Groups, style: Style, allowed: Allowed) -> Iterator[tuple[str, Figure | None]]:
     """The figures of a problem for print; None where there is nothing to see."""
-    style, label = strokes(results.experiment), labels(groups)
+    label = labels(groups)
 
-    def beside(make: Callable[[float, Group], Panel | None], **axes: Any) -> list[Panel]:
-        made = {epsilon: make(epsilon, group) for epsilon, group in groups.items()}
-        return [dataclasses.replace(p, title=f"ε = {label[e]}", **axes) for e, p in made.items() if p is not None]
+    def beside(make: Callable[[float, Group], Panel | None], **axes: Any) -> list[Panel | None]:
+        made = {label[epsilon]: make(epsilon, group) for epsilon, group in groups.items()}
+        return [dataclasses.replace(panel, title=f"ε = {name}", **axes) for name, panel in made.items() if panel]
 
-    def row(make: Callable[[float, Group], Panel | None], note: str, height: float) -> Figure | None:
-        panels, title = beside(make), f"{problem}: {note}"
-        return matplotlib_backend.figure([panels], title, heights=height, sharey="row") if panels else None
+    def by_policy(make: Callable[[list[Finished], Stroke], Panel | None]) -> list[list[Panel | None]]:
+        rows = []
+        for policy in dict.fromkeys(policy for group in groups.values() for policy in group):
+            titles = [f"ε = {each}" for each in label.values()]
+            titles[0] = f"{policy}\n{titles[0]}"
+            made = [make(group[policy], style[policy]) if policy in group else None for group in groups.values()]
+            rows.append([panel and dataclasses.replace(panel, title=t) for panel, t in zip(made, titles, strict=True)])
+        return rows
 
-    scales = (
-        {"y": Axis("cumulative regret (linear)", zero=True)},
-        {"x": Axis("round", log=True), "y": Axis("cumulative regret (log)", log=True)},
-    )
-    rows = [beside(lambda _, group: regret(group, style), **axes) for axes in scales]
-    yield "regret", matplotlib_backend.figure(rows, f"{problem}: {_over(groups)}", sharey="row")
-    yield "share", row(lambda _, group: share(group, style), _over(groups), 3.4)
-    note = "measured (thin), allowed by theorems (thick), and by the class (grey)"
-    yield "bound", row(lambda e, group: bound(group, style, here(allowed, problem, e, group)), note, 3.4)
-    if len(groups) > 1:
-        panel, note = against_epsilon(results, problem, style), "mean over seeds, shaded: central 80 %"
-        yield "epsilon", matplotlib_backend.figure([[panel]], f"{problem}: {note}", heights=3.6)
+    def printed(rows: Sequence[Sequence[Panel | None]], note: str, heights: float, **options: Any) -> Figure | None:
+        seen = [row for row in rows if any(row)]
+        title = f"{problem}: {note}"
+        return matplotlib_backend.figure(seen, title, heights=heights, sharey="row", **options) if seen else None
+
+    seeds = {len(runs) for group in groups.values() for runs in group.values()}
+    many = " to ".join(map(str, sorted({min(seeds), max(seeds)})))
+    over = f"mean over {many} seeds, shaded: central 80 %" if seeds != {1} else "one seed"
+    linear = {"y": Axis("cumulative regret (linear)", zero=True)}
+    logs = {"x": Axis("round", log=True), "y": Axis("cumulative regret (log)", log=True)}
+    rows = [beside(lambda _, group: regret(group, style), **axes) for axes in (linear, logs)]
+    yield "regret", printed(rows, over, 2.8)
+    yield "share", printed([beside(lambda _, group: share(group, style))], over, 3.4)
+    bounds = beside(lambda epsilon, group: bound(group, style, allowed.get((problem, epsilon), {})))
+    yield "bound", printed([bounds], "measured (thin), allowed by theorems (thick), and by the class (grey)", 3.4)
+    yield "epsilon", printed([[against_epsilon(groups, style)]], "mean over seeds, shaded: central 80 %", 3.6)
     everything = [run for group in groups.values() for runs in group.values() for run in runs]
     note = " (first seed; dashed: the optimum)" if any(map(_flat, everything)) else ", each seed"
-    yield "active", _by_policy(_active, problem, groups, style, f"what is still active after each episode{note}", 2.6)
+    yield "active", printed(by_policy(_active), f"what is still active after each episode{note}", 2.6, legend=False)
     gone = any(run.facts["eliminated"] for run in everything)
     note = "× eliminated (bold: in this seed)" if gone else "none was eliminated"
-    yield "bases", _by_policy(_bases, problem, groups, style, f"which base played when, first seed; {note}", 2.8)
+    yield "bases", printed(by_policy(_bases), f"which base played when, first seed; {note}", 2.8, legend=False)
     note = "mean over seeds (bands of GP-UCB, LinUCB and phased policies take the model as right)"
-    yield "coverage", row(lambda _, group: coverage(group, style), note, 3.2)
+    yield "coverage", printed([beside(lambda _, group: coverage(group, style))], note, 3.2)
     for epsilon, group in groups.items():
         yield f"band-{label[epsilon]}", bands.figure(problem, label[epsilon], group, style)
 
 
-def here(allowed: Allowed, problem: str, epsilon: float, group: Group) -> dict[str, list[Bound]]:
-    """Bounds of each policy on a problem at an ε."""
-    return {policy: allowed.get((problem, epsilon, policy), []) for policy in group}
-
-
 def on_page(group: Group, style: Style, allowed: dict[str, list[Bound]]) -> dict[str, Json | None]:
     """The figures of a problem at an ε for the page; None where there is nothing to see."""
-    rows, stacked = bases(group, style)
-    made = {
+    stacked = bases(group, style)
+    rows = len(stacked.y.ticks or ()) if stacked else 0
+    made: dict[str, tuple[Panel | None, int, Json]] = {
         "regret": (regret(group, style, allowed), 420, {}),
         "share": (share(group, style), 360, {}),
         "active": (active(group, style), 360, {}),
@@ -84,7 +88,7 @@ def on_page(group: Group, style: Style, allowed: dict[str, list[Bound]]) -> dict
         "coverage": (coverage(group, style), 360, {}),
     }
     return {
-        name: None if panel is None else plotly_backend.figure(panel, height, **options)
+        name: plotly_backend.figure(panel, height, **options) if panel else None
         for name, (panel, height, options) in made.items()
     }
 
@@ -100,13 +104,6 @@ def curve(found: Curve, label: str, stroke: Stroke, **options: Any) -> list[Mark
 
 def _mean(found: Curve, label: str, stroke: Stroke, **options: Any) -> Line:
     return Line(found.x, found.mean, stroke.dash, colour=stroke.colour, label=label, hover="%{y:.4g}", **options)
-
-
-def _over(groups: Groups) -> str:
-    """Legend of a line and its shade."""
-    seeds = {len(runs) for group in groups.values() for runs in group.values()}
-    many = f"{min(seeds)}" if len(seeds) == 1 else f"{min(seeds)} to {max(seeds)}"
-    return f"mean over {many} seeds, shaded: central 80 %" if seeds != {1} else "one seed"
 
 
 def regret(group: Group, style: Style, allowed: dict[str, list[Bound]] | None = None) -> Panel:
@@ -135,13 +132,11 @@ def _allowed(found: list[Bound], policy: str, stroke: Stroke, *, hidden: bool = 
     """Bounds, thick; where they are hidden they have entries of their own in the legend, and are capped."""
     marks: list[Mark] = []
     for each, alpha in zip(found, (0.4, 0.2), strict=False):
-        label = f"{each.name} for {policy}" if hidden else ""
         y = np.minimum(each.y, each.most) if hidden else each.y
-        look: Any = {"colour": stroke.colour, "alpha": alpha, "label": label, "group": policy, "hidden": hidden}
-        if len(each.x) == 1:
-            marks.append(Points(each.x, y, "diamond", 7, hover="%{y:.4g}", **look))
-        else:
-            marks.append(Line(each.x, y, stroke.dash, 2.8, hover="%{y:.4g}", **look))
+        look: Any = {"colour": stroke.colour, "alpha": alpha, "group": policy, "hidden": hidden, "hover": "%{y:.4g}"}
+        look["label"] = f"{each.name} for {policy}" if hidden else ""
+        single = len(each.x) == 1
+        marks.append(Points(each.x, y, "diamond", 7, **look) if single else Line(each.x, y, stroke.dash, 2.8, **look))
     return marks
 
 
@@ -150,19 +145,15 @@ def share(group: Group, style: Style) -> Panel | None:
     if not any(each.contextual for runs in group.values() for each in runs):
         return None
     marks = [mark for name, runs in group.items() for mark in curve(tables.share_curve(runs), name, style[name])]
-    y = Axis("share of the best action so far", range=(0, 1.02))
-    return Panel(marks, Axis("round"), y, together=True)
+    return Panel(marks, Axis("round"), Axis("share of the best action so far", range=(0, 1.02)), together=True)
 
 
-def against_epsilon(results: Results, problem: str, style: Style) -> Panel:
-    """Regret per round against ε."""
-    found = {policy: tables.epsilon_curve(results, problem, policy) for policy in style}
-    marks = [
-        mark
-        for policy, each in found.items()
-        if each is not None
-        for mark in curve(each, policy, style[policy], marked=True)
-    ]
+def against_epsilon(groups: Groups, style: Style) -> Panel | None:
+    """Regret per round against ε, of a problem that has more than one."""
+    if len(groups) == 1:
+        return None
+    found = {policy: tables.epsilon_curve(groups, policy) for policy in style}
+    marks = [mark for name, each in found.items() if each for mark in curve(each, name, style[name], marked=True)]
     return Panel(marks, Axis("ε, how wrong the model is"), Axis("regret per round", zero=True), together=True)
 
 
@@ -177,27 +168,6 @@ def coverage(group: Group, style: Style) -> Panel:
 
 
 # -- what the policies did ---------------------------------------------------------------------------------------------
-
-
-def _by_policy(
-    make: Callable[[list[Finished], Stroke], Panel | None],
-    problem: str,
-    groups: Groups,
-    style: Style,
-    note: str,
-    height: float,
-) -> Figure | None:
-    """A row of panels for each policy that has any, and a column for each ε."""
-    titles = [f"ε = {label}" for label in labels(groups).values()]
-    rows = []
-    for policy in dict.fromkeys(policy for group in groups.values() for policy in group):
-        found = [make(group[policy], style[policy]) if policy in group else None for group in groups.values()]
-        named = [f"{policy}\n{titles[0]}", *titles[1:]]
-        if any(found):
-            rows.append([p and dataclasses.replace(p, title=title) for p, title in zip(found, named, strict=True)])
-    if not rows:
-        return None
-    return matplotlib_backend.figure(rows, f"{problem}: {note}", legend=False, heights=height, sharey="row")
 
 
 def _flat(each: Finished) -> bool:
@@ -241,17 +211,16 @@ def alive_after(each: Finished) -> dict[int, NDArray[np.intp]]:
     """Episode → the candidates that were active after it, as far as a look was taken between it and the next."""
     kept = each.looks.filter(each.looks["active"].is_not_null())
     ends = np.cumsum([length for length, _, _ in each.facts["episodes"]])
-    found: dict[int, NDArray[np.intp]] = {}
-    for t, alive in zip(kept["round"].to_list(), kept["active"].to_list(), strict=True):
-        found[int((ends <= t).sum())] = np.array(alive, dtype=np.intp)
-    return found
+    looks = zip(kept["round"].to_list(), kept["active"].to_list(), strict=True)
+    return {int((ends <= t).sum()): np.array(alive, dtype=np.intp) for t, alive in looks}
 
 
 def base_marks(
     played: NDArray[Any], gone: Iterable[tuple[int, int]], colour: str, first: int = 0, policy: str = ""
 ) -> list[Mark]:
     """Which base played when, a row of ticks for each from `first` on, and an × where one was eliminated."""
-    some = tables.some_of_each(played)
+    by_base = [np.flatnonzero(played == base) for base in np.unique(played)]
+    some = np.sort(np.concatenate([rounds[:: max(1, len(rounds) // MOST_TICKS)] for rounds in by_base]))
     x, y = 1 + some, first + played[some]
     ticks = Points(x, y, "tick", 7, colour=colour, alpha=0.5, group=policy, hover="round %{x}")
     return [ticks, *(_cross(base + first, when) for base, when in gone)]
@@ -273,8 +242,8 @@ def _bases(runs: list[Finished], stroke: Stroke) -> Panel | None:
     return Panel(marks, Axis("round"), y)
 
 
-def bases(group: Group, style: Style) -> tuple[int, Panel | None]:
-    """The bases of all policies in rows under each other, first seed, and how many rows there are."""
+def bases(group: Group, style: Style) -> Panel | None:
+    """The bases of all policies in rows under each other, first seed."""
     marks: list[Mark] = []
     rows: list[str] = []
     for policy, (first, *_) in group.items():
@@ -284,4 +253,4 @@ def bases(group: Group, style: Style) -> tuple[int, Panel | None]:
             marks += base_marks(played, gone, style[policy].colour, len(rows) + 1, policy)
             rows += ["", *(f"ε̂ = {hat:.2g}" for hat in first.facts["epsilons"])]
     y = Axis(range=(len(rows) - 0.5, -0.5), ticks=range(len(rows)), labels=rows)
-    return len(rows), Panel(marks, Axis("round"), y) if marks else None
+    return Panel(marks, Axis("round"), y) if marks else None

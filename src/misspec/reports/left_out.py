@@ -45,37 +45,38 @@ def left_out(policy: Any) -> LeftOut:
     rows = np.arange(len(told))
     if len(rows) > MOST:
         rows = np.sort(np.random.default_rng(0).choice(len(rows), MOST, replace=False))
-    models, z, own, doubted = [policy.model], sign * told.y[rows], told.noise[rows], np.zeros(len(rows), dtype=bool)
+    x, z, own = policy.domain.encode(told.x[rows]), sign * told.y[rows], told.noise[rows]
     back: Callable[[Array], Array] = np.asarray
     if hasattr(policy, "settled"):
         known = settled(policy)
-        samples, doubted = known.samples, np.isin(rows, known.doubted)
-        models, scaling = models_of(samples, policy.domain), Scaling(*samples["scaling"][1:])
+        scaling, doubted = Scaling(*known.samples["scaling"][1:]), np.isin(rows, known.doubted)
         z, back, own = scaling.to(z), scaling.back, own / scaling.width
-    encoded = policy.domain.encode(told.x[rows])
-    noises = [np.hypot(model.noise, own) if hasattr(policy, "settled") else own for model in models]  # beside Auto's
-    found = np.array([
-        _predicted(model, encoded, z, each, doubted) for model, each in zip(models, noises, strict=True)
-    ])  # fmt: skip
+        models = models_of(known.samples, policy.domain)
+        found = np.array([_predicted(model, x, z, np.hypot(model.noise, own), doubted) for model in models])
+    else:
+        found = np.array([_each(policy.model, x, z, own)])
     means, variances = found[:, 0], found[:, 1]
     mean, std = means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))
-    far = np.abs(z - mean) / std
-    inside = tuple(float(np.mean(far <= norm.ppf(0.5 + 0.5 * level))) for level in LEVELS)
-    reach = norm.ppf(0.5 + 0.5 * LEVELS[-1]) * std
-    ends = [sign * back(mean + side * reach) for side in (-1.0, 1.0)]
+    reaches = norm.ppf(0.5 + 0.5 * np.array(LEVELS))
+    inside = tuple(float(np.mean(np.abs(z - mean) <= reach * std)) for reach in reaches)
+    ends = [sign * back(mean + side * reaches[-1] * std) for side in (-1.0, 1.0)]
     return LeftOut(rows, sign * back(mean), np.minimum(*ends), np.maximum(*ends), inside)
 
 
-def _predicted(model: Model, encoded: Array, z: Array, own: Array, doubted: NDArray[np.bool_]) -> Array:
-    """Mean and variance of each result given all others that are believed; own: their noises."""
-    noise = None if np.isnan(own).all() else own
-    found, believed = np.zeros((2, len(z))), np.flatnonzero(~doubted)
-    for last in [None, *np.flatnonzero(doubted)]:
-        rows = believed if last is None else np.append(believed, last)
-        each = leave_one_out(model, encoded[rows], z[rows], None if noise is None else noise[rows])
-        at = slice(None) if last is None else slice(-1, None)
-        found[:, rows[at]] = np.array(each)[:, at]
+def _predicted(model: Model, x: Array, z: Array, noise: Array, doubted: NDArray[np.bool_]) -> Array:
+    """Mean and variance of each result given all others that are believed."""
+    believed = np.flatnonzero(~doubted)
+    found = np.zeros((2, len(z)))
+    found[:, believed] = _each(model, x[believed], z[believed], noise[believed])
+    for last in np.flatnonzero(doubted):
+        rows = np.append(believed, last)
+        found[:, last] = _each(model, x[rows], z[rows], noise[rows])[:, -1]
     return found
+
+
+def _each(model: Model, x: Array, z: Array, noise: Array) -> Array:
+    """Mean and variance of each result given all others; a model without noise takes no noises."""
+    return np.array(leave_one_out(model, x, z, None if np.isnan(noise).all() else noise))
 
 
 def sentence(found: LeftOut) -> str:
@@ -83,16 +84,15 @@ def sentence(found: LeftOut) -> str:
     from scipy.stats import binom
 
     n = len(found.rows)
-    shares = [f"{100 * share:.0f} %" for share in found.inside]
+    half, most, nearly = (f"{100 * share:.0f} %" for share in found.inside)
     said = (
-        f"Each result was left out in turn and predicted by the others: the bands of 50, 80 and 95 % hold {shares[0]}, "
-        f"{shares[1]} and {shares[2]} of the {n:,} results"
+        "Each result was left out in turn and predicted by the others: the bands of 50, 80 and 95 % hold "
+        f"{half}, {most} and {nearly} of the {n:,} results"
     )
-    counts = [round(share * n) for share in found.inside]
-    narrow = any(binom.cdf(k, n, p) < RARE / 2 for k, p in zip(counts, LEVELS, strict=True))
-    wide = any(binom.sf(k - 1, n, p) < RARE / 2 for k, p in zip(counts, LEVELS, strict=True))
+    counts = np.round(np.array(found.inside) * n)
     if n < FEWEST:
         return f"{said}, too few to tell whether they are right."
-    if narrow:
+    if (binom.cdf(counts, n, LEVELS) < RARE / 2).any():
         return f"{said}. They are too narrow: the model is surer than it should be."
+    wide = (binom.sf(counts - 1, n, LEVELS) < RARE / 2).any()
     return f"{said}. They are wider than they need be." if wide else f"{said}, as they should."

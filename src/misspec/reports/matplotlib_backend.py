@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
-import itertools
 import textwrap
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,14 +51,24 @@ def drawing() -> Iterator[None]:
         yield
 
 
+def files(figures: Iterable[tuple[str, Figure]], show: Callable[[str], object] = str) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of files: every figure as PNG and as PDF. show: called with each name before it is drawn."""
+    for name, made in figures:
+        for suffix in SUFFIXES:
+            show(f"{name}.{suffix}")
+            yield f"{name}.{suffix}", saved(made, suffix)
+
+
+@drawing()
 def saved(figure: Figure, suffix: str) -> bytes:
-    """The content of a file; `drawing` meanwhile."""
+    """The content of a file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=suffix, dpi=150)
     figure.set_layout_engine("none")  # it was laid out for the first format, and stays so
     return buffer.getvalue()
 
 
+@drawing()
 def figure(
     rows: Sequence[Sequence[picture.Panel | None]],
     title: str,
@@ -80,21 +88,27 @@ def figure(
     FigureCanvasAgg(made)
     with rc_context({"font.size": letters, "axes.titlesize": letters}):
         axes = made.subplots(len(rows), columns, squeeze=False, height_ratios=tall, **shared)
-        filled = [list(itertools.islice(itertools.chain(row, itertools.repeat(None)), columns)) for row in rows]
+        panels = {(i, j): panel for i, row in enumerate(rows) for j, panel in enumerate(row) if panel is not None}
         for (i, j), ax in np.ndenumerate(axes):
-            panel, below = filled[i][j], filled[i + 1][j] if i + 1 < len(rows) else None
+            panel, below = panels.get((i, j)), panels.get((i + 1, j))
             if panel is None:
                 ax.set_visible(False)
                 continue
-            _fill(ax, panel, letters)
+            for mark in panel.marks:
+                if mark.on != "page" and not mark.hidden:
+                    _draw(ax, mark)
+            ax.set_title(unformatted(panel.title), loc="left")
+            ax.tick_params(labelsize=letters, labelbottom=below is None or not shared.get("sharex"))
+            _set_axis(ax, "x", panel.x)
+            _set_axis(ax, "y", panel.y)
             if j and shared.get("sharey"):
                 ax.set_ylabel("")
             if below is not None and below.x.title == panel.x.title:
                 ax.set_xlabel("")
-            ax.tick_params(labelbottom=below is None or not shared.get("sharex"))
-        for (i, j), ax in np.ndenumerate(axes):  # now: limits that are set early hide what a later panel shares
-            if (panel := filled[i][j]) is not None:
-                _limit(ax, panel)
+        for at, panel in panels.items():  # now: limits that are set early hide what a later panel shares
+            for name, axis in (("x", panel.x), ("y", panel.y)):
+                if axis.range or (axis.zero and not axis.log):
+                    getattr(axes[at], f"set_{name}lim")(*(axis.range or (0.0, None)))
         lines = textwrap.wrap(title, int(LETTERS * made.get_figwidth() * 9.0 / letters))  # names can be long
         left: Any = {"x": 0.01, "ha": "left"} if alone else {}
         made.suptitle(unformatted("\n".join(lines)), fontsize=letters + 1, **left)
@@ -120,31 +134,14 @@ def unformatted(name: str) -> str:
     return (" " if name.startswith("_") else "") + "\n".join(lines)
 
 
-def _fill(ax: Any, panel: picture.Panel, letters: float) -> None:
-    for mark in panel.marks:
-        if mark.on != "page" and not mark.hidden:
-            _draw(mark, ax)
-    ax.set_title(unformatted(panel.title), loc="left")
-    ax.tick_params(labelsize=letters)
-    for name, axis in (("x", panel.x), ("y", panel.y)):
-        _set_axis(ax, name, axis)
-
-
-def _limit(ax: Any, panel: picture.Panel) -> None:
-    for name, axis in (("x", panel.x), ("y", panel.y)):
-        if axis.range or (axis.zero and not axis.log):
-            getattr(ax, f"set_{name}lim")(*(axis.range or (0.0, None)))
-
-
 def _set_axis(ax: Any, name: str, axis: picture.Axis) -> None:
     own = getattr(ax, f"{name}axis")
     own.set_label_text(unformatted(axis.title))
     if axis.log:
         getattr(ax, f"set_{name}scale")("log")
     if axis.ticks is not None:
-        labels = [unformatted(label) for label in axis.labels or [f"{tick:g}" for tick in axis.ticks]]
         turned: Any = {"rotation": 30, "ha": "right"} if axis.turned else {}
-        own.set_ticks(axis.ticks, labels, **turned)
+        own.set_ticks(axis.ticks, list(map(unformatted, axis.labels)), **turned)
     elif axis.whole:
         own.get_major_locator().set_params(integer=True)
     if not axis.grid:
@@ -153,32 +150,56 @@ def _set_axis(ax: Any, name: str, axis: picture.Axis) -> None:
         ax.spines[["bottom", "top"] if name == "x" else ["left", "right"]].set_visible(False)
 
 
-@functools.singledispatch
-def _draw(mark: picture.Mark, ax: Any) -> None:
-    raise TypeError(f"{type(mark).__name__} cannot be drawn on {ax}")
+def _draw(ax: Any, mark: picture.Mark) -> None:
+    look: dict[str, Any] = {"color": mark.colour, "alpha": mark.alpha, "label": unformatted(mark.label)}
+    match mark:
+        case picture.Line():
+            look |= {"linestyle": DASHES[mark.dash], "linewidth": mark.width}
+            look |= {"drawstyle": "steps-post"} if mark.step else {}
+            look |= {"marker": "o", "markersize": 4} if mark.marked else {}
+            # butt: coinciding lines of different widths all show
+            ax.plot(mark.x, last(mark.y), solid_capstyle="butt", **look)
+        case picture.Band():
+            ax.fill_between(mark.x, last(mark.low), last(mark.high), linewidth=0, **look)
+        case picture.Points():
+            _draw_points(ax, mark, look)
+        case picture.Bars():
+            low, long = last(mark.low), last(mark.high) - last(mark.low)
+            if mark.flat:
+                drawn = ax.barh(mark.x, long, left=low, height=mark.thick, linewidth=0, **look)
+            else:
+                drawn = ax.bar(mark.x, long, bottom=low, width=mark.thick, linewidth=0, **look)
+            if mark.written:
+                ax.bar_label(drawn, mark.written, padding=4)
+        case picture.Counts():
+            counts = last(mark.counts)
+            heights = 0.09 * np.sqrt(counts / counts.max())
+            seen, below = counts > 0, ax.get_xaxis_transform()
+            ax.vlines(mark.x[seen], 0, heights[seen], color=mark.colour, linewidth=1, transform=below)
+        case picture.Heat():
+            grid, values, (low, high) = as_grid(mark.points), last(mark.values), mark.limits
+            look = {"cmap": mark.colours, "vmin": low, "vmax": high}
+            if grid is None:
+                drawn = ax.scatter(*mark.points.T, c=values, s=8, **look)
+            else:
+                xs, ys, order = grid
+                cells = values[order].reshape(len(ys), len(xs))
+                drawn = ax.pcolormesh(xs, ys, cells, shading="nearest", rasterized=True, **look)
+            ax.figure.colorbar(drawn, ax=ax, fraction=0.05)
+        case picture.Rule():
+            across = ax.axvline if mark.vertical else ax.axhline
+            across(mark.at, linestyle=DASHES[mark.dash], linewidth=mark.width, **look)
+        case picture.Note():
+            frame = {"boxstyle": "round,pad=0.15", "facecolor": "white", "alpha": 0.75, "linewidth": 0}
+            ax.annotate(
+                unformatted(mark.written), (mark.x, mark.y), xytext=mark.shift, textcoords="offset points",
+                color=mark.colour, ha=mark.align, va="center", fontsize=mark.size,
+                fontweight="bold" if mark.bold else "normal", bbox=frame if mark.framed else None,
+            )  # fmt: skip
 
 
-def _look(mark: picture.Mark) -> dict[str, Any]:
-    return {"color": mark.colour, "alpha": mark.alpha, "label": unformatted(mark.label)}
-
-
-@_draw.register
-def _(mark: picture.Line, ax: Any) -> None:
-    steps: Any = {"drawstyle": "steps-post"} if mark.step else {}
-    dots: Any = {"marker": "o", "markersize": 4} if mark.marked else {}
-    ends: Any = {"solid_capstyle": "butt"}  # so that coinciding lines of different widths all show
-    dash, y = DASHES[mark.dash], last(mark.y)
-    ax.plot(mark.x, y, linestyle=dash, linewidth=mark.width, **_look(mark), **steps, **dots, **ends)
-
-
-@_draw.register
-def _(mark: picture.Band, ax: Any) -> None:
-    ax.fill_between(mark.x, last(mark.low), last(mark.high), linewidth=0, **_look(mark))
-
-
-@_draw.register
-def _(mark: picture.Points, ax: Any) -> None:
-    look: Any = {"marker": SYMBOLS[mark.symbol], "linestyle": "none", "markersize": mark.size, **_look(mark)}
+def _draw_points(ax: Any, mark: picture.Points, look: dict[str, Any]) -> None:
+    look |= {"marker": SYMBOLS[mark.symbol], "linestyle": "none", "markersize": mark.size}
     look["markeredgewidth"] = mark.stroke if mark.symbol in ("x", "tick", "dash") else 0.6 * (mark.symbol == "star")
     look |= {"markeredgecolor": "white"} if mark.symbol == "star" else {}
     if mark.low is not None:
@@ -189,52 +210,3 @@ def _(mark: picture.Points, ax: Any) -> None:
     else:
         ax.scatter(mark.x, mark.y, s=mark.size**2, color=mark.colour, alpha=mark.opacity, linewidth=0, zorder=3)
         ax.plot([], [], **look)  # what the legend shows
-
-
-@_draw.register
-def _(mark: picture.Bars, ax: Any) -> None:
-    low, long = last(mark.low), last(mark.high) - last(mark.low)
-    edge: Any = {"linewidth": 0, **_look(mark)}
-    if mark.flat:
-        drawn = ax.barh(mark.x, long, left=low, height=mark.thick, **edge)
-    else:
-        drawn = ax.bar(mark.x, long, bottom=low, width=mark.thick, **edge)
-    if mark.written:
-        ax.bar_label(drawn, mark.written, padding=4)
-
-
-@_draw.register
-def _(mark: picture.Counts, ax: Any) -> None:
-    counts = last(mark.counts)
-    seen = counts > 0
-    heights = 0.09 * np.sqrt(counts[seen] / counts.max())
-    ax.vlines(mark.x[seen], 0, heights, color=mark.colour, linewidth=1, transform=ax.get_xaxis_transform())
-
-
-@_draw.register
-def _(mark: picture.Heat, ax: Any) -> None:
-    grid, values, (low, high) = as_grid(mark.points), last(mark.values), mark.limits
-    look: Any = {"cmap": mark.colours, "vmin": low, "vmax": high}
-    if grid is not None:
-        xs, ys, order = grid
-        cells = values[order].reshape(len(ys), len(xs))
-        drawn = ax.pcolormesh(xs, ys, cells, shading="nearest", rasterized=True, **look)
-    else:
-        drawn = ax.scatter(*mark.points.T, c=values, s=8, **look)
-    ax.figure.colorbar(drawn, ax=ax, fraction=0.05)
-
-
-@_draw.register
-def _(mark: picture.Rule, ax: Any) -> None:
-    across = ax.axvline if mark.vertical else ax.axhline
-    across(mark.at, linestyle=DASHES[mark.dash], linewidth=mark.width, **_look(mark))
-
-
-@_draw.register
-def _(mark: picture.Note, ax: Any) -> None:
-    frame: Any = {"boxstyle": "round,pad=0.15", "facecolor": "white", "alpha": 0.75, "linewidth": 0}
-    ax.annotate(
-        unformatted(mark.written), (mark.x, mark.y), xytext=mark.shift, textcoords="offset points", color=mark.colour,
-        ha=mark.align, va="center", fontsize=mark.size, fontweight="bold" if mark.bold else "normal",
-        bbox=frame if mark.framed else None,
-    )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,8 +10,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from misspec.policies.auto import learnt
-from misspec.reports import matplotlib_backend, plotly_backend
-from misspec.reports.optimisation import MOST_BARS, MOST_SLICES, Optimisation, Slice, ends_of, scaled, shortened
+from misspec.reports import matplotlib_backend, optimisation, plotly_backend
+from misspec.reports.optimisation import MOST_BARS, MOST_SLICES, Optimisation, Slice
 from misspec.reports.picture import Axis, Band, Bars, Line, Mark, Note, Panel, Points, Rule
 from misspec.reports.plotly_backend import Json
 from misspec.reports.style import COLOURS, MISSED, TRUTH
@@ -20,55 +21,53 @@ SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0
 
 
 def draw(found: Optimisation) -> Iterator[tuple[str, Figure]]:
-    """All figures for print with the names of their files; `matplotlib_backend.drawing` meanwhile."""
-    far = _outside(found)
-    yield "best", _printed(best(found), f"{found.title}: best so far ({found.better} is better){far}", heights=3.6)
+    """All figures for print, with the names of their files."""
+    for name, panel, title, printed, _ in _panels(found, 40):
+        if panel is not None:
+            yield name, matplotlib_backend.figure([[panel]], f"{found.title}: {title}", **printed)
     if found.slices:
         columns = min(len(found.slices), 3 if len(found.slices) > 4 else 2)
         panels = [slice_of(found, each) for each in found.slices]
+        rows = [panels[i : i + columns] for i in range(0, len(panels), columns)]
         more = "" if len(found.axes) <= MOST_SLICES else f", the {MOST_SLICES} parameters that matter most"
-        yield "slices", matplotlib_backend.figure(
-            [panels[i : i + columns] for i in range(0, len(panels), columns)],
-            f"{found.title}: through the recommended point{more}{far}",
-            width=4.2 if columns > 1 else 7.0, heights=2.7, sharey=True,
-        )  # fmt: skip
-    shares, lines, against = importance(found, 40), parallel(found), model(found)
-    if shares is not None:
-        size: Any = {"legend": False, "width": 6.5, "heights": 1.1 + 0.28 * len(shares.y.ticks or ())}
-        yield "importance", _printed(shares, f"{found.title}: which parameters matter", **size)
-    if lines is not None:
-        size = {"legend": False, "width": max(6.5, 1.5 * len(lines.x.ticks or ())), "heights": 4.0}
-        yield "parallel", _printed(lines, f"{found.title}: every point, dark and thick: the best", **size)
-    if against is not None:
-        yield "model", _printed(against, f"{found.title}: the model against the results", width=6.5, heights=4.2)
-
-
-def _printed(panel: Panel, title: str, **options: Any) -> Figure:
-    return matplotlib_backend.figure([[panel]], title, **options)
+        title = f"{found.title}: through the recommended point{more}{_outside(found)}"
+        width = 4.2 if columns > 1 else 7.0
+        yield "slices", matplotlib_backend.figure(rows, title, width=width, heights=2.7, sharey=True)
 
 
 def on_page(found: Optimisation) -> Json:
     """All figures for the page: by name, None where there is nothing to see, and the slices."""
-    shares, lines, against = importance(found, 22), parallel(found), model(found)
     plot = plotly_backend.figure
+    slices = [plot(slice_of(found, each), 280, legend=False, small=True) for each in found.slices]
     return {
-        "figures": {
-            "best": plot(best(found), 380),
-            "importance": shares and plot(shares, 90 + 28 * len(shares.y.ticks or ()), legend=False, margin={"r": 50}),
-            "parallel": lines and plot(lines, 380, legend=False, margin={"l": 30, "r": 60}),
-            "model": against and plot(against, 380),
-        },
-        "slices": [
-            {"name": each.name, "figure": plot(slice_of(found, each), 280, legend=False, small=True)}
-            for each in found.slices
-        ],
+        "figures": {name: panel and plot(panel, **options) for name, panel, _, _, options in _panels(found, 22)},
+        "slices": [{"name": each.name, "figure": made} for each, made in zip(found.slices, slices, strict=True)],
     }
+
+
+def _panels(found: Optimisation, letters: int) -> list[tuple[str, Panel | None, str, Json, Json]]:
+    """All but the slices: name, panel, title in print, and options for print and for the page.
+
+    letters: of a parameter's name, at most.
+    """
+    bars, lines = min(len(found.axes), MOST_BARS), min(len(found.axes), MOST_SLICES) + 1
+    title, tall = f"best so far ({found.better} is better){_outside(found)}", {"height": 380}
+    bare: Json = {"legend": False}
+    return [
+        ("best", best(found), title, {"heights": 3.6}, tall),
+        ("importance", importance(found, letters), "which parameters matter",
+         bare | {"width": 6.5, "heights": 1.1 + 0.28 * bars}, bare | {"height": 90 + 28 * bars, "margin": {"r": 50}}),
+        ("parallel", parallel(found), "every point, dark and thick: the best",
+         bare | {"width": max(6.5, 1.5 * lines), "heights": 4.0}, bare | tall | {"margin": {"l": 30, "r": 60}}),
+        ("model", model(found), "the model against the results", {"width": 6.5, "heights": 4.2}, tall),
+    ]  # fmt: skip
 
 
 def best(found: Optimisation) -> Panel:
     """The best so far by evaluation, with all results."""
     t = np.arange(1, len(found.y) + 1)
-    kinds = ((~found.elsewhere, "results", "circle", 3.5), (found.elsewhere, "results from before", "x", 5.0))
+    elsewhere = found.ids < 0
+    kinds = ((~elsewhere, "results", "circle", 3.5), (elsewhere, "results from before", "x", 5.0))
     marks: list[Mark] = [
         Points(t[chosen], found.y[chosen], symbol, size, colour=QUIET, alpha=0.8, label=label,
                hover="evaluation %{x}: %{y:.5g}")
@@ -80,10 +79,11 @@ def best(found: Optimisation) -> Panel:
     )
     if found.use is not None:
         ends, low, high = (0.5, len(t) + 0.5), found.use.lower, found.use.upper
-        said = f"{found.expected:.5g}, {low:.5g} to {high:.5g}"
+        expected = float(np.clip(found.use.mean, low, high))  # its own results may have narrowed the range
+        said = f"{expected:.5g}, {low:.5g} to {high:.5g}"
         label = "expected of the recommended,\nand its range"
         marks.append(Band(ends, (low, low), (high, high), colour=USED, alpha=0.12, group=label))
-        marks.append(Line(ends, (found.expected,) * 2, "dash", colour=USED, label=label, text=[said] * 2))
+        marks.append(Line(ends, (expected, expected), "dash", colour=USED, label=label, text=[said] * 2))
     return Panel(marks, Axis("evaluation", whole=True), Axis(found.target, range=found.vertical()))
 
 
@@ -130,19 +130,18 @@ def importance(found: Optimisation, letters: int) -> Panel | None:
         return None
     order = sorted(named, key=lambda name: (bool(named[name].unknown), -named[name].share))[:MOST_BARS]
     shares, low, high = (100 * np.array([named[name][i] for name in order]) for i in range(3))
-    known = np.array([not named[name].unknown for name in order])
-    rows, ends = np.arange(len(order)), np.where(known, shares, 0.0)
+    known, rows = np.array([not named[name].unknown for name in order]), np.arange(len(order))
     text = [f"{name} {learnt.share_of(named[name])}" for name in order]
     beside = [f" {named[name].unknown}" for name in order]
     marks: list[Mark] = [
-        Bars(rows, 0.0 * ends, ends, 0.65, flat=True, colour=MODEL, alpha=0.55, text=text, written=beside,
-             hover="%{hovertext}"),
-        *(Line((low[i], high[i]), (i, i), width=2.0, colour="#111111") for i in np.flatnonzero(known)),
+        Bars(rows, np.zeros(len(order)), np.where(known, shares, 0.0), 0.65, flat=True, colour=MODEL, alpha=0.55,
+             text=text, written=beside, hover="%{hovertext}"),
+        *(Line((low[i], high[i]), (i, i), width=2.0) for i in np.flatnonzero(known)),
     ]  # fmt: skip
     right = 1.12 * float(high[known].max(initial=50.0))
     x = Axis("share of the variation that the model expects, %; line: its range of 90 %", range=(0, right))
     labels = [shortened(name, letters) for name in order]
-    return Panel(marks, x, Axis(ticks=range(len(order)), labels=labels, range=(len(order) - 0.5, -0.5), grid=False))
+    return Panel(marks, x, Axis(ticks=rows.tolist(), labels=labels, range=(len(order) - 0.5, -0.5), grid=False))
 
 
 def parallel(found: Optimisation) -> Panel | None:
@@ -152,26 +151,39 @@ def parallel(found: Optimisation) -> Panel | None:
         return None
     names = list(points.values[0])
     low, high = float(points.averages.min()), float(points.averages.max())
-    columns = [scaled(axis, points.x[:, names.index(axis.name)]) for axis in shown]
-    lines = np.array([*columns, (points.averages - low) / ((high - low) or 1.0)]).T
-    order = found.leading(len(lines))
+    columns = [axis.scaled(points.x[:, names.index(axis.name)]) for axis in shown]
+    lines = np.column_stack([*columns, (points.averages - low) / ((high - low) or 1.0), np.full(len(points.x), np.nan)])
+    order = found.leading(len(lines))  # NaN ends a line
     marks: list[Mark] = []
     for shade, part in zip(SHADES, np.array_split(order, min(len(SHADES), len(order))), strict=False):
-        y = np.column_stack([lines[part], np.full(len(part), np.nan)])  # NaN ends a line
         said = [f"{learnt.plain(float(points.averages[i]))}: {_words(points.values[i])}" for i in part]
-        text = [each for each in said for _ in range(y.shape[1])]
+        at, text = np.tile(np.arange(lines.shape[1]), len(part)), np.repeat(said, lines.shape[1]).tolist()
         width, alpha = (0.8, 0.7) if marks else (2.0, 1.0)  # the best are thick
-        at = np.tile(np.arange(y.shape[1]), len(part))
-        marks.append(Line(at, y.ravel(), width=width, alpha=alpha, colour=shade, text=text))
+        marks.append(Line(at, lines[part].ravel(), width=width, alpha=alpha, colour=shade, text=text))
     notes = [(at, height, text) for at, axis in enumerate(shown) for height, text in ends_of(axis)]
     notes += [(len(shown), 0.0, f"{low:.4g}"), (len(shown), 1.0, f"{high:.4g}")]
+    written = [Note(at, height, text, (3, 0), size=8, framed=True) for at, height, text in notes]
     labels = [shortened(name, 18) for name in (*(axis.name for axis in shown), found.target)]
     ticks = range(len(labels))
     rules = [Rule(at, dash="solid", width=0.8, colour=GREY) for at in ticks]
-    written = [Note(at, height, text, (3, 0), size=8, framed=True) for at, height, text in notes]
-    bare = Axis(range=(-0.05, 1.05), ticks=(), grid=False, bare=True)
     x = Axis(ticks=ticks, labels=labels, range=(-0.1, len(labels) - 0.7), grid=False, bare=True)
-    return Panel([*rules, *marks[::-1], *written], x, bare)
+    return Panel([*rules, *marks[::-1], *written], x, Axis(range=(-0.05, 1.05), ticks=(), grid=False, bare=True))
+
+
+def ends_of(axis: optimisation.Axis) -> list[tuple[float, str]]:
+    """Labels of a parameter and their heights: options of a choice, else both ends."""
+    if axis.labels is None:
+        return [(0.0, f"{axis.low:.4g}"), (1.0, f"{axis.high:.4g}")]
+    step = max(1, math.ceil(len(axis.labels) / 8))
+    return [(float(axis.scaled(i)), shortened(axis.labels[i], 14)) for i in range(0, len(axis.labels), step)]
+
+
+def shortened(text: str, most: int = 16) -> str:
+    """With an ellipsis where it is too long for a picture."""
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2  # both ends: names that begin alike often end differently
+    return text[: most - 1 - end] + "…" + text[-end:]
 
 
 def _words(values: Mapping[str, Any]) -> str:
@@ -187,15 +199,15 @@ def model(found: Optimisation) -> Panel | None:
     ends = (float(y.min()), float(y.max()))
     marks: list[Mark] = [Line(ends, ends, width=0.8, colour=TRUTH, label="as predicted")]
     doubted = points.contradicted[which] | np.isin(each.rows, found.doubtful)
-    for chosen, label, colour, symbol in (
-        (~doubted, "predicted by the others, 95 %", MODEL, "circle"),
-        (doubted, "doubtful, or contradict the model", MISSED, "diamond"),
-    ):
-        if chosen.any():
-            text = [_words(points.values[i]) for i in which[chosen]]
-            marks.append(
-                Points(y[chosen], each.mean[chosen], symbol, 4.5, low=each.lower[chosen], high=each.upper[chosen],
-                       colour=colour, alpha=0.9, label=label, text=text,
-                       hover="%{text}<br>predicted %{y:.5g}, got %{x:.5g}")
-            )  # fmt: skip
+    kinds = (
+        (~doubted, "circle", MODEL, "predicted by the others, 95 %"),
+        (doubted, "diamond", MISSED, "doubtful, or contradict the model"),
+    )
+    marks += [
+        Points(y[chosen], each.mean[chosen], symbol, 4.5, low=each.lower[chosen], high=each.upper[chosen],
+               colour=colour, alpha=0.9, label=label, text=[_words(points.values[i]) for i in which[chosen]],
+               hover="%{text}<br>predicted %{y:.5g}, got %{x:.5g}")
+        for chosen, symbol, colour, label in kinds
+        if chosen.any()
+    ]  # fmt: skip
     return Panel(marks, Axis(found.target), Axis("predicted by the other results"))

@@ -10,8 +10,8 @@ from misspec.experiments.store import version
 from misspec.policies.auto import learnt
 from misspec.reports import optimisation_figures
 from misspec.reports.left_out import sentence
+from misspec.reports.markup import asset, script, table
 from misspec.reports.optimisation import BEST, MOST_SLICES, Optimisation
-from misspec.reports.page import asset, script
 
 
 def page(found: Optimisation) -> str:
@@ -38,20 +38,22 @@ def page(found: Optimisation) -> str:
 
 def leading(found: Optimisation) -> str:
     """The best points as a table."""
-    points = found.points
-    named = any(points.labels)
-    names = list(points.values[0])
-    head = ["", *(["name"] if named else []), found.target, *names, *(["expected"] if found.use else []), "times"]
-    step = 0.01 * float(np.ptp(found.vertical()))
+    points, named, step = found.points, any(found.points.labels), 0.01 * float(np.ptp(found.vertical()))
+    head = [
+        "",
+        *(["name"] if named else []),
+        found.target,
+        *points.values[0],
+        *(["expected"] if found.use else []),
+        "times",
+    ]
     rows = []
     for rank, i in enumerate(found.leading(BEST), 1):
         cells = [f"{rank}", *([points.labels[i]] if named else []), learnt.rounded(float(points.averages[i]), step)]
         cells += [learnt.plain(value) for value in points.values[i].values()]
         cells += [learnt.rounded(float(points.expected[i]), step)] if found.use else []
-        cells += [f"{points.counts[i]}"]
-        rows.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>")
-    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    return f"<table class='ranked'><thead><tr>{top}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+        rows.append([*map(html.escape, cells), f"{points.counts[i]}"])
+    return table(list(map(html.escape, head)), rows, "ranked")
 
 
 def conflicts(found: Optimisation) -> str:
@@ -64,10 +66,6 @@ def conflicts(found: Optimisation) -> str:
         said += f"<p>Doubtful: evaluation{'s' * (len(found.doubtful) > 1)} {rows}, which the others do not predict.</p>"
     if not found.conflicts:
         return said if found.doubtful else f"{said}<p>Nowhere do the results contradict the model.</p>"
-    order = np.argsort([-each.gap for each in found.conflicts], kind="stable")[:BEST]
-    rows = "".join(
-        f"<tr><td>{html.escape(found.conflicting[i])}</td><td>{found.conflicts[i].gap:.3g}</td></tr>" for i in order
-    )
+    worst = [(html.escape(where), f"{gap:.3g}") for where, gap in found.conflicts[:BEST]]
     more = f"<p>And {len(found.conflicts) - BEST} more.</p>" if len(found.conflicts) > BEST else ""
-    head = "<tr><th>where</th><th>by how much</th></tr>"
-    return f'{said}<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>{more}'
+    return f'{said}<div class="scroll">{table(["where", "by how much"], worst)}</div>{more}'

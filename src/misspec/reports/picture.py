@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from misspec.errors import Array
 
@@ -100,7 +101,7 @@ class Heat(Mark):
     values: Array
     colours: str
     limits: tuple[float, float]
-    faded: Array | None = None
+    faded: NDArray[np.bool_] | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -115,7 +116,8 @@ class Rule(Mark):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Note(Mark):
-    """Text at a point. shift: by so many points. align: the side of the text, or its middle, that the point is at."""
+    """Text at a point. shift: in points. align: the side of the text, or its middle, that is there. framed: on white,
+    so that lines behind it do not disturb."""
 
     x: float
     y: float
@@ -124,20 +126,20 @@ class Note(Mark):
     align: str = "left"
     size: float = 9.0
     bold: bool = False
-    framed: bool = False  # on white, so that lines behind it do not disturb
+    framed: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Axis:
-    """zero: it starts there. ticks and labels: where there are any, instead of round numbers; turned: labels stand
-    aslant, being too long for their room. whole: ticks are integers. bare: neither ticks nor a line."""
+    """zero: it starts there. ticks with labels: instead of round numbers; turned: labels stand aslant, being too long
+    for their room. whole: ticks are integers. bare: neither ticks nor a line."""
 
     title: str = ""
     log: bool = False
-    range: tuple[float | None, float | None] | None = None
+    range: tuple[float | None, float] | None = None
     zero: bool = False
     ticks: Sequence[float] | None = None
-    labels: Sequence[str] | None = None
+    labels: Sequence[str] = ()
     turned: bool = False
     whole: bool = False
     grid: bool = True

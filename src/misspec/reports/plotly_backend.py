@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import functools
 import html
 from typing import Any
 
@@ -90,9 +89,13 @@ def packed(values: Any, *, rows: bool = False) -> Json:
     return {"dtype": array.dtype.str[1:], "bdata": base64.b64encode(array.tobytes()).decode(), **shape}
 
 
-def tinted(colour: str, alpha: float) -> str:
-    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
-    return f"rgba({red},{green},{blue},{alpha})"
+def tinted(mark: picture.Mark) -> str:
+    red, green, blue = (int(mark.colour[i : i + 2], 16) for i in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{mark.alpha})"
+
+
+def _line(mark: picture.Line | picture.Rule) -> Json:
+    return {"color": tinted(mark), "dash": mark.dash, "width": WIDER * mark.width}
 
 
 def _packed(trace: Json, number: int, changes: dict[str, dict[int, Any]], prefix: str = "") -> Json:
@@ -116,14 +119,13 @@ def _axis(axis: picture.Axis) -> Json:
     if axis.log:
         found["type"] = "log"
     if axis.ticks is not None:
-        labels = [escaped(label) for label in axis.labels or [f"{tick:g}" for tick in axis.ticks]]
+        labels = list(map(escaped, axis.labels))
         found |= {"tickvals": list(map(float, axis.ticks)), "ticktext": labels, "automargin": True}
         found |= {"tickangle": 40, "ticklabeloverflow": "allow"} if axis.turned else {}
     elif axis.whole:
         found["tickformat"] = ",d"
     if axis.range is not None:
-        open_end = {0: "min", 1: "max"}.get(next((i for i, end in enumerate(axis.range) if end is None), 2))
-        found |= {"range": list(axis.range)} | ({"autorange": open_end} if open_end else {})
+        found |= {"range": list(axis.range)} | ({"autorange": "min"} if axis.range[0] is None else {})
     elif axis.zero:
         found["rangemode"] = "tozero"
     found |= {"ticks": "", "showline": False} if axis.bare else {}
@@ -133,8 +135,7 @@ def _axis(axis: picture.Axis) -> Json:
 def _shape(mark: picture.Rule) -> Json:
     across, along = ("x", "y") if mark.vertical else ("y", "x")
     ends = {f"{across}0": mark.at, f"{across}1": mark.at, f"{along}ref": "paper", f"{along}0": 0, f"{along}1": 1}
-    line = {"color": tinted(mark.colour, mark.alpha), "dash": mark.dash, "width": WIDER * mark.width}
-    return {"type": "line", **ends, "line": line, "layer": "below" if mark.dash == "solid" else "above"}
+    return {"type": "line", **ends, "line": _line(mark), "layer": "below" if mark.dash == "solid" else "above"}
 
 
 def _annotation(mark: picture.Note) -> Json:
@@ -142,11 +143,6 @@ def _annotation(mark: picture.Note) -> Json:
     font = {"size": 1.35 * mark.size, "color": mark.colour}
     where = {"x": mark.x, "y": mark.y, "xanchor": mark.align, "xshift": mark.shift[0], "yshift": mark.shift[1]}
     return {"text": escaped(mark.written), "showarrow": False, "font": font, **where, **back}
-
-
-@functools.singledispatch
-def _traces(_mark: picture.Mark) -> list[Json]:
-    return []  # a shape or an annotation
 
 
 def _trace(mark: picture.Mark, **options: Any) -> Json:
@@ -163,30 +159,42 @@ def _trace(mark: picture.Mark, **options: Any) -> Json:
     return found | options
 
 
-@_traces.register
-def _(mark: picture.Line) -> list[Json]:
-    line = {"color": tinted(mark.colour, mark.alpha), "dash": mark.dash, "width": WIDER * mark.width}
-    line |= {"shape": "hv"} if mark.step else {}
-    mode = "lines+markers" if mark.marked else "lines"
-    return [_trace(mark, mode=mode, x=np.asarray(mark.x), y=np.asarray(mark.y), line=line)]
+def _traces(mark: picture.Mark) -> list[Json]:
+    """None for a mark that is a shape or an annotation."""
+    match mark:
+        case picture.Line():
+            line = _line(mark) | ({"shape": "hv"} if mark.step else {})
+            mode = "lines+markers" if mark.marked else "lines"
+            return [_trace(mark, mode=mode, x=np.asarray(mark.x), y=np.asarray(mark.y), line=line)]
+        case picture.Band():
+            edge = {"mode": "lines", "x": np.asarray(mark.x), "line": {"width": 0}, "showlegend": False}
+            filled = {"fill": "tonexty", "fillcolor": tinted(mark)}
+            low, high = np.asarray(mark.low), np.asarray(mark.high)
+            return [_trace(mark, **edge, y=low), _trace(mark, **edge, y=high, **filled)]
+        case picture.Points():
+            return [_points(mark)]
+        case picture.Bars():
+            long, at = ("x", "y") if mark.flat else ("y", "x")
+            bars = {"type": "bar", at: np.asarray(mark.x), "base": mark.low, long: mark.high - mark.low}
+            bars |= {"width": mark.thick, "marker": {"color": tinted(mark)}, "orientation": "h" if mark.flat else "v"}
+            if mark.written:
+                bars |= {"text": list(mark.written), "textposition": "outside", "cliponaxis": False}
+                bars |= {"hovertext": [escaped(text) for text in mark.text]}
+            return [_trace(mark, **bars)]
+        case picture.Counts():
+            heights = np.sqrt(mark.counts) / max(1.0, float(np.sqrt(mark.counts.max())))
+            bars = {"type": "bar", "x": mark.x, "y": heights, "customdata": mark.counts, "yaxis": "y2"}
+            bars |= {"marker": {"color": mark.colour}, "hovertemplate": "played %{customdata}×<extra></extra>"}
+            return [_trace(mark, **bars)]
+        case picture.Heat():
+            return _heat(mark)
+    return []
 
 
-@_traces.register
-def _(mark: picture.Band) -> list[Json]:
-    edge = {"mode": "lines", "x": np.asarray(mark.x), "line": {"width": 0}, "showlegend": False}
-    filled = {"fill": "tonexty", "fillcolor": tinted(mark.colour, mark.alpha)}
-    return [
-        _trace(mark, **edge, y=np.asarray(mark.low)),
-        _trace(mark, **edge, y=np.asarray(mark.high), **filled),
-    ]
-
-
-@_traces.register
-def _(mark: picture.Points) -> list[Json]:
+def _points(mark: picture.Points) -> Json:
     marker: Json = {"symbol": SYMBOLS.get(mark.symbol, mark.symbol), "size": LARGER * mark.size}
-    if mark.symbol in ("tick", "dash", "ring"):
-        line = {"width": WIDER * mark.stroke, "color": tinted(mark.colour, mark.alpha)}
-        marker |= {"color": "rgba(0,0,0,0)", "line": line}
+    if mark.symbol in SYMBOLS:
+        marker |= {"color": "rgba(0,0,0,0)", "line": {"width": WIDER * mark.stroke, "color": tinted(mark)}}
     else:
         marker |= {"color": mark.colour, "opacity": mark.alpha if mark.opacity is None else mark.opacity}
         marker |= {"line": {"width": 1, "color": "white"}} if mark.symbol == "star" else {}
@@ -194,40 +202,23 @@ def _(mark: picture.Points) -> list[Json]:
     if mark.low is not None:
         ends = {"array": np.maximum(mark.high - mark.y, 0.0), "arrayminus": np.maximum(mark.y - mark.low, 0.0)}
         ends |= {"type": "data", "symmetric": False, "color": mark.colour, "thickness": mark.stroke, "width": 4}
-    return [_trace(mark, mode="markers", x=np.asarray(mark.x), y=np.asarray(mark.y), marker=marker, error_y=ends)]
+    return _trace(mark, mode="markers", x=np.asarray(mark.x), y=np.asarray(mark.y), marker=marker, error_y=ends)
 
 
-@_traces.register
-def _(mark: picture.Bars) -> list[Json]:
-    long, at = ("x", "y") if mark.flat else ("y", "x")
-    bars = {"type": "bar", at: np.asarray(mark.x), "base": mark.low, long: mark.high - mark.low, "width": mark.thick}
-    bars |= {"marker": {"color": tinted(mark.colour, mark.alpha)}, "orientation": "h" if mark.flat else "v"}
-    if mark.written:
-        bars |= {"text": list(mark.written), "textposition": "outside", "cliponaxis": False}
-        bars |= {"hovertext": [escaped(text) for text in mark.text]}
-    return [_trace(mark) | bars]
-
-
-@_traces.register
-def _(mark: picture.Counts) -> list[Json]:
-    top = max(1.0, float(np.sqrt(mark.counts.max())))
-    bars = {"type": "bar", "x": mark.x, "y": np.sqrt(mark.counts) / top, "customdata": mark.counts, "yaxis": "y2"}
-    said = "played %{customdata}×<extra></extra>"
-    return [_trace(mark) | bars | {"marker": {"color": mark.colour}, "hovertemplate": said}]
-
-
-@_traces.register
-def _(mark: picture.Heat) -> list[Json]:
-    bar = {"thickness": 10, "title": {"text": mark.label, "side": "top"}}
-    scale: Json = {"colorscale": mark.colours, "colorbar": bar}
+def _heat(mark: picture.Heat) -> list[Json]:
+    scale: Json = {
+        "colorscale": mark.colours,
+        "colorbar": {"thickness": 10, "title": {"text": mark.label, "side": "top"}},
+    }
     low, high = mark.limits
     said = "%{x:.3g}, %{y:.3g}: " + mark.label
     grid = as_grid(mark.points)
     if grid is None:
         marker = {"size": 6, "color": mark.values, "cmin": low, "cmax": high, **scale}
         marker |= {} if mark.faded is None else {"opacity": np.where(mark.faded, 0.15, 1.0)}
-        where = {"mode": "markers", "x": mark.points[:, 0], "y": mark.points[:, 1], "marker": marker}
-        return [_trace(mark) | where | {"hovertemplate": said + " %{marker.color:.3g}<extra></extra>"}]
+        x, y = mark.points.T
+        said += " %{marker.color:.3g}<extra></extra>"
+        return [_trace(mark) | {"mode": "markers", "x": x, "y": y, "marker": marker, "hovertemplate": said}]
     xs, ys, order = grid
     shape = (-1, len(ys), len(xs))
     cells = {"type": "heatmap", "x": xs, "y": ys}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
+from typing import NamedTuple
 
 from misspec.experiments.schema import Experiment
 
@@ -14,8 +15,7 @@ IN_PAPER = ("dash", "longdashdot")  # the dashes of policies as in the paper
 TRUTH, MEMBER, TUBE, MISSED = "#111111", "#8c510a", "#e5d5b5", "#e31a1c"
 
 
-@dataclasses.dataclass(frozen=True)
-class Stroke:
+class Stroke(NamedTuple):
     """A colour, and a dash as Plotly calls it."""
 
     colour: str
@@ -27,30 +27,23 @@ def strokes(experiment: Experiment) -> dict[str, Stroke]:
     kinds = list(dict.fromkeys(policy.kind for policy in experiment.policies))
     found: dict[str, Stroke] = {}
     for policy in experiment.policies:
-        first, dashes = kinds.index(policy.kind), IN_PAPER if policy.as_in_paper else DASHES
-        choices = [
-            Stroke(COLOURS[(first + step) % len(COLOURS)], dash) for step in range(len(COLOURS)) for dash in dashes
-        ]
+        first, dashes = kinds.index(policy.kind) % len(COLOURS), IN_PAPER if policy.as_in_paper else DASHES
+        choices = [Stroke(colour, dash) for colour in (*COLOURS[first:], *COLOURS[:first]) for dash in dashes]
         found[policy.name] = next((each for each in choices if each not in found.values()), choices[0])
     return found
 
 
-def labels(epsilons: Iterable[float]) -> dict[float, str]:
+def labels(epsilons: Collection[float]) -> dict[float, str]:
     """ε in as few digits as tell them apart."""
-    values = list(dict.fromkeys(epsilons))
-    for digits in range(3, 18):
-        found = {value: f"{value:.{digits}g}" for value in values}
-        if len(set(found.values())) == len(values):
-            break
-    return found
+    values = set(epsilons)
+    digits = next(n for n in range(3, 18) if len({f"{value:.{n}g}" for value in values}) == len(values))
+    return {value: f"{value:.{digits}g}" for value in epsilons}
 
 
 def slug(name: str, taken: set[str]) -> str:
     """A file name for any name, different from those taken."""
-    base = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.") or "unnamed"
-    base, number = base[:60], 2
-    result = base
-    while result in taken:
-        result, number = f"{base}-{number}", number + 1
+    base = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.")[:60] or "unnamed"
+    others = (f"{base}-{number}" for number in itertools.count(2))
+    result = next(each for each in itertools.chain([base], others) if each not in taken)
     taken.add(result)
     return result

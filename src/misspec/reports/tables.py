@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -14,17 +13,25 @@ from misspec.experiments.store import Finished, Results
 from misspec.simulation import late
 
 Group = dict[str, list[Finished]]  # a problem at an ε: the runs of each policy, seeds in order
+Groups = dict[float, Group]  # by ε, of one problem
 CENTRAL = (0.1, 0.9)  # quantiles over the seeds that are drawn as the spread
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Curve:
+class Curve(NamedTuple):
     """Mean over the seeds, and the range of the central 80 % of them."""
 
     x: Array
     mean: Array
     low: Array
     high: Array
+
+
+def by_problem(results: Results) -> dict[str, Groups]:
+    """Groups of runs, problems in order."""
+    found: dict[str, Groups] = {}
+    for (problem, epsilon), group in results.groups().items():
+        found.setdefault(problem, {})[epsilon] = group
+    return found
 
 
 def summary(results: Results) -> pl.DataFrame:
@@ -40,26 +47,23 @@ def summary(results: Results) -> pl.DataFrame:
     seconds            of a run
     """
     rows = []
-    for (problem, epsilon), by_policy in results.groups().items():
-        for policy, runs in by_policy.items():
+    for (problem, epsilon), group in results.groups().items():
+        for policy, runs in group.items():
             regret = np.array([each.regret.mean() for each in runs])
-            lately = [late(each.regret) for each in runs]
-            rows.append(
-                {
-                    "problem": problem,
-                    "epsilon": epsilon,
-                    "policy": policy,
-                    "seeds": len(runs),
-                    "regret": float(regret.mean()),
-                    "error": float(regret.std(ddof=1) / np.sqrt(len(runs))) if len(runs) > 1 else None,
-                    "late": float(np.mean(lately)),
-                    "recommended_regret": float(np.mean([each.facts["recommended_regret"] for each in runs])),
-                    "covered": float(np.mean([each.looks["covered"].min() == 1.0 for each in runs])),
-                    "claims": all(each.facts["claims"] for each in runs),
-                    "proved": max(each.facts["proved_epsilon"] for each in runs),
-                    "seconds": float(np.mean([each.facts["seconds"] for each in runs])),
-                }
-            )
+            rows.append({
+                "problem": problem,
+                "epsilon": epsilon,
+                "policy": policy,
+                "seeds": len(runs),
+                "regret": float(regret.mean()),
+                "error": float(regret.std(ddof=1) / np.sqrt(len(runs))) if len(runs) > 1 else None,
+                "late": float(np.mean([late(each.regret) for each in runs])),
+                "recommended_regret": float(np.mean([each.facts["recommended_regret"] for each in runs])),
+                "covered": float(np.mean([each.looks["covered"].min() == 1.0 for each in runs])),
+                "claims": all(each.facts["claims"] for each in runs),
+                "proved": max(each.facts["proved_epsilon"] for each in runs),
+                "seconds": float(np.mean([each.facts["seconds"] for each in runs])),
+            })  # fmt: skip
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
@@ -118,34 +122,23 @@ def share_curve(runs: list[Finished]) -> Curve:
     return over_seeds(x, np.cumsum(best, axis=1)[:, x - 1] / x)
 
 
-def some_of_each(played: NDArray[Any], most: int = 1000) -> NDArray[np.intp]:
-    """Rounds to mark: of a base that played more often than a picture has room for, evenly spaced ones."""
-    chosen = []
-    for base in np.unique(played):
-        rounds = np.flatnonzero(played == base)
-        chosen.append(rounds[:: max(1, len(rounds) // most)])
-    return np.sort(np.concatenate(chosen))
-
-
 def coverage_curve(runs: list[Finished]) -> Curve:
     """Share of the candidates whose f* lies in the band, by round."""
     x = runs[0].looks["round"].to_numpy()
     return over_seeds(x, np.array([each.looks["covered"].to_numpy() for each in runs]))
 
 
-def epsilon_curve(results: Results, problem: str, policy: str) -> Curve | None:
+def epsilon_curve(groups: Groups, policy: str) -> Curve | None:
     """True regret per round against ε; None if no run of the policy is finished."""
-    found = sorted(
-        (epsilon, [each.regret.mean() for each in by_policy[policy]])
-        for (name, epsilon), by_policy in results.groups().items()
-        if name == problem and policy in by_policy
-    )
-    if not found:
-        return None
-    parts = [over_seeds(np.array([epsilon]), np.array(values)[:, None]) for epsilon, values in found]
-    return Curve(*(np.concatenate([getattr(part, f.name) for part in parts]) for f in dataclasses.fields(Curve)))
+    parts = [
+        over_seeds(np.array([epsilon]), np.array([[each.regret.mean()] for each in group[policy]]))
+        for epsilon, group in sorted(groups.items())
+        if policy in group
+    ]
+    return Curve(*map(np.concatenate, zip(*parts, strict=True))) if parts else None
 
 
 def over_seeds(x: NDArray[Any], values: Array) -> Curve:
+    """Curves in the rows of values, one per seed."""
     low, high = np.quantile(values, CENTRAL, axis=0)
     return Curve(np.asarray(x, dtype=np.float64), values.mean(axis=0), low, high)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from misspec import kernels, theory
 from misspec.domains import Finite, Open
@@ -13,20 +12,10 @@ from misspec.errors import Array
 from misspec.experiments import construct
 from misspec.experiments.store import Finished, Results
 from misspec.model import Model
-from misspec.policies import Policy
-from misspec.theory import InformationGain, information_gain
+from misspec.theory import information_gain
 
 MOST_WORK = 1e10  # of the information gain of vectors that rounds bring: some seconds
-
-
-class _Case(NamedTuple):
-    """Runs of one policy on one problem."""
-
-    policy: Policy  # a fresh one, to ask what it is set to
-    t: NDArray[np.intp]  # rounds, the horizon last
-    gain: InformationGain
-    epsilon: float  # the problem's
-    varying: bool  # whether action sets change from round to round
+KNOWN = ("Theorem 1", "Theorem 2", "Proposition 1", "Chowdhury & Gopalan")
 
 
 class Bound(NamedTuple):
@@ -39,17 +28,14 @@ class Bound(NamedTuple):
     most: Array
 
 
-Allowed = dict[tuple[str, float, str], list[Bound]]  # by problem, ε and policy
+Allowed = dict[tuple[str, float], dict[str, list[Bound]]]  # by problem and ε, then by policy
 
 
 def all_bounds(results: Results) -> Allowed:
     """Bounds, only where a theorem applies."""
-    found = {
-        (problem, epsilon, policy): bounds(runs)
-        for (problem, epsilon), group in results.groups().items()
-        for policy, runs in group.items()
-    }
-    return {key: each for key, each in found.items() if each}
+    return {
+        key: {policy: bounds(runs) for policy, runs in group.items()} for key, group in results.groups().items()
+    }  # fmt: skip
 
 
 def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
@@ -57,24 +43,45 @@ def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
 
     GP-UCB: Theorem 1 with ε = 0, so only where the model is right. EC-GP-UCB: where it is told an ε that is large
     enough. Phased: Theorem 2, ungrounded, with tight constants and with those of the paper; for a schedule other than
-    the paper's the sum over its episodes. Balancing: Proposition 1,
-    as in the paper, at the horizon alone. Where rounds bring vectors γ is that of all of them, for linear kernels; for
-    others it would take too long.
+    the paper's the sum over its episodes. Balancing: Proposition 1, as in the paper, at the horizon alone. Where rounds
+    bring vectors γ is that of all of them, for linear kernels; for others it would take too long.
     """
     finished = max(runs, key=lambda each: each.epsilon)
-    settings = finished.run.settings
-    table, T, epsilon = settings["policy"], settings["horizon"], finished.epsilon
+    settings, epsilon = finished.run.settings, finished.epsilon
+    T, problem = settings["horizon"], settings["problem"]
     domain, model = construct.make_world(settings)
-    policy = construct.make_policy(table, domain, model, epsilon, T, settings["seed"])
-    if policy.theorem not in _THEOREMS or not policy.claims:
+    policy = construct.make_policy(settings["policy"], domain, model, epsilon, T, settings["seed"])
+    if policy.theorem not in KNOWN or not policy.claims:
         return []  # a width without a theory guarantees nothing
-    problem = settings["problem"]
     varying = problem.get("actions") is not None or construct.contextual(problem["kind"])
-    t = np.unique(np.geomspace(1, T, most).round().astype(np.intp))
     reach = _brought(settings, domain, model, T) if isinstance(domain, Open) else domain
     if reach is None:
         return []
-    return _THEOREMS[policy.theorem](_Case(policy, t, information_gain(reach, policy.model, T), epsilon, varying))
+    model, told, t = policy.model, policy.settings, np.unique(np.geomspace(1, T, most).round().astype(np.intp))
+    gain = information_gain(reach, model, T)
+    found: dict[str, Any] = {}
+    match policy.theorem:
+        case "Theorem 1" if policy.epsilon >= epsilon and not (policy.grounded and varying):
+            # the model-free part is about one action set
+            points = policy.field.size if policy.grounded else None
+            y = theory.ec_gp_ucb_bound(model, t, gain, policy.epsilon, grounded_points=points, cap=False)
+            found["Theorem 1"] = y
+        case "Theorem 2":
+            schedule, width = getattr(policy, "schedule", "doubling"), getattr(policy, "width", "nonadaptive")
+            shape: dict[str, Any] = {"width": width, "points": policy.field.size, "schedule": schedule}
+            named = {"Theorem 2": "tight", "Theorem 2, constants of the paper": "paper"}
+            if schedule != "doubling":
+                named = {"Theorem 2 for these episodes": "tight"}
+            for name, constants in named.items():
+                found[name] = theory.phased_bound(model, t, gain, epsilon, constants=constants, cap=False, **shape)
+        case "Proposition 1" if (told["gain"] or gain.upper) >= gain.upper:  # it was told no smaller γ_T than is known
+            t, options = t[-1:], {"reward_range": told["reward_range"], "varying": varying}
+            allowed = theory.balancing_bound(model, T, told["gain"] or gain.upper, epsilon, cap=False, **options)
+            found["Proposition 1"] = np.array([allowed])
+        case "Chowdhury & Gopalan" if epsilon == 0.0:
+            found["Chowdhury & Gopalan"] = theory.igp_ucb_bound(model, t, gain, cap=False)
+    x = t.astype(np.float64)
+    return [Bound(name, x, np.asarray(y), 2.0 * (model.norm_bound + epsilon) * x) for name, y in found.items()]
 
 
 def _brought(settings: dict[str, Any], domain: Open, model: Model, T: int) -> Finite | None:
@@ -84,60 +91,3 @@ def _brought(settings: dict[str, Any], domain: Open, model: Model, T: int) -> Fi
         return None
     vectors = construct.problem_of(settings, solve=False).domain
     return vectors if len(vectors) * T * len(affine.m) <= MOST_WORK else None
-
-
-def _bound(name: str, case: _Case, found: Any) -> Bound:
-    t = case.t.astype(np.float64)
-    return Bound(name, t, np.asarray(found), 2.0 * (case.policy.model.norm_bound + case.epsilon) * t)
-
-
-def _theorem1(case: _Case) -> list[Bound]:
-    policy = case.policy
-    if policy.epsilon < case.epsilon or (policy.grounded and case.varying):
-        return []  # ε too small; the model-free part is about one action set
-    points = policy.field.size if policy.grounded else None
-    found = theory.ec_gp_ucb_bound(policy.model, case.t, case.gain, policy.epsilon, grounded_points=points, cap=False)
-    return [_bound("Theorem 1", case, found)]
-
-
-def _theorem2(case: _Case) -> list[Bound]:
-    policy = case.policy
-    width, schedule = getattr(policy, "width", "nonadaptive"), getattr(policy, "schedule", "doubling")
-    named = [("Theorem 2", "tight"), ("Theorem 2, constants of the paper", "paper")]
-    if schedule != "doubling":
-        named = [("Theorem 2 for these episodes", "tight")]
-    return [
-        _bound(name, case, found)
-        for name, constants in named
-        for found in [
-            theory.phased_bound(
-                policy.model, case.t, case.gain, case.epsilon,
-                constants=constants, width=width, points=policy.field.size, schedule=schedule, cap=False,
-            )
-        ]
-    ]  # fmt: skip
-
-
-def _proposition1(case: _Case) -> list[Bound]:
-    policy, T = case.policy, int(case.t[-1])
-    gain = policy.settings["gain"] or case.gain.upper
-    if gain < case.gain.upper:
-        return []  # the policy was told a γ_T below its known upper bound
-    options = {"reward_range": policy.settings["reward_range"], "varying": case.varying}
-    found = theory.balancing_bound(policy.model, T, gain, case.epsilon, cap=False, **options)
-    return [_bound("Proposition 1", case._replace(t=case.t[-1:]), np.array([found]))]
-
-
-def _improved(case: _Case) -> list[Bound]:
-    if case.epsilon > 0:
-        return []
-    found = theory.igp_ucb_bound(case.policy.model, case.t, case.gain, cap=False)
-    return [_bound("Chowdhury & Gopalan", case, found)]
-
-
-_THEOREMS = {
-    "Theorem 1": _theorem1,
-    "Theorem 2": _theorem2,
-    "Proposition 1": _proposition1,
-    "Chowdhury & Gopalan": _improved,
-}

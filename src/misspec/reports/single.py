@@ -1,4 +1,4 @@
-"""One simulation in one picture: what it cost, how often the best action was played, who played."""
+"""One picture of one thing: of a simulation, or of what a class of functions leaves unexplained."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from misspec.errors import Array, InvalidInput
+from misspec.errors import Array, InvalidInput, shown
 from misspec.reports.figures import base_marks
-from misspec.reports.matplotlib_backend import drawing, figure
-from misspec.reports.picture import Axis, Line, Mark, Note, Panel, Rule
-from misspec.reports.style import COLOURS, TRUTH
+from misspec.reports.matplotlib_backend import figure
+from misspec.reports.picture import Axis, Band, Line, Mark, Note, Panel, Points, Rule
+from misspec.reports.style import COLOURS, MISSED, TRUTH
 from misspec.reports.tables import thinned
 from misspec.simulation import Trace
+from misspec.truth import Diagnosis
 
 INCHES = {"regret": 2.4, "share": 2.0}  # heights of panels; that of the bases grows with their number
 ROW, ROWS = 0.24, 0.8  # of a base, and of the rest of their panel
+MOST_DRAWN = 2000  # points of residuals: more are a cloud
 
 
 def trace_figure(trace: Trace, bases: Sequence[str] | None = None) -> Figure:
@@ -48,10 +50,8 @@ def trace_figure(trace: Trace, bases: Sequence[str] | None = None) -> Figure:
         y = Axis("base that\nplayed", range=(len(names) - 0.5, -0.5), ticks=range(len(names)), labels=names, grid=False)
         marks = [*eliminations, *base_marks(np.asarray(trace.base), gone, COLOURS[0])]
         panels.append(Panel([*marks, *(_eliminated(base, when, len(trace)) for base, when in gone)], rounds, y))
-    with drawing():
-        title = f"{trace.policy} on {trace.problem}, seed {trace.seed}"
-        rows = [[panel] for panel in panels]
-        return figure(rows, title, legend=False, width=8.0, heights=heights, sharex=True)
+    title = f"{trace.policy} on {trace.problem}, seed {trace.seed}"
+    return figure([[panel] for panel in panels], title, legend=False, width=8.0, heights=heights, sharex=True)
 
 
 def _names(trace: Trace, bases: Sequence[str] | None) -> list[str]:
@@ -78,3 +78,28 @@ def _gone(trace: Trace) -> list[tuple[int, int]]:
     """Bases that were eliminated in this trace, and after which of its rounds."""
     found = [(gone.base, gone.round - trace.facts["before"]) for gone in trace.facts["eliminated"]]
     return [(base, when) for base, when in found if when >= 1]  # earlier ones were before this trace
+
+
+def residuals_figure(diagnosis: Diagnosis) -> Figure:
+    """A matplotlib Figure of a `diagnose`; `figure.savefig("residuals.png", dpi=150)` writes it.
+
+    For every distinct point what was observed less the nearest function of the class, with the radius of its average;
+    red where the two do not meet. Shaded: the misspecification that is proved.
+    """
+    if not isinstance(diagnosis, Diagnosis):
+        raise InvalidInput(f"residuals_figure draws a Diagnosis, as diagnose returns it, got {shown(diagnosis)}")
+    rows = np.unique(np.linspace(0, len(diagnosis.fitted) - 1, MOST_DRAWN).astype(np.intp))
+    x, r, radius = diagnosis.fitted[rows], diagnosis.residuals[rows], diagnosis.radii[rows]
+    missed, epsilon = np.abs(r) > radius, diagnosis.epsilon_lower
+    marks: list[Mark] = [Rule(0.0, vertical=False, dash="solid", width=0.8)]
+    if epsilon > 0:
+        ends = np.array([x.min(), x.max()])
+        marks.append(Band(ends, -np.full(2, epsilon), np.full(2, epsilon), alpha=0.12, label=f"ε ≥ {epsilon:.3g}"))
+    for chosen, colour, label in ((~missed, COLOURS[0], "explained within its radius"), (missed, MISSED, "not")):
+        if chosen.any():
+            low, high = r[chosen] - radius[chosen], r[chosen] + radius[chosen]
+            marks.append(Points(x[chosen], r[chosen], low=low, high=high, colour=colour, label=label))
+    best = max(diagnosis.certificates, key=lambda proof: proof.epsilon)
+    title = f"{best.kind}: {best.sentence}" if epsilon > 0 else "the data do not contradict the model"
+    panel = Panel(marks, Axis("nearest function of the class"), Axis("observed less that"))
+    return figure([[panel]], title, width=9.0, heights=3.6)
