@@ -1,4 +1,5 @@
-"""EC-GP-UCB: enlarged confidence bounds for a known misspecification (the paper's Algorithm 1).
+"""EC-GP-UCB: enlarged confidence bounds for a known misspecification (the paper's Algorithm 1), and GP-UCB (Srinivas et
+al. 2010), the baseline of the field.
 
 2   μ_0 = 0, σ_0² = k(x,x)
 3   for t = 1, 2, …
@@ -9,7 +10,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from misspec.domains import Domain
 from misspec.errors import flag, number
@@ -33,6 +34,14 @@ class Maximiser(NamedTuple):
     row: int
     reasons: dict[str, float]
 
+    def decision(self, field: Field, offered: Round, **details: Any) -> Decision:
+        return decision(field, offered, self.offer, self.row, **self.reasons, **details)
+
+
+def decision(field: Field, offered: Round, offer: Actions, row: int, **reasons: Any) -> Decision:
+    """To play a row of an offer; reasons: fields of Query."""
+    return Decision(field.place(offer, row), position_in(offered, row), reasons)
+
 
 def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Maximiser:
     """Line 4, on whatever posterior the ends are of: also what the bases of balancing play."""
@@ -46,11 +55,8 @@ def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Maximiser
     # 4   x_t ∈ argmax μ*_{t−1}(x) + (β_t + ε√t/√λ)·σ_{t−1}(x)
     row, added, upper = ends.maximiser(c, c.mean + (multiplier + slope) * std)
     row = first_alike(offer, row)
-    here = float(std[row])
-    reasons = {
-        "mean": float(c.mean[row]), "std": here, "multiplier": multiplier, "enlargement": added + slope * here,
-        "upper": upper,
-    }  # fmt: skip
+    mean, here = float(c.mean[row]), float(std[row])
+    reasons = {"mean": mean, "std": here, "multiplier": multiplier, "enlargement": added + slope * here, "upper": upper}
     return Maximiser(offer, c, row, reasons)
 
 
@@ -90,8 +96,7 @@ class UpperConfidence(Policy):
             self.theorem = ""  # what a budget misses is in the bands, not in the theorem
 
     def choose(self, actions: Round) -> Decision:
-        offer, _, row, reasons = decide(self._ends, self.field, actions, self.log.next_id)  # 4
-        return Decision(self.field.place(offer, row), position_in(actions, row), reasons)
+        return decide(self._ends, self.field, actions, self.log.next_id).decision(self.field, actions)  # 4
 
     def unsummed(self) -> str:
         ours = type(self).__module__.startswith("misspec.") or "unsummed" in vars(type(self))
@@ -120,6 +125,26 @@ class UpperConfidence(Policy):
 
     def contenders(self, within: Context | None = None) -> Actions:
         return self._ends.contenders(self.field, self.log.next_id, within)
+
+
+class GPUCB(UpperConfidence):
+    """x_t maximises μ_{t−1}(x) + multiplier_t·σ_{t−1}(x).
+
+    width: "mixture", "lemma1", a number (a multiplier in units of model.scale, without guarantee), or a function of
+    the model, L = log det(I + K/λ) and δ that returns the multiplier (its guarantee is up to you).
+    grounded: use the intersection with the own bands of observed points. inflate, budget, resolution, delays, minimize,
+    seed: `policies/core/registry.py` says what each does.
+    """
+
+    theorem = "Theorem 1"
+
+    def __init__(self, domain: Domain, model: Model, *, grounded: bool = False, **settings: Unpack[UCB]) -> None:
+        super().__init__(domain, model, grounded=grounded, **settings)
+
+    @classmethod
+    def as_in_paper(cls, domain: Domain, model: Model, **settings: Unpack[Common]) -> GPUCB:
+        """With the multiplier of the paper's Lemma 1, ungrounded."""
+        return cls(domain, model, width="lemma1", **settings)
 
 
 class ECGPUCB(UpperConfidence):
