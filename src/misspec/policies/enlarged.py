@@ -190,8 +190,11 @@ class Enlarged:
         search finds the class may cap. within: at this context."""
         if field.size:
             return field.spread()
-        lower, upper = (field.offer(lambda s=s: self.search(turn, s, pending=False), within) for s in (-1.0, 1.0))  # type: ignore[misc]
-        return lower + upper + field.spread(within)
+
+        def end(sign: float) -> Actions:
+            return field.offer(lambda: self.search(turn, sign, pending=False), within)
+
+        return end(-1.0) + end(1.0) + field.spread(within)
 
     # -- bands -----------------------------------------------------------------------------------------------
 

@@ -153,7 +153,7 @@ class InsuredUCB(UpperConfidence):
             self.paid += sign * float(asked.details["test"])
 
     def on_drop(self, asked: Asked) -> None:
-        """The first failure of a test is refunded; later ones are not, or a point that always fails is tested for ever."""
+        """The first failure of a test is refunded, later ones are not: a point that fails is not tested for ever."""
         super().on_drop(asked)
         if "test" in asked.details:
             failures = self._failed.get(asked.place.key, 0)

@@ -1,8 +1,10 @@
 """What a policy has learnt, in sentences: `importance.py` says which parameters matter, `gain.py` what further results
-would bring. Both, and so all sentences, rest on the model of `settled.py`."""
+would bring. Both, and so all sentences, rest on the `settled` model: learnt from all results at once, from seed 0, so
+that the same results say the same, in whatever order they came, in Python, in the shell and on the page."""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,9 +13,10 @@ import numpy as np
 
 from misspec.domains import Choice
 from misspec.errors import Array
+from misspec.policies.auto import doubt
 from misspec.policies.auto.gain import calibrated, gains_of, skewness
 from misspec.policies.auto.importance import FIXED, Importance, importance
-from misspec.policies.auto.settled import settled
+from misspec.policies.auto.model import Learner
 from misspec.policies.core.answers import Conflict, Recommendation, Suspicion
 from misspec.search import distinct
 
@@ -36,6 +39,20 @@ def modelled(policy: Any) -> bool:
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def settled(policy: Any) -> Any:
+    """A copy of an Auto with the settled model, kept until there are other results. Reading changes nothing."""
+    told, log = policy.observations, policy.log
+    others = (len(policy._outcomes.dropped), log.next_id, *log.pending)
+    key = (told.x.tobytes(), told.y.tobytes(), told.noise.tobytes(), others)
+    if policy.settled is None or policy.settled[0] != key:
+        policy.settled = None  # not to be copied
+        other = copy.deepcopy(policy)
+        learner = Learner(policy.domain, policy.noise, 0)
+        other._adopt(doubt.learnt(learner, told, log.sign, None, ())[0])
+        policy.settled = (key, other)
+    return policy.settled[1]
 
 
 def importance_of(policy: Any, names: Sequence[str] | None = None) -> dict[str, Importance]:

@@ -202,7 +202,7 @@ class Mixture:
             return Beliefs(M, S, np.zeros(M.shape[1], dtype=bool))
         return Beliefs(np.clip(M, low, high), S, np.isfinite(high))
 
-    def surprise(self, beliefs: Beliefs, z: Array, noise: Array) -> Array:
+    def surprise(self, beliefs: Beliefs, z: Array, noise: Array | float) -> Array:
         """Between results, in the model's units, and their predictions, in standard deviations; noise: their own."""
         mean, std = moments(beliefs.M, beliefs.S)
         return np.asarray(np.abs(z - mean) / np.sqrt(std**2 + np.mean(self.noises**2) + noise**2))
