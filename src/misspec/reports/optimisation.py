@@ -227,7 +227,7 @@ def facts(
     modelled = learnt.modelled(policy)
     use = policy.recommend() if modelled else None
     learns = modelled and hasattr(policy, "summary")
-    known = learnt.facts(policy, called) if learns else None
+    known = learnt.Facts(policy, called) if learns else None
     importance = known.importance if known else learnt.importance_of(policy, called) if modelled else {}
     shares = [importance[name].share if importance else 0.0 for name in called]
     order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -shares[j])

@@ -101,37 +101,23 @@ class Tried(NamedTuple):
     times: int  # how many there are
 
 
-class Facts(NamedTuple):
-    """What the sentences say, in the user's units."""
+class Facts:
+    """What the sentences say of a policy that learns its model, in the user's units. names: other ones for the
+    parameters; called: names of the results, in the order told."""
 
-    use: Recommendation
-    domain: Any
-    names: Sequence[str]  # of the parameters
-    parameters: Sequence[Any]  # one each, None where coordinates are plain numbers
-    x: Array  # where results are
-    y: Array  # all results
-    distinct: int  # points among them
-    noise: float
-    given: bool  # whether the noise was
-    importance: dict[str, Importance]
-    conflicts: list[Conflict]
-    chance: float  # of a gain that is worth it within ten more
-    best: Tried
-    minimize: bool
-    suspicious: list[Suspicion]
-    called: Sequence[str] | None = None  # results, in the order told
-    not_modelled: Sequence[str] = ()
-
-
-def facts(policy: Any, names: Sequence[str] | None = None, called: Sequence[str] | None = None) -> Facts:
-    """Of a policy that learns its model; names: other ones for the parameters; called: names of the results."""
-    names, told = names or names_of(policy.domain), policy.observations
-    return Facts(
-        policy.recommend(), policy.domain, names, list((parameters_of(policy.domain) or dict.fromkeys(names)).values()),
-        told.x, told.y, len(distinct(told.x).points), settled(policy).noise_level,
-        policy.noise is not None, importance_of(policy, names), policy.conflicts(), policy.chance(), best_tried(policy),
-        policy.minimize, policy.suspicious(), called, policy.not_modelled,
-    )  # fmt: skip
+    def __init__(self, policy: Any, names: Sequence[str] | None = None, called: Sequence[str] | None = None) -> None:
+        told, self.domain, self.minimize = policy.observations, policy.domain, policy.minimize
+        self.names, self.called, self.not_modelled = names or names_of(policy.domain), called, policy.not_modelled
+        # one for each name, None where coordinates are plain numbers
+        self.parameters = list((parameters_of(policy.domain) or dict.fromkeys(self.names)).values())
+        self.x, self.y, self.distinct = told.x, told.y, len(distinct(told.x).points)
+        self.noise, self.given = settled(policy).noise_level, policy.noise is not None
+        self.use: Recommendation = policy.recommend()
+        self.importance = importance_of(policy, self.names)
+        self.conflicts: list[Conflict] = policy.conflicts()
+        self.chance: float = policy.chance()  # of a gain that is worth it within ten more
+        self.best = best_tried(policy)
+        self.suspicious: list[Suspicion] = policy.suspicious()
 
 
 def best_tried(policy: Any) -> Tried:
@@ -149,29 +135,18 @@ def sentences(facts: Facts) -> list[str]:
     """One each for what to use, the evaluations, the noise, the parameters, the contradictions, and going on."""
     spread = spread_of(np.delete(facts.y, [each.row for each in facts.suspicious if each.factor == 1.0]))
     step = min(facts.noise, spread) or spread or 1.0
-    begin = [
-        use(facts.domain, facts.use, names=facts.names),
-        evaluations(len(facts.y), facts.distinct, facts.best, step),
-    ]
+    begin = [use(facts.domain, facts.use, names=facts.names)]
+    begin.append(evaluations(len(facts.y), facts.distinct, facts.best, step))
     if spread == 0.0:
-        return [
-            *begin,
-            "All results are equal: what matters, how noisy they are and what more of them bring is unknown.",
-        ]
+        equal = "All results are equal: what matters, how noisy they are and what more of them bring is unknown."
+        return [*begin, equal]
     doubts = [_doubt(facts, each) for each in facts.suspicious if each.factor == 1.0]
     doubts += [_unit(facts, block)] if (block := [each for each in facts.suspicious if each.factor != 1.0]) else []
     agree = [contradictions(facts.domain, facts.conflicts, facts.names)] if facts.conflicts or not doubts else []
     if not facts.conflicts and facts.noise > BLIND * spread:
         agree = ["The model takes nearly all that the results differ by for noise: it predicts next to nothing yet."]
-    return [
-        *doubts,
-        *begin,
-        _noise(facts, spread),
-        _parameters(facts.importance),
-        *_beside(facts.not_modelled),
-        *agree,
-        _going_on(facts, spread),
-    ]
+    known = [_noise(facts, spread), _parameters(facts.importance), *_beside(facts.not_modelled)]
+    return [*doubts, *begin, *known, *agree, _going_on(facts, spread)]
 
 
 def _unit(facts: Facts, block: Sequence[Suspicion]) -> str:
@@ -227,8 +202,7 @@ def spelled(domain: Any, at: Any, names: Sequence[str] | None = None) -> str:
 
 def values_of(domain: Any, x: Array) -> list[Any]:
     """The native values of a point, one per parameter, whatever the domain."""
-    parameters = parameters_of(domain)
-    numbers = np.asarray(x).tolist()
+    parameters, numbers = parameters_of(domain), np.asarray(x).tolist()
     if parameters is None:
         return list(numbers)
     return [each.value(number) for each, number in zip(parameters.values(), numbers, strict=True)]
@@ -273,15 +247,13 @@ def evaluations(count: int, distinct: int, best: Tried, step: float) -> str:
 def _noise(facts: Facts, spread: float) -> str:
     repeats = len(facts.y) - facts.distinct
     share = f", {100 * facts.noise / spread:.2g} % of the spread of all results" if spread > 0 else ""
-    source = (
-        "as given"
-        if facts.given
-        else f"learnt, with what differs in {' and '.join(facts.not_modelled)}"
-        if facts.not_modelled
-        else f"learnt, with {_counted(repeats, 'repeat')} to learn it from"
-        if repeats
-        else "learnt without a single repeat, so it may be far off"
-    )
+    source = "learnt without a single repeat, so it may be far off"
+    if facts.given:
+        source = "as given"
+    elif facts.not_modelled:
+        source = f"learnt, with what differs in {' and '.join(facts.not_modelled)}"
+    elif repeats:
+        source = f"learnt, with {_counted(repeats, 'repeat')} to learn it from"
     return f"The same evaluation again would differ by about ±{rounded(facts.noise, facts.noise)}{share} ({source})."
 
 

@@ -336,7 +336,7 @@ class Auto(Policy):
             self._check("a summary", modelled=False)
             if self._states is None:
                 return f"{self._missing[0].upper()}{self._missing[1:]}."
-            return "\n".join(learnt.sentences(learnt.facts(self, called=called)))
+            return "\n".join(learnt.sentences(learnt.Facts(self, called=called)))
 
     def importance(self) -> dict[str, Importance]:
         """How much each parameter matters, by name: its share, a range of 90 %, and why it is not known yet, if so."""
