@@ -10,14 +10,11 @@ from collections.abc import Sequence
 from misspec import kernels
 from misspec.encoding import kernel_key
 from misspec.model import Model
-from misspec.policies.core.answers import Band
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
-from misspec.policies.core.points import Actions, Candidates, Context
-from misspec.policies.core.policy import Policy
+from misspec.policies.core.points import Actions, Candidates
 from misspec.policies.ec_gp_ucb import Maximiser
-from misspec.policies.enlarged import Enlarged
-from misspec.posterior import Posterior
+from misspec.policies.enlarged import Banded, Enlarged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,17 +111,12 @@ class Ledger(Rounds):
         return self.R[i] + self._waiting_R[i]
 
 
-class OverBases(Policy):
+class OverBases(Banded):
     """A policy whose bands and recommendation are those of one of its bases, and whose rounds count in order."""
 
     abilities = Abilities(keeps_rounds=True)
     _bases: list[Enlarged]
     _rounds: Rounds
-
-    @property
-    @abc.abstractmethod
-    def _reported(self) -> Enlarged:
-        """The base that speaks for all."""
 
     @abc.abstractmethod
     def _count(self, asked: Asked, y: float) -> None:
@@ -152,27 +144,6 @@ class OverBases(Policy):
             offer, row = only.offered() if c.flat else only, 0
         c = self.field.look(base.posterior, base.own, offer, pending=False)
         return c, row, float(c.mean[row]), float(base.half(c)[row])
-
-    @property
-    def reported_model(self) -> Model:
-        return self._reported.model
-
-    @property
-    def posterior_in_use(self) -> Posterior:
-        """Of the base whose bands `band` and `recommend` report."""
-        return self._reported.posterior
-
-    @property
-    def epsilon(self) -> float:
-        """The ε̂ of that base: what bands and recommendation allow for."""
-        return self._reported.epsilon
-
-    def band_at(self, actions: Actions) -> Band:
-        base = self._reported
-        return base.band(self.field.look(base.posterior, base.own, actions, pending=False))
-
-    def contenders(self, within: Context | None = None) -> Actions:
-        return self._reported.contenders(self.field, self.log.next_id, within)
 
 
 class Eliminating(OverBases):

@@ -15,14 +15,12 @@ from typing import Any, NamedTuple, Unpack
 from misspec.domains import Domain
 from misspec.errors import flag, number
 from misspec.model import Model
-from misspec.policies.core.answers import Band, Decision
+from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION, Field
 from misspec.policies.core.hooks import Abilities
-from misspec.policies.core.points import Actions, Candidates, Context, Round, first_alike, position_in
-from misspec.policies.core.policy import Policy
+from misspec.policies.core.points import Actions, Candidates, Round, first_alike, position_in
 from misspec.policies.core.registry import UCB, Common, Delayed
-from misspec.policies.enlarged import Enlarged, keeps_weights
-from misspec.posterior import Posterior
+from misspec.policies.enlarged import Banded, Enlarged, keeps_weights
 from misspec.theory.widths import Width
 
 
@@ -60,7 +58,7 @@ def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Maximiser
     return Maximiser(offer, c, row, reasons)
 
 
-class UpperConfidence(Policy):
+class UpperConfidence(Banded):
     """Algorithm 1 for any ε and enlargement: one posterior, and the maximiser of its upper end."""
 
     abilities = Abilities(draws=False, takes_noise=True)
@@ -109,22 +107,9 @@ class UpperConfidence(Policy):
             return "its enlargement weighs every point that was observed; enlargement='norm2' does not"
         return ""
 
-    # -- what a user sees ------------------------------------------------------------------------------------
-
     @property
-    def posterior_in_use(self) -> Posterior:
-        return self._ends.posterior
-
-    @property
-    def epsilon(self) -> float:
-        """The misspecification that the bands allow for."""
-        return self._ends.epsilon
-
-    def band_at(self, actions: Actions) -> Band:
-        return self._ends.band(self.field.look(self.posterior_in_use, self._own, actions, pending=False))
-
-    def contenders(self, within: Context | None = None) -> Actions:
-        return self._ends.contenders(self.field, self.log.next_id, within)
+    def _reported(self) -> Enlarged:
+        return self._ends
 
 
 class GPUCB(UpperConfidence):

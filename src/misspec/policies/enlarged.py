@@ -10,6 +10,8 @@ the variance.
 
 from __future__ import annotations
 
+import abc
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -20,6 +22,7 @@ from misspec.model import Model
 from misspec.policies.core.answers import Band
 from misspec.policies.core.field import Field, Search
 from misspec.policies.core.points import Actions, Candidates, Context
+from misspec.policies.core.policy import Policy
 from misspec.posterior import Posterior
 from misspec.posterior.look import Glance
 from misspec.theory import InformationGain, own_bands, widths
@@ -30,6 +33,7 @@ ONE_BY_ONE = 4  # points whose exact enlargement is looked at singly before the 
 CHUNK = 64  # how many of them at first
 
 
+@dataclasses.dataclass(eq=False)
 class Enlarged:
     """A model, a misspecification ε, a width and an enlargement, on a given posterior and own bands.
 
@@ -39,33 +43,27 @@ class Enlarged:
     `gain`, where it is set, stands in for the realised information in the multiplier: γ_{t−1} for L/2.
     """
 
+    model: Model
+    posterior: Posterior
+    own: OwnBands | None
+    _: dataclasses.KW_ONLY
+    epsilon: float
+    width: Width
+    enlargement: str | None
+    delta: float
+    corruption: float = 0.0
+    inflate: bool = False
+    flat: bool = False
     gain: InformationGain | None = None
 
-    def __init__(
-        self,
-        model: Model,
-        posterior: Posterior,
-        own: OwnBands | None,
-        *,
-        epsilon: float,
-        width: Width,
-        enlargement: str | None,
-        delta: float,
-        corruption: float = 0.0,
-        inflate: bool = False,
-        flat: bool = False,
-    ) -> None:
-        self.model = model
-        self.posterior = posterior
-        self.own = own
-        self.epsilon = number("epsilon", epsilon, at_least=0)
-        self.width = widths.check_width(width)
-        self.enlargement = check_enlargement(enlargement)
-        self.corruption = corruption
-        self.delta = delta
-        self.inflate = flag("inflate", inflate)
-        self._flat = flat or posterior.budget is not None
-        self._pays = posterior.budget is not None and not isinstance(self.width, float)  # for what a budget misses
+    def __post_init__(self) -> None:
+        self.epsilon = number("epsilon", self.epsilon, at_least=0)
+        self.width = widths.check_width(self.width)
+        check_enlargement(self.enlargement)
+        flag("inflate", self.inflate)
+        budgeted = self.posterior.budget is not None
+        self.flat = self.flat or budgeted
+        self._pays = budgeted and not isinstance(self.width, float)  # for what a budget misses
 
     # -- its terms -------------------------------------------------------------------------------------------
 
@@ -93,7 +91,7 @@ class Enlarged:
     def norm(self, *, flat: bool = False) -> int:
         """1 or 2 where the enlargement needs ‖ζ‖₁ or ‖ζ‖₂, else 0; flat: at points that a round has brought."""
         if self.enlargement is None:
-            return 2 if self._flat or flat else 1
+            return 2 if self.flat or flat else 1
         return {"exact": 1, "norm2": 2, "paper": 0}[self.enlargement]
 
     def exact(self, *, flat: bool = False) -> bool:
@@ -211,12 +209,43 @@ class Enlarged:
         return Band(*own_bands.ground(lower, upper, c.own_lower, c.own_upper))
 
 
+class Banded(Policy):
+    """A policy whose bands and recommendation are those of one `Enlarged`."""
+
+    @property
+    @abc.abstractmethod
+    def _reported(self) -> Enlarged:
+        """Whose bands `band` and `recommend` report."""
+
+    @property
+    def reported_model(self) -> Model:
+        return self._reported.model
+
+    @property
+    def posterior_in_use(self) -> Posterior:
+        """Of the base whose bands are reported."""
+        return self._reported.posterior
+
+    @property
+    def epsilon(self) -> float:
+        """The ε̂ of that base: what bands and recommendation allow for."""
+        return self._reported.epsilon
+
+    def band_at(self, actions: Actions) -> Band:
+        base = self._reported
+        return base.band(self.field.look(base.posterior, base.own, actions, pending=False))
+
+    def contenders(self, within: Context | None = None) -> Actions:
+        return self._reported.contenders(self.field, self.log.next_id, within)
+
+
 def check_enlargement(enlargement: object) -> str | None:
     """A known name or None, or InvalidInput."""
     if enlargement is None or (isinstance(enlargement, str) and enlargement in widths.ENLARGEMENTS):
         return enlargement
-    names = ", ".join(widths.ENLARGEMENTS)
-    raise InvalidInput(f"enlargement must be one of {names}, or None, got {shown(enlargement)}")
+    raise InvalidInput(
+        f"enlargement must be one of {', '.join(widths.ENLARGEMENTS)}, or None, got {shown(enlargement)}"
+    )
 
 
 def keeps_weights(enlargement: str | None, epsilons: Sequence[float], budget: int | None) -> bool:

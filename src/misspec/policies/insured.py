@@ -16,8 +16,7 @@ is wrong, and is raised where something is. A point that the model undervalues i
 model has to be about it; own evidence does the rest. Ranges count as B/4 at least: differences between the means of
 points that are all alike are noise.
 
-The constants are few and the same everywhere: two standard deviations for eagerness and for surprise, √t as for the
-budget of balancing, and the two shares, which were chosen on the part of `benchmarks/regret.py` that was for choosing.
+The two shares were chosen on the part of `benchmarks/regret.py` that was for choosing.
 
 What is proved (`theory.insured_bound`): on N candidates, whatever the truth, regret is at most of order
 T^{3/4}√(N ln T). For f* within the own bands of all points, an eager round at x_t loses at most twice the radii of x_t
