@@ -84,15 +84,9 @@ class Corral(OverBases):
         if not M:
             raise InvalidInput("epsilons must hold a candidate for every base, got none; None makes a grid of them")
         self._promise(width, model)
-        self._weights = [keeps_weights(enlargement, [e], None) for e in self.epsilons]
-        one = self._evidence.posterior(model, weights=any(self._weights)) if self._shared else None
-        self._bases = [
-            Enlarged(
-                model, one or self._evidence.posterior(model, weights=weights), self._own, epsilon=e, width=width,
-                enlargement=enlargement, delta=self._delta / (1 if one else M), flat=not self.field.fixed,
-            )
-            for e, weights in zip(self.epsilons, self._weights, strict=True)
-        ]  # fmt: skip
+        self._bases = self._make_bases(
+            [(model, e) for e in self.epsilons], self._shared, None, enlargement, width=width
+        )
         most = 2.0 * (model.norm_bound + max(self.epsilons))
         self._range = most if reward_range is None else number("reward_range", reward_range, above=0)
         rate = math.sqrt(M / T) if learning_rate is None else number("learning_rate (η)", learning_rate, above=0)
@@ -137,7 +131,8 @@ class Corral(OverBases):
             mean, std = float(c.mean[0]), math.sqrt(c.variance[0])
             return Decision(past.place, None, {"mean": mean, "std": std, "details": details})
         then = copy.copy(base)
-        then.posterior = self.field.posterior(self.model, weights=self._weights[i], budget=None)
+        weights = keeps_weights(base.enlargement, [base.epsilon], None)
+        then.posterior = self.field.posterior(self.model, weights=weights, budget=None)
         if past.known:
             then.posterior.observe(*map(np.array, zip(*self._known[i][: past.known], strict=True)))
         decided = decide(then, self.field, actions, self.log.next_id)

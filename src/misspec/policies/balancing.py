@@ -26,7 +26,7 @@ from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Context, Round
 from misspec.policies.core.registry import Delayed
 from misspec.policies.ec_gp_ucb import Maximiser, decide
-from misspec.policies.enlarged import Enlarged, keeps_weights
+from misspec.policies.enlarged import Enlarged
 from misspec.theory import information_gain
 from misspec.theory.widths import Width
 
@@ -89,6 +89,7 @@ class RegretBalancing(Eliminating):
             )
         reward_range = None if reward_range is None else number("reward_range", reward_range, above=0)
         gain = None if gain is None else number("gain (γ_T)", gain, above=0)
+        self._known_gains: dict[str, float] = {}
         pairs = _pairs(bases, turned=self.minimize) if bases is not None else self._grid(T, gain, epsilon_max)
         self._promise(width, *(m for m, _ in pairs))
         told = (bounds, radius, enlargement, width, price, bases)
@@ -106,7 +107,7 @@ class RegretBalancing(Eliminating):
         self.theorem = "" if self.caution.kind != "price" or budget is not None else self.theorem
         self._ranges = [reward_range or 2.0 * (m.norm_bound + e) for m, e in pairs]
         self.gains = [self._gain_of(m, T, gain) if bounds == "paper" else math.nan for m, _ in pairs]
-        self._bases = self._make_bases(pairs, budget, enlargement, width=width, inflate=inflate)
+        self._bases = self._make_bases(pairs, self._shared, budget, enlargement, width=width, inflate=inflate)
         self.active = list(range(len(pairs)))  # I_t
         self._offers: set[str] = set()  # digests of the action sets seen: more than one, and they vary
 
@@ -244,30 +245,10 @@ class RegretBalancing(Eliminating):
                 f'bounds="paper" need an upper bound on γ_T, which is computed for fixed domains only, not for '
                 f"{shown(self.domain)}; say what it is: gain=…"
             )
-        known: dict[str, float] = self.__dict__.setdefault("_known_gains", {})
         key = f"{kernel_key(m.kernel)} {m.regularization}"
-        if key not in known:
-            known[key] = information_gain(self.domain, m, T).upper
-        return known[key]
-
-    def _make_bases(
-        self, pairs: Sequence[tuple[Model, float]], budget: int | None, enlargement: str | None, **options: Any
-    ) -> list[Enlarged]:
-        """One posterior per kernel and ridge (shared), or one per base (own)."""
-        groups: dict[Any, list[int]] = {}
-        for i, (m, _) in enumerate(pairs):
-            key = (kernel_key(m.kernel), m.regularization, m.offset)
-            groups.setdefault(key if self._shared else i, []).append(i)
-        bases: dict[int, Enlarged] = {}
-        for members in groups.values():
-            weights = keeps_weights(enlargement, [self.epsilons[i] for i in members], budget)
-            posterior = self._evidence.posterior(pairs[members[0]][0], weights=weights, budget=budget)
-            for i in members:
-                bases[i] = Enlarged(
-                    pairs[i][0], posterior, self._own, epsilon=self.epsilons[i], enlargement=enlargement,
-                    delta=self._delta / len(groups), flat=not self.field.fixed, **options,
-                )  # fmt: skip
-        return [bases[i] for i in range(len(pairs))]
+        if key not in self._known_gains:
+            self._known_gains[key] = information_gain(self.domain, m, T).upper
+        return self._known_gains[key]
 
     # -- what a user sees ------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import abc
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 from misspec import kernels
 from misspec.encoding import kernel_key
@@ -14,7 +15,7 @@ from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Candidates
 from misspec.policies.ec_gp_ucb import Maximiser
-from misspec.policies.enlarged import Banded, Enlarged
+from misspec.policies.enlarged import Banded, Enlarged, keeps_weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +118,29 @@ class OverBases(Banded):
     abilities = Abilities(keeps_rounds=True)
     _bases: list[Enlarged]
     _rounds: Rounds
+
+    def _make_bases(
+        self,
+        pairs: Sequence[tuple[Model, float]],
+        shared: bool,
+        budget: int | None,
+        enlargement: str | None,
+        **options: Any,
+    ) -> list[Enlarged]:
+        """A base for each (model, ε̂); one posterior per kernel and ridge (shared), or one per base."""
+        groups: dict[Any, list[int]] = {}
+        for i, (m, _) in enumerate(pairs):
+            groups.setdefault((kernel_key(m.kernel), m.regularization, m.offset) if shared else i, []).append(i)
+        bases: dict[int, Enlarged] = {}
+        for members in groups.values():
+            weights = keeps_weights(enlargement, [pairs[i][1] for i in members], budget)
+            posterior = self._evidence.posterior(pairs[members[0]][0], weights=weights, budget=budget)
+            for i in members:
+                bases[i] = Enlarged(
+                    pairs[i][0], posterior, self._own, epsilon=pairs[i][1], enlargement=enlargement,
+                    delta=self._delta / len(groups), flat=not self.field.fixed, **options,
+                )  # fmt: skip
+        return [bases[i] for i in range(len(pairs))]
 
     @abc.abstractmethod
     def _count(self, asked: Asked, y: float) -> None:

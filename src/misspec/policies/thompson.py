@@ -70,8 +70,20 @@ class ThompsonSampling(UpperConfidence):
         p, multiplier = self.posterior_in_use, self._ends.multiplier
         if self.basis is None:
             offer = self.field.offer(_nothing_to_search, actions)
-            return self._best(offer, actions, p.sample_at(offer.encoded, self._rng, pending=True))
-        sample = self.draw()
+            deviations = p.sample_at(offer.encoded, self._rng, pending=True)
+        else:
+            sample = self.draw()
+            offer = self.field.offer(lambda: self._search(sample), actions)
+            deviations = sample.at(offer)
+        c = self.field.look(p, None, offer, pending=True)
+        values = c.mean + multiplier * deviations
+        row = first_alike(offer, int(values.argmax()))
+        mean, std, upper = float(c.mean[row]), math.sqrt(c.variance[row]), float(values[row])
+        return decision(self.field, actions, offer, row, mean=mean, std=std, multiplier=multiplier, upper=upper)
+
+    def _search(self, sample: Sample) -> Search:
+        """The largest value of a sample over a domain without a list."""
+        p, multiplier = self.posterior_in_use, self._ends.multiplier
 
         def score(U: Array, points: Array) -> Array:
             return np.asarray(p.at(points)[0] + multiplier * sample.values(U))
@@ -80,16 +92,7 @@ class ThompsonSampling(UpperConfidence):
             here, (values, slopes) = p.local(U), sample.slopes(U)
             return here.mean + multiplier * values, here.dmean + multiplier * slopes
 
-        offer = self.field.offer(lambda: Search(p, None, score, slope, self.log.next_id), actions)
-        return self._best(offer, actions, sample.at(offer))
-
-    def _best(self, offer: Actions, actions: Round, deviations: Array) -> Decision:
-        multiplier = self._ends.multiplier
-        c = self.field.look(self.posterior_in_use, None, offer, pending=True)
-        values = c.mean + multiplier * deviations
-        row = first_alike(offer, int(values.argmax()))
-        mean, std, upper = float(c.mean[row]), math.sqrt(c.variance[row]), float(values[row])
-        return decision(self.field, actions, offer, row, mean=mean, std=std, multiplier=multiplier, upper=upper)
+        return Search(p, None, score, slope, self.log.next_id)
 
     def draw(self, rng: np.random.Generator | None = None) -> Sample:
         """A sample of g − μ: ψ·(L⁻ᵀz), with LLᵀ = I + Σψψᵀ/λ over told and pending points; by default its next one."""

@@ -23,6 +23,7 @@ from misspec.search import distinct
 LIKELY, UNLIKELY = 0.5, 0.2  # chances from which, and below which, the verdict is plain
 WORTH_SPREAD = 0.02  # of the spread of results: a gain below is not worth it, nor is one below the noise
 BLIND = 0.8  # noise, in spreads of the results, of a model that explains a third of them or less
+NAMED = 3  # points of a contradiction that are named
 DOUBTFUL = "Doubtful:"  # how the sentence begins
 COUNTED = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -289,15 +290,13 @@ def share_of(each: Importance) -> str:
     return f"{share} %" if low == high else f"{share} % ({low} to {high} %)"
 
 
-def contradictions(
-    domain: Any, conflicts: Sequence[Conflict], names: Sequence[str] | None = None, most: int = 3
-) -> str:
+def contradictions(domain: Any, conflicts: Sequence[Conflict], names: Sequence[str] | None = None) -> str:
     """Where the data say something else than the model."""
     if not conflicts:
         return "Nowhere do the results contradict the model."
     worst = sorted(conflicts, key=lambda each: -each.gap)
-    where = "; ".join(f"{spelled(domain, each, names)} (by {each.gap:.2g})" for each in worst[:most])
-    more = f"; and {len(worst) - most} more" if len(worst) > most else ""
+    where = "; ".join(f"{spelled(domain, each, names)} (by {each.gap:.2g})" for each in worst[:NAMED])
+    more = f"; and {len(worst) - NAMED} more" if len(worst) > NAMED else ""
     return f"Results contradict the model at {_counted(len(worst), 'point')}: {where}{more}. Trust the results there."
 
 
