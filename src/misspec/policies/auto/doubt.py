@@ -132,6 +132,8 @@ def _apart(y: Array, above: float) -> dict[int, Prediction]:
 
 def rows_of(results: Sequence[Sequence[float]], told: Observations) -> list[int]:
     """The first rows that hold these results, [*x, y] each; none for those that are not told here."""
-    table = np.column_stack([told.x, told.y]) if results else None
+    if not results:
+        return []
+    table = np.column_stack([told.x, told.y])
     same = [np.flatnonzero((table == np.array(each)).all(axis=1)) for each in results]
     return sorted({int(rows[0]) for rows in same if len(rows)})
