@@ -94,11 +94,9 @@ class Scaling(NamedTuple):
             u = half / (0.5 * self.width)
         size = np.abs(u)
         fits = np.isfinite(size)
-        beyond = np.where(
-            fits,
-            np.log1p(np.maximum(np.where(fits, size, 0.0) - REACH, 0.0)),
-            np.log(np.where(fits, 1.0, np.abs(half))) - math.log(0.5 * self.width),
-        )
+        near = np.log1p(np.maximum(np.where(fits, size, 0.0) - REACH, 0.0))
+        far = np.log(np.where(fits, 1.0, np.abs(half))) - math.log(0.5 * self.width)
+        beyond = np.where(fits, near, far)
         return np.where(size > REACH, np.sign(u) * (REACH + beyond), u)
 
     def back(self, z: ArrayLike) -> Array:
@@ -176,17 +174,20 @@ class Hyperposterior:
     reach: Array
     noise: float | None
     size: float = 1.0  # s², by which own noises are taken where the noise is not known
-    kernel: Covariances = dataclasses.field(init=False)
-    diagonal: Any = dataclasses.field(init=False)  # where packed matrices have theirs, in the order of the points
 
-    def __post_init__(self) -> None:
+    @once
+    def kernel(self) -> Covariances:
         points, u = self.data.points, len(self.data.averages)
         packed = np.empty((len(self.columns), u * (u + 1) // 2))
         for j, at in enumerate(self.columns):
             packed[j] = _packed(distance(points, points, at) / self.reach[j])
-        object.__setattr__(self, "kernel", Covariances(packed))
-        numbered = _packed(np.diag(np.arange(1.0, u + 1.0)))
-        object.__setattr__(self, "diagonal", np.argsort(numbered, kind="stable")[-u:])
+        return Covariances(packed)
+
+    @once
+    def diagonal(self) -> Any:
+        """Where packed matrices have theirs, in the order of the points."""
+        u = len(self.data.averages)
+        return np.argsort(_packed(np.diag(np.arange(1.0, u + 1.0))), kind="stable")[-u:]
 
     @once
     def centre(self) -> Array:
@@ -252,7 +253,7 @@ class Hyperposterior:
         solved, total = self._solved(theta), float(np.var(self.data.averages))
         if solved is None or not total > 0:
             return 0.0
-        u, scale = len(self.data.averages), self._fitted(theta, solved).scale
+        u, scale = len(self.data.averages), self.fitted(theta, solved).scale
         ones = lapack.dtfsm(1.0, solved.L, solved.sides, uplo="L", trans="T")  # (K + λ/n)⁻¹ of ȳ and of 1
         packed, _ = lapack.dpftri(u, solved.L, uplo="L", overwrite_a=1)
         share = ones[:, 1] / (1.0 + ones[:, 1].sum())  # of A, whose mean is not known either
@@ -260,14 +261,11 @@ class Hyperposterior:
         noise = scale**2 * float(np.mean(solved.noise / self.data.counts))
         return max(0.0, float(np.median(residuals**2)) / MEDIAN - noise) / total
 
-    def fitted(self, theta: Array) -> Fitted:
+    def fitted(self, theta: Array, solved: Solved | None = None) -> Fitted:
         """m, s and the norm of the mean at θ."""
-        solved = self._solved(theta)
+        solved = solved or self._solved(theta)
         if solved is None:
             raise ArithmeticError("a sampled covariance is not definite")
-        return self._fitted(theta, solved)
-
-    def _fitted(self, theta: Array, solved: Solved) -> Fitted:
         _, quadratic, m, _, noise, L, sides = solved
         if self.noise is None:
             scale = math.sqrt((GAMMA + quadratic / 2) / (GAMMA + self.data.total / 2))

@@ -1,13 +1,10 @@
-"""Policies of others, to compare with: one algorithm per file."""
+"""Policies of others, to compare with: one algorithm per file; those that differ from ours in a constant in one."""
 
 from misspec.comparators.corral import Corral
-from misspec.comparators.corruption import CorruptionTolerantGPUCB
 from misspec.comparators.g_optimal import PhasedElimination
-from misspec.comparators.gp_ts import GPTS
-from misspec.comparators.igp_ucb import IGPUCB
 from misspec.comparators.lb_gp_ucb import LBGPUCB
-from misspec.comparators.linear import LinearThompson, LinUCB
 from misspec.comparators.rips import RIPS
+from misspec.comparators.variants import GPTS, IGPUCB, CorruptionTolerantGPUCB, LinearThompson, LinUCB
 
 __all__ = [
     "GPTS",

@@ -17,15 +17,14 @@ from misspec import theory
 from misspec.domains import Domain
 from misspec.errors import Array, InvalidInput, flag, number, one_of, vector, whole
 from misspec.model import Model
-from misspec.policies.bases import OverBases
+from misspec.policies.bases import OverBases, Rounds
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked, Event
-from misspec.policies.core.points import Actions, Place, Round, position_in
+from misspec.policies.core.points import Actions, Place, Round
 from misspec.policies.core.registry import Delayed
 from misspec.policies.ec_gp_ucb import decide
 from misspec.policies.enlarged import Enlarged, keeps_weights
-from misspec.policies.ledger import Rounds
 from misspec.theory.widths import Width
 
 
@@ -85,15 +84,9 @@ class Corral(OverBases):
         if not M:
             raise InvalidInput("epsilons must hold a candidate for every base, got none; None makes a grid of them")
         self._promise(width, model)
-        self._weights = [keeps_weights(enlargement, [e], None) for e in self.epsilons]
-        one = self._evidence.posterior(model, weights=any(self._weights)) if self._shared else None
-        self._bases = [
-            Enlarged(
-                model, one or self._evidence.posterior(model, weights=weights), self._own, epsilon=e, width=width,
-                enlargement=enlargement, delta=self._delta / (1 if one else M), flat=not self.field.fixed,
-            )
-            for e, weights in zip(self.epsilons, self._weights, strict=True)
-        ]  # fmt: skip
+        self._bases = self._make_bases(
+            [(model, e) for e in self.epsilons], self._shared, None, enlargement, width=width
+        )
         most = 2.0 * (model.norm_bound + max(self.epsilons))
         self._range = most if reward_range is None else number("reward_range", reward_range, above=0)
         rate = math.sqrt(M / T) if learning_rate is None else number("learning_rate (η)", learning_rate, above=0)
@@ -106,7 +99,7 @@ class Corral(OverBases):
         self._rounds = Rounds()
         self._half: Asked | None = None  # a first step whose second is next
         self._pasts: list[list[Past]] = [[] for _ in range(M)]
-        self._told: list[list[tuple[Array, float]]] = [[] for _ in range(M)]  # what each base knows, in order
+        self._known: list[list[tuple[Array, float]]] = [[] for _ in range(M)]  # what each base knows, in order
 
     @classmethod
     def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, **options: Any) -> Corral:
@@ -124,10 +117,9 @@ class Corral(OverBases):
         i = int(np.searchsorted(np.cumsum(self.probabilities), self._rng.random(), side="right"))
         i = min(i, len(self._bases) - 1)
         details = {"base": i, "probability": float(self.probabilities[i]), "step": 1 if self._stochastic else 0}
-        details |= {"whole": self._is_whole(actions), "known": len(self._told[i])}
+        details |= {"whole": self._is_whole(actions), "known": len(self._known[i])}
         decided = decide(self._bases[i], self.field, actions, self.log.next_id)
-        reasons = {**decided.reasons, "details": details}
-        return Decision(self.field.place(decided.offer, decided.row), position_in(actions, decided.row), reasons)
+        return decided.decision(self.field, actions, details=details)
 
     def _replay_one(self, i: int, p: float, past: Past, actions: Round) -> Decision:
         """The choice of a base with the posterior that it had then, and the own bands of today; where the
@@ -136,17 +128,17 @@ class Corral(OverBases):
         base = self._bases[i]
         if past.whole and self._is_whole(actions):
             c = self.field.look(base.posterior, None, self.field.only(past.place), pending=True)
-            reasons: dict[str, Any] = {"mean": float(c.mean[0]), "std": math.sqrt(c.variance[0])}
-            return Decision(past.place, None, {**reasons, "details": details})
+            mean, std = float(c.mean[0]), math.sqrt(c.variance[0])
+            return Decision(past.place, None, {"mean": mean, "std": std, "details": details})
         then = copy.copy(base)
-        then.posterior = self.field.posterior(self.model, weights=self._weights[i], budget=None)
+        weights = keeps_weights(base.enlargement, [base.epsilon], None)
+        then.posterior = self.field.posterior(self.model, weights=weights, budget=None)
         if past.known:
-            then.posterior.observe(*map(np.array, zip(*self._told[i][: past.known], strict=True)))
+            then.posterior.observe(*map(np.array, zip(*self._known[i][: past.known], strict=True)))
         decided = decide(then, self.field, actions, self.log.next_id)
-        reasons = {**decided.reasons, "details": details}
-        return Decision(self.field.place(decided.offer, decided.row), position_in(actions, decided.row), reasons)
+        return decided.decision(self.field, actions, details=details)
 
-    def _update(self, asked: Asked, y: float) -> None:
+    def _count(self, asked: Asked, y: float) -> None:
         """The master learns the loss of the only step, or of the second for both."""
         i, step = asked.details["base"], asked.details["step"]
         self.counts[i] += 1
@@ -180,7 +172,7 @@ class Corral(OverBases):
             raise InvalidInput(f"step {step} of a stored query was not the next one")
         if step == 1:
             flag("whole of a stored query", details.get("whole"))
-            whole("known of a stored query", details.get("known"), at_most=len(self._told[i]))
+            whole("known of a stored query", details.get("known"), at_most=len(self._known[i]))
 
     def on_ask(self, asked: Asked) -> None:
         details = asked.details
@@ -200,34 +192,21 @@ class Corral(OverBases):
         super().on_tell(asked, y)
         for i in range(len(self._bases)):
             if any(self._bases[i].posterior is fed for fed in feeds):
-                self._told[i].append((asked.place.x, y))
-        if asked.of_others:
-            return
-        for each, value in self._rounds.tell(asked, y):
-            self._update(each, value)
+                self._known[i].append((asked.place.x, y))
 
-    def on_observe(
-        self,
-        actions: Actions,
-        places: list[Place],
-        y: list[float],
-        noise: list[float] | None = None,  # noqa: ARG002
-    ) -> None:
-        super().on_observe(actions, places, y)
-        for told in self._told:
+    def on_observe(self, actions: Actions, places: list[Place], y: list[float], noise: Any = None) -> None:
+        super().on_observe(actions, places, y, noise)
+        for told in self._known:
             told += [(place.x, value) for place, value in zip(places, y, strict=True)]
 
     def on_drop(self, asked: Asked) -> None:
         """A base forgets the policy of a first step; a round whose second is dropped teaches the master nothing."""
         super().on_drop(asked)
-        if asked.of_others:
-            return
-        i = asked.details["base"]
-        self._pasts[i] = [past for past in self._pasts[i] if past.id != asked.query.id]
-        if self._half is not None and self._half.query.id == asked.query.id:
-            self._half = None
-        for each, value in self._rounds.drop(asked):
-            self._update(each, value)
+        if not asked.of_others:
+            i = asked.details["base"]
+            self._pasts[i] = [past for past in self._pasts[i] if past.id != asked.query.id]
+            if self._half is not None and self._half.query.id == asked.query.id:
+                self._half = None
 
     # -- what a user sees ------------------------------------------------------------------------------------
 

@@ -13,25 +13,23 @@ from collections.abc import Mapping
 from typing import Any, Unpack
 
 from misspec import kernels, theory
-from misspec.comparators.igp_ucb import with_ridge
+from misspec.comparators.variants import with_ridge
 from misspec.domains import Domain
 from misspec.errors import InvalidInput, flag, number, whole
 from misspec.model import Model
-from misspec.policies.bases import OverBases
+from misspec.policies.bases import Eliminating, Elimination
 from misspec.policies.core.answers import Decision
-from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
-from misspec.policies.core.points import Actions, Place, Round, position_in
+from misspec.policies.core.points import Round
 from misspec.policies.core.registry import Common, Delayed
-from misspec.policies.ec_gp_ucb import Maximiser, decide
+from misspec.policies.ec_gp_ucb import decide
 from misspec.policies.enlarged import Enlarged
-from misspec.policies.ledger import Elimination, Ledger
 from misspec.theory.widths import Width
 
 MOST_LENGTH_SCALES = 1000
 
 
-class LBGPUCB(OverBases):
+class LBGPUCB(Eliminating):
     """GP-UCB with ever shorter length scales on the same data; plays the one whose regret bound would be the smallest,
     and rejects those whose bound the rewards refute.
 
@@ -45,8 +43,6 @@ class LBGPUCB(OverBases):
     the rounds told before any pending one), `eliminated`. Bands and `recommend()` are those of the longest candidate
     that is left: the model's own, until results refute it.
     """
-
-    abilities = Abilities(keeps_rounds=True, draws=False)
 
     def __init__(
         self,
@@ -78,15 +74,9 @@ class LBGPUCB(OverBases):
         shorter = [kernels.with_length_scales_times(model.kernel, factor) for factor in self.length_scales[1:]]
         models = [model, *(dataclasses.replace(model, kernel=k, norm_bound=reach) for k in shorter)]
         self._promise(width, model)
-        self._bases = [
-            Enlarged(
-                m, self._evidence.posterior(m), None, epsilon=0.0, width=width, enlargement=None, delta=self._delta
-            )
-            for m in models
-        ]
-        self._ledger = Ledger(M)
-        self.counts, self.rewards, self.candidate_bounds = self._ledger.N, self._ledger.J, self._ledger.R
-        self.eliminated: list[Elimination] = []
+        options: dict[str, Any] = {"epsilon": 0.0, "width": width, "enlargement": None, "delta": self._delta}
+        self._bases = [Enlarged(m, self._evidence.posterior(m), None, **options) for m in models]
+        self._keep_accounts(models)
         self._varies = False  # whether rounds have brought actions or contexts of their own
 
     @classmethod
@@ -100,9 +90,10 @@ class LBGPUCB(OverBases):
         # θ_t ∈ argmin of R_θ(|S_θ| + 1) over the candidates so far, ties to the longest; then x_t maximises its μ + βσ
         i = min(self.active, key=lambda i: self.suspected_bound(i, self._ledger.plays(i) + 1))
         decided = decide(self._bases[i], self.field, actions, self.log.next_id)
-        place = self.field.place(decided.offer, decided.row)
-        details = {"base": i, "bound": self._width(i, decided, place), "varies": actions is not None}
-        return Decision(place, position_in(actions, decided.row), {**decided.reasons, "details": details})
+        # 2βσ there, by told data only; the whole range where what is told may be biased
+        half = self._bases[i].model.norm_bound if self.log.partial else self._told(i, decided, everywhere=False)[3]
+        details = {"base": i, "bound": 2.0 * half, "varies": actions is not None}
+        return decided.decision(self.field, actions, details=details)
 
     def suspected_bound(self, i: int, n: int) -> float:
         """R_θ(n) = √(n·γ)(√γ + B) up to a factor that all share, γ = θ^{−q}·ln^{d+1}n, the rate of information gain;
@@ -112,10 +103,9 @@ class LBGPUCB(OverBases):
         gamma = (self._scale * self.length_scales[i]) ** -q * rate
         return math.sqrt(n * gamma) * (math.sqrt(gamma) + self.model.norm_bound)
 
-    def _count(self, counted: list[tuple[Asked, float]]) -> None:
-        for asked, y in counted:
-            self._ledger.count(asked, y)
-            self._reject()
+    def _count(self, asked: Asked, y: float) -> None:
+        self._ledger.count(asked, y)
+        self._reject()
 
     def _reject(self) -> None:
         """Reject θ if J/N + (Σ2βσ)/N + √(ξ/N) < max over θ′ of J′/N′ − √(ξ/N′), ξ = 2s²ln(Mπ²t²/(3δ))."""
@@ -141,26 +131,8 @@ class LBGPUCB(OverBases):
     def active(self) -> list[int]:
         """The candidates so far that are not rejected."""
         rejected = {each.base for each in self.eliminated}
-        t = sum(self.counts) + len(self._ledger.waiting()) + 1
+        t = sum(self.counts) + len(self._ledger) + 1
         return [i for i in range(self._added(t)) if i not in rejected]
-
-    def _width(self, i: int, decided: Maximiser, place: Place) -> float:
-        """2βσ at the point chosen, with told data only; the whole range where what is told may be biased."""
-        base = self._bases[i]
-        if self.log.partial:
-            return 2.0 * base.model.norm_bound
-        if not base.posterior.pending:
-            return 2.0 * decided.reasons["multiplier"] * decided.reasons["std"]
-        only = self.field.only(place)
-        only = only.offered() if decided.known.flat else only
-        return 2.0 * float(base.half(self.field.look(base.posterior, None, only, pending=False))[0])
-
-    def admit(self, actions: Actions) -> Actions:
-        for base in self._bases[1:]:
-            kernels.check_bounded(
-                base.model.kernel, actions.encoded, "the points handed in, for a shorter length scale"
-            )
-        return actions
 
     def check_details(self, details: Mapping[str, Any]) -> None:
         whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
@@ -172,16 +144,6 @@ class LBGPUCB(OverBases):
             return
         self._varies = self._varies or asked.details["varies"]
         self._ledger.ask(asked)
-
-    def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
-        super().on_tell(asked, y)
-        if not asked.of_others:
-            self._count(self._ledger.tell(asked, y))
-
-    def on_drop(self, asked: Asked) -> None:
-        super().on_drop(asked)
-        if not asked.of_others:
-            self._count(self._ledger.drop(asked))
 
     # -- what a user sees ------------------------------------------------------------------------------------
 

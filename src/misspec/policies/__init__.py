@@ -2,16 +2,15 @@
 
 from misspec.policies.auto import Auto
 from misspec.policies.balancing import RegretBalancing
+from misspec.policies.bases import Elimination
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, Query, Recommendation, Suspicion
 from misspec.policies.core.journal import load
 from misspec.policies.core.log import Asked
 from misspec.policies.core.policy import Policy
 from misspec.policies.core.state import restore
-from misspec.policies.ec_gp_ucb import ECGPUCB
+from misspec.policies.ec_gp_ucb import ECGPUCB, GPUCB
 from misspec.policies.episodes import Episode
-from misspec.policies.gp_ucb import GPUCB
 from misspec.policies.insured import InsuredUCB
-from misspec.policies.ledger import Elimination
 from misspec.policies.phased import PhasedUncertaintySampling
 from misspec.policies.thompson import ThompsonSampling
 from misspec.policies.uniform import UniformSampling

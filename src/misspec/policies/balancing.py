@@ -13,29 +13,27 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from misspec import kernels, search, theory
+from misspec import search, theory
 from misspec.domains import Domain
 from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, flag, number, one_of, shown, whole
 from misspec.model import Model
-from misspec.policies.bases import OverBases
+from misspec.policies.bases import Eliminating, Elimination
 from misspec.policies.caution import Caution
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
-from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
-from misspec.policies.core.points import Actions, Context, Round, position_in
+from misspec.policies.core.points import Context, Round
 from misspec.policies.core.registry import Delayed
 from misspec.policies.ec_gp_ucb import Maximiser, decide
-from misspec.policies.enlarged import Enlarged, keeps_weights
-from misspec.policies.ledger import Elimination, Ledger
+from misspec.policies.enlarged import Enlarged
 from misspec.theory import information_gain
 from misspec.theory.widths import Width
 
 VARIES = "varies"  # what is kept of an action set once two different ones were seen
 
 
-class RegretBalancing(OverBases):
+class RegretBalancing(Eliminating):
     """Plays the active base with the smallest candidate regret bound; drops bases whose bound the rewards refute.
 
     horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played) or
@@ -54,8 +52,6 @@ class RegretBalancing(OverBases):
     Bands and `recommend().gap` are those of the most cautious active base: they hold for any ε up to its ε̂, and are as
     wide as that; a smaller epsilon_max narrows them. The horizon shapes the grid; more rounds can be asked for.
     """
-
-    abilities = Abilities(keeps_rounds=True, draws=False)
 
     def __init__(
         self,
@@ -93,30 +89,26 @@ class RegretBalancing(OverBases):
             )
         reward_range = None if reward_range is None else number("reward_range", reward_range, above=0)
         gain = None if gain is None else number("gain (γ_T)", gain, above=0)
+        self._known_gains: dict[str, float] = {}
         pairs = _pairs(bases, turned=self.minimize) if bases is not None else self._grid(T, gain, epsilon_max)
         self._promise(width, *(m for m, _ in pairs))
         told = (bounds, radius, enlargement, width, price, bases)
         as_in_paper = told == ("paper", "paper", "paper", "lemma1", 1.0, None)
         self.theorem = "Proposition 1" if as_in_paper and not self.grounded else ""
         # 1   M bases with candidates ε̂_i, all active, N_i = 0
-        M = len(pairs)
-        others = {kernel_key(m.kernel): m.kernel for m, _ in pairs if m.kernel is not self.model.kernel}
-        self._others = [k for key, k in others.items() if key != kernel_key(self.model.kernel)]  # beside the model's
+        self._keep_accounts([m for m, _ in pairs])
         self.epsilons = [e for _, e in pairs]
         provable = self._shared and self.grounded and bounds == "realised"  # own bands beside one posterior for all
-        default = "price" if self.field.fixed or not provable else "proof"
-        kind = default if caution is None else caution
-        self.caution = Caution(kind, price, self.epsilons, model.noise, self._delta)
+        if caution is None:
+            caution = "price" if self.field.fixed or not provable else "proof"
+        self.caution = Caution(caution, price, self.epsilons, model.noise, self._delta)
         if self.caution.kind == "proof" and not provable:
             raise InvalidInput('caution="proof" needs evidence="shared", grounded=True and bounds="realised"')
         self.theorem = "" if self.caution.kind != "price" or budget is not None else self.theorem
         self._ranges = [reward_range or 2.0 * (m.norm_bound + e) for m, e in pairs]
         self.gains = [self._gain_of(m, T, gain) if bounds == "paper" else math.nan for m, _ in pairs]
-        self._bases = self._make_bases(pairs, width, enlargement, inflate, budget)
-        self.active = list(range(M))  # I_t
-        self._ledger = Ledger(M)
-        self.counts, self.rewards, self.candidate_bounds = self._ledger.N, self._ledger.J, self._ledger.R
-        self.eliminated: list[Elimination] = []
+        self._bases = self._make_bases(pairs, self._shared, budget, enlargement, width=width, inflate=inflate)
+        self.active = list(range(len(pairs)))  # I_t
         self._offers: set[str] = set()  # digests of the action sets seen: more than one, and they vary
 
     @classmethod
@@ -138,8 +130,7 @@ class RegretBalancing(OverBases):
         decided = decide(self._bases[i], self.field, actions, self.log.next_id)  # 6   base i_t plays x_t
         details = {"base": i, "epsilon": self.epsilons[i], **self._realised(i, decided), "offer": self._offer(actions)}
         details |= self.caution.noted(i, decided, self._eager(i))
-        place = self.field.place(decided.offer, decided.row)
-        return Decision(place, position_in(actions, decided.row), {**decided.reasons, "details": details})
+        return decided.decision(self.field, actions, details=details)
 
     def on_ask(self, asked: Asked) -> None:
         if asked.of_others:  # no base chose it: evidence only, which none of N, J, R and the test counts
@@ -152,24 +143,13 @@ class RegretBalancing(OverBases):
         self.caution.asked(asked.details)
         self._ledger.ask(asked)
 
-    def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
-        super().on_tell(asked, y)  # 6, 7   observe y_t; update the base
-        if not asked.of_others:
-            self._count(self._ledger.tell(asked, y))
-
-    def on_drop(self, asked: Asked) -> None:
-        super().on_drop(asked)
-        if not asked.of_others:
-            self._count(self._ledger.drop(asked))
-
-    def _count(self, rounds: list[tuple[Asked, float]]) -> None:
+    def _count(self, asked: Asked, y: float) -> None:
         """Rounds count in the order asked, up to the first pending one: a set chosen by its values would be biased."""
-        for asked, y in rounds:
-            i = self._ledger.count(asked, y)  # 7   N_i, J_i and R_i
-            if self._bounds == "paper":
-                self._ledger.R[i] = self._bound(i)
-            self.caution.counted(asked.place.key, asked.details, y)
-            self._eliminate()  # 8   update the active set
+        i = self._ledger.count(asked, y)  # 6, 7   y_t is observed; N_i, J_i and R_i
+        if self._bounds == "paper":
+            self._ledger.R[i] = self._bound(i)
+        self.caution.counted(asked.place.key, asked.details, y)
+        self._eliminate()  # 8   update the active set
 
     def _eliminate(self) -> None:
         """Drop i if J_i/N_i + R_i/N_i + h_i < max over j of J_j/N_j − h_j. The maximiser never fails."""
@@ -196,16 +176,10 @@ class RegretBalancing(OverBases):
         if not isinstance(details.get("offer"), str):
             raise InvalidInput(f"offer of a stored query must be text, got {shown(details.get('offer'))}")
 
-    def admit(self, actions: Actions) -> Actions:
-        """Bases may have kernels of their own, each of which has to be at most 1 there."""
-        for kernel in self._others:
-            kernels.check_bounded(kernel, actions.encoded, "the points handed in, for the kernel of a base")
-        return actions
-
     def _eager(self, i: int) -> Enlarged | None:
         """A base with ε̂ = 0 on the posterior of base i, if there is one."""
-        found = (j for j in self.active if self.epsilons[j] == 0)
-        return next((self._bases[j] for j in found if self._bases[j].posterior is self._bases[i].posterior), None)
+        eager = (self._bases[j] for j in self.active if self.epsilons[j] == 0)
+        return next((base for base in eager if base.posterior is self._bases[i].posterior), None)
 
     def _realised(self, i: int, decided: Maximiser) -> dict[str, Any]:
         """`bound`: by how much R_i grows when base i plays this point, its band's width before the point is observed.
@@ -217,17 +191,8 @@ class RegretBalancing(OverBases):
             return {"bound": self._ranges[i]}
         if self._bounds == "paper":
             return {"bound": 0.0}
-        base, c, row, reasons = self._bases[i], decided.known, decided.row, decided.reasons
         looks = self.caution.looks(i)
-        if base.posterior.pending:  # choices are made by a smaller variance then
-            offer = decided.offer
-            if not looks:  # then the point chosen is all that matters
-                only = self.field.only(self.field.place(offer, row))
-                offer, row = only.offered() if c.flat else only, 0
-            c = self.field.look(base.posterior, base.own, offer, pending=False)
-            mean, half = float(c.mean[row]), float(base.half(c)[row])
-        else:
-            mean, half = reasons["mean"], reasons["multiplier"] * reasons["std"] + reasons["enlargement"]
+        c, row, mean, half = self._told(i, decided, everywhere=looks)
         half += self.epsilons[i]
         if c.own_lower is None or c.own_upper is None:
             return {"bound": min(self._ranges[i], 2.0 * half)}
@@ -236,7 +201,7 @@ class RegretBalancing(OverBases):
         lower, upper = max(mean - half, low), min(mean + half, high)
         bound = min(self._ranges[i], upper - lower if lower <= upper else high - low)
         if looks:
-            reach = base.half(c)
+            reach = self._bases[i].half(c)
             if ((c.own_lower > c.mean + reach) | (c.own_upper < c.mean - reach)).any():
                 return {"bound": bound, "refuted": True}
         return {"bound": bound}
@@ -261,9 +226,8 @@ class RegretBalancing(OverBases):
             return hashlib.sha256(actions.c.tobytes()).hexdigest()[:16]
         if actions is None or self.field.is_whole(actions):
             return "all"
-        distinct = (
-            search.distinct(actions.points).points if actions.rows is None else np.unique(np.asarray(actions.rows))
-        )
+        points, rows = actions.points, actions.rows
+        distinct = search.distinct(points).points if rows is None else np.unique(np.asarray(rows))
         return hashlib.sha256(distinct.tobytes()).hexdigest()[:16]
 
     def _grid(self, T: int, gain: float | None, epsilon_max: float | None) -> list[tuple[Model, float]]:
@@ -281,35 +245,10 @@ class RegretBalancing(OverBases):
                 f'bounds="paper" need an upper bound on γ_T, which is computed for fixed domains only, not for '
                 f"{shown(self.domain)}; say what it is: gain=…"
             )
-        known: dict[str, float] = self.__dict__.setdefault("_known_gains", {})
         key = f"{kernel_key(m.kernel)} {m.regularization}"
-        if key not in known:
-            known[key] = information_gain(self.domain, m, T).upper
-        return known[key]
-
-    def _make_bases(
-        self,
-        pairs: Sequence[tuple[Model, float]],
-        width: Width,
-        enlargement: str | None,
-        inflate: bool,
-        budget: int | None,
-    ) -> list[Enlarged]:
-        """One posterior per kernel and ridge (shared), or one per base (own)."""
-        groups: dict[Any, list[int]] = {}
-        for i, (m, _) in enumerate(pairs):
-            key = (kernel_key(m.kernel), m.regularization, m.offset)
-            groups.setdefault(key if self._shared else i, []).append(i)
-        bases: dict[int, Enlarged] = {}
-        for members in groups.values():
-            weights = keeps_weights(enlargement, [self.epsilons[i] for i in members], budget)
-            posterior = self._evidence.posterior(pairs[members[0]][0], weights=weights, budget=budget)
-            for i in members:
-                bases[i] = Enlarged(
-                    pairs[i][0], posterior, self._own, epsilon=self.epsilons[i], width=width, enlargement=enlargement,
-                    delta=self._delta / len(groups), inflate=inflate, flat=not self.field.fixed,
-                )  # fmt: skip
-        return [bases[i] for i in range(len(pairs))]
+        if key not in self._known_gains:
+            self._known_gains[key] = information_gain(self.domain, m, T).upper
+        return self._known_gains[key]
 
     # -- what a user sees ------------------------------------------------------------------------------------
 

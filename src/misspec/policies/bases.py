@@ -1,45 +1,190 @@
-"""Policies over several bases, one of which speaks for all."""
+"""Policies over several bases, one of which speaks for all; and a ledger of the rounds that these have played."""
 
 from __future__ import annotations
 
 import abc
+import dataclasses
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
 
+from misspec import kernels
+from misspec.encoding import kernel_key
 from misspec.model import Model
-from misspec.policies.core.answers import Band
 from misspec.policies.core.hooks import Abilities
-from misspec.policies.core.points import Actions, Context
-from misspec.policies.core.policy import Policy
-from misspec.policies.enlarged import Enlarged
-from misspec.posterior import Posterior
+from misspec.policies.core.log import Asked
+from misspec.policies.core.points import Actions, Candidates
+from misspec.policies.ec_gp_ucb import Maximiser
+from misspec.policies.enlarged import Banded, Enlarged, keeps_weights
 
 
-class OverBases(Policy):
-    """A policy whose bands and recommendation are those of one of its bases."""
+@dataclasses.dataclass(frozen=True)
+class Elimination:
+    """Base `base` was dropped after `round` told observations: its optimistic average `left` fell below `right`."""
+
+    base: int
+    round: int
+    left: float
+    right: float
+
+
+class Rounds:
+    """A round counts once it is told and every round before it is told or dropped: results that were chosen by their
+    values count no earlier than others."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[int, tuple[Asked, float | None]] = OrderedDict()
+
+    def ask(self, asked: Asked) -> None:
+        """A round was asked."""
+        self._open[asked.query.id] = (asked, None)
+
+    def tell(self, asked: Asked, y: float) -> list[tuple[Asked, float]]:
+        """Enter a result; return the rounds that can now be counted."""
+        self._open[asked.query.id] = (asked, y)
+        return self._counted()
+
+    def drop(self, asked: Asked) -> list[tuple[Asked, float]]:
+        """Remove a dropped round; return the rounds that can now be counted."""
+        del self._open[asked.query.id]
+        return self._counted()
+
+    def __len__(self) -> int:
+        """Rounds that do not count yet."""
+        return len(self._open)
+
+    def _counted(self) -> list[tuple[Asked, float]]:
+        counted = []
+        while self._open:
+            id_, (asked, y) = next(iter(self._open.items()))
+            if y is None:
+                break
+            del self._open[id_]
+            counted.append((asked, y))
+        return counted
+
+
+class Ledger(Rounds):
+    """Rounds by the base that played them (`base` and `bound` in the details of their queries).
+
+    N, J, R    rounds that count, their rewards and their bounds, per base
+    h          radius of the elimination test, of the bases for which it is known
+    """
+
+    def __init__(self, bases: int) -> None:
+        super().__init__()
+        self.N = [0] * bases
+        self.J = [0.0] * bases
+        self.R = [0.0] * bases
+        self.h: dict[int, float] = {}
+        self._waiting = [0] * bases  # rounds that do not count yet
+        self._waiting_R = [0.0] * bases
+
+    def ask(self, asked: Asked) -> None:
+        super().ask(asked)
+        self._await(asked, 1)
+
+    def drop(self, asked: Asked) -> list[tuple[Asked, float]]:
+        self._await(asked, -1)
+        return super().drop(asked)
+
+    def count(self, asked: Asked, y: float) -> int:
+        """Count a round: N, J and R of its base, which is returned."""
+        self._await(asked, -1)
+        i: int = asked.details["base"]
+        self.N[i] += 1
+        self.J[i] += y
+        self.R[i] += asked.details["bound"]
+        self.h.pop(i, None)
+        return i
+
+    def _await(self, asked: Asked, change: int) -> None:
+        i = asked.details["base"]
+        self._waiting[i] += change
+        self._waiting_R[i] = self._waiting_R[i] + change * asked.details["bound"] if self._waiting[i] else 0.0
+
+    def plays(self, i: int) -> int:
+        """Rounds of a base, with those that do not count yet."""
+        return self.N[i] + self._waiting[i]
+
+    def bound_with_pending(self, i: int) -> float:
+        """R of a base, with rounds that do not count yet."""
+        return self.R[i] + self._waiting_R[i]
+
+
+class OverBases(Banded):
+    """A policy whose bands and recommendation are those of one of its bases, and whose rounds count in order."""
 
     abilities = Abilities(keeps_rounds=True)
+    _bases: list[Enlarged]
+    _rounds: Rounds
 
-    @property
+    def _make_bases(
+        self,
+        pairs: Sequence[tuple[Model, float]],
+        shared: bool,
+        budget: int | None,
+        enlargement: str | None,
+        **options: Any,
+    ) -> list[Enlarged]:
+        """A base for each (model, ε̂); one posterior per kernel and ridge (shared), or one per base."""
+        groups: dict[Any, list[int]] = {}
+        for i, (m, _) in enumerate(pairs):
+            groups.setdefault((kernel_key(m.kernel), m.regularization, m.offset) if shared else i, []).append(i)
+        bases: dict[int, Enlarged] = {}
+        for members in groups.values():
+            weights = keeps_weights(enlargement, [pairs[i][1] for i in members], budget)
+            posterior = self._evidence.posterior(pairs[members[0]][0], weights=weights, budget=budget)
+            for i in members:
+                bases[i] = Enlarged(
+                    pairs[i][0], posterior, self._own, epsilon=pairs[i][1], enlargement=enlargement,
+                    delta=self._delta / len(groups), flat=not self.field.fixed, **options,
+                )  # fmt: skip
+        return [bases[i] for i in range(len(pairs))]
+
     @abc.abstractmethod
-    def _reported(self) -> Enlarged:
-        """The base that speaks for all."""
+    def _count(self, asked: Asked, y: float) -> None:
+        """A round of a base counts from now on."""
 
-    @property
-    def reported_model(self) -> Model:
-        return self._reported.model
+    def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
+        super().on_tell(asked, y)
+        for counted, value in [] if asked.of_others else self._rounds.tell(asked, y):
+            self._count(counted, value)
 
-    @property
-    def posterior_in_use(self) -> Posterior:
-        """Of the base whose bands `band` and `recommend` report."""
-        return self._reported.posterior
+    def on_drop(self, asked: Asked) -> None:
+        super().on_drop(asked)
+        for counted, value in [] if asked.of_others else self._rounds.drop(asked):
+            self._count(counted, value)
 
-    @property
-    def epsilon(self) -> float:
-        """The ε̂ of that base: what bands and recommendation allow for."""
-        return self._reported.epsilon
+    def _told(self, i: int, decided: Maximiser, *, everywhere: bool) -> tuple[Candidates, int, float, float]:
+        """A choice of base i by told data only: what is known of the offer, or of the point alone; the row of the point
+        there; its mean, and half of the base's band for f̃."""
+        base, c, row, reasons = self._bases[i], decided.known, decided.row, decided.reasons
+        if not base.posterior.pending:
+            return c, row, reasons["mean"], reasons["multiplier"] * reasons["std"] + reasons["enlargement"]
+        offer = decided.offer  # while queries are pending, choices are made by a smaller variance
+        if not everywhere:
+            only = self.field.only(self.field.place(offer, row))
+            offer, row = only.offered() if c.flat else only, 0
+        c = self.field.look(base.posterior, base.own, offer, pending=False)
+        return c, row, float(c.mean[row]), float(base.half(c)[row])
 
-    def band_at(self, actions: Actions) -> Band:
-        base = self._reported
-        return base.band(self.field.look(base.posterior, base.own, actions, pending=False))
 
-    def contenders(self, within: Context | None = None) -> Actions:
-        return self._reported.contenders(self.field, self.log.next_id, within)
+class Eliminating(OverBases):
+    """Bases that may have models of their own; those whose regret bound the rewards refute are dropped."""
+
+    abilities = Abilities(keeps_rounds=True, draws=False)
+
+    def _keep_accounts(self, models: Sequence[Model]) -> None:
+        """Begin with one base for each of these models."""
+        self._rounds = self._ledger = Ledger(len(models))
+        self.counts, self.rewards, self.candidate_bounds = self._ledger.N, self._ledger.J, self._ledger.R
+        self.eliminated: list[Elimination] = []
+        own = {kernel_key(model.kernel): model.kernel for model in models}
+        self._others = [kernel for key, kernel in own.items() if key != kernel_key(self.model.kernel)]
+
+    def admit(self, actions: Actions) -> Actions:
+        """Bases may have kernels of their own, each of which has to be at most 1 there."""
+        for kernel in self._others:
+            kernels.check_bounded(kernel, actions.encoded, "the points handed in, for the kernel of a base")
+        return actions

@@ -1,4 +1,5 @@
-"""EC-GP-UCB: enlarged confidence bounds for a known misspecification (the paper's Algorithm 1).
+"""EC-GP-UCB: enlarged confidence bounds for a known misspecification (the paper's Algorithm 1), and GP-UCB (Srinivas et
+al. 2010), the baseline of the field.
 
 2   μ_0 = 0, σ_0² = k(x,x)
 3   for t = 1, 2, …
@@ -9,19 +10,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from misspec.domains import Domain
 from misspec.errors import flag, number
 from misspec.model import Model
-from misspec.policies.core.answers import Band, Decision
+from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION, Field
 from misspec.policies.core.hooks import Abilities
-from misspec.policies.core.points import Actions, Candidates, Context, Round, first_alike, position_in
-from misspec.policies.core.policy import Policy
+from misspec.policies.core.points import Actions, Candidates, Round, first_alike, position_in
 from misspec.policies.core.registry import UCB, Common, Delayed
-from misspec.policies.enlarged import Enlarged, keeps_weights
-from misspec.posterior import Posterior
+from misspec.policies.enlarged import Banded, Enlarged, keeps_weights
 from misspec.theory.widths import Width
 
 
@@ -32,6 +31,14 @@ class Maximiser(NamedTuple):
     known: Candidates
     row: int
     reasons: dict[str, float]
+
+    def decision(self, field: Field, offered: Round, **details: Any) -> Decision:
+        return decision(field, offered, self.offer, self.row, **self.reasons, **details)
+
+
+def decision(field: Field, offered: Round, offer: Actions, row: int, **reasons: Any) -> Decision:
+    """To play a row of an offer; reasons: fields of Query."""
+    return Decision(field.place(offer, row), position_in(offered, row), reasons)
 
 
 def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Maximiser:
@@ -46,15 +53,12 @@ def decide(ends: Enlarged, field: Field, offered: Round, turn: int) -> Maximiser
     # 4   x_t ∈ argmax μ*_{t−1}(x) + (β_t + ε√t/√λ)·σ_{t−1}(x)
     row, added, upper = ends.maximiser(c, c.mean + (multiplier + slope) * std)
     row = first_alike(offer, row)
-    here = float(std[row])
-    reasons = {
-        "mean": float(c.mean[row]), "std": here, "multiplier": multiplier, "enlargement": added + slope * here,
-        "upper": upper,
-    }  # fmt: skip
+    mean, here = float(c.mean[row]), float(std[row])
+    reasons = {"mean": mean, "std": here, "multiplier": multiplier, "enlargement": added + slope * here, "upper": upper}
     return Maximiser(offer, c, row, reasons)
 
 
-class UpperConfidence(Policy):
+class UpperConfidence(Banded):
     """Algorithm 1 for any ε and enlargement: one posterior, and the maximiser of its upper end."""
 
     abilities = Abilities(draws=False, takes_noise=True)
@@ -90,8 +94,7 @@ class UpperConfidence(Policy):
             self.theorem = ""  # what a budget misses is in the bands, not in the theorem
 
     def choose(self, actions: Round) -> Decision:
-        offer, _, row, reasons = decide(self._ends, self.field, actions, self.log.next_id)  # 4
-        return Decision(self.field.place(offer, row), position_in(actions, row), reasons)
+        return decide(self._ends, self.field, actions, self.log.next_id).decision(self.field, actions)  # 4
 
     def unsummed(self) -> str:
         ours = type(self).__module__.startswith("misspec.") or "unsummed" in vars(type(self))
@@ -104,22 +107,29 @@ class UpperConfidence(Policy):
             return "its enlargement weighs every point that was observed; enlargement='norm2' does not"
         return ""
 
-    # -- what a user sees ------------------------------------------------------------------------------------
-
     @property
-    def posterior_in_use(self) -> Posterior:
-        return self._ends.posterior
+    def _reported(self) -> Enlarged:
+        return self._ends
 
-    @property
-    def epsilon(self) -> float:
-        """The misspecification that the bands allow for."""
-        return self._ends.epsilon
 
-    def band_at(self, actions: Actions) -> Band:
-        return self._ends.band(self.field.look(self.posterior_in_use, self._own, actions, pending=False))
+class GPUCB(UpperConfidence):
+    """x_t maximises μ_{t−1}(x) + multiplier_t·σ_{t−1}(x).
 
-    def contenders(self, within: Context | None = None) -> Actions:
-        return self._ends.contenders(self.field, self.log.next_id, within)
+    width: "mixture", "lemma1", a number (a multiplier in units of model.scale, without guarantee), or a function of
+    the model, L = log det(I + K/λ) and δ that returns the multiplier (its guarantee is up to you).
+    grounded: use the intersection with the own bands of observed points. inflate, budget, resolution, delays, minimize,
+    seed: `policies/core/registry.py` says what each does.
+    """
+
+    theorem = "Theorem 1"
+
+    def __init__(self, domain: Domain, model: Model, *, grounded: bool = False, **settings: Unpack[UCB]) -> None:
+        super().__init__(domain, model, grounded=grounded, **settings)
+
+    @classmethod
+    def as_in_paper(cls, domain: Domain, model: Model, **settings: Unpack[Common]) -> GPUCB:
+        """With the multiplier of the paper's Lemma 1, ungrounded."""
+        return cls(domain, model, width="lemma1", **settings)
 
 
 class ECGPUCB(UpperConfidence):

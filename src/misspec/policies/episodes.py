@@ -94,11 +94,9 @@ class Episodic(Policy):
 
     def on_ask(self, asked: Asked) -> None:
         slot = asked.details["slot"]
-        if slot < len(self._slots):
+        if slot in self._again:
             self._again.remove(slot)
-            self._slots[slot] = asked
-        else:
-            self._slots.append(asked)
+        self._slots[slot : slot + 1] = [asked]
 
     def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
         self._results[asked.details["slot"]] = y

@@ -16,8 +16,7 @@ is wrong, and is raised where something is. A point that the model undervalues i
 model has to be about it; own evidence does the rest. Ranges count as B/4 at least: differences between the means of
 points that are all alike are noise.
 
-The constants are few and the same everywhere: two standard deviations for eagerness and for surprise, √t as for the
-budget of balancing, and the two shares, which were chosen on the part of `benchmarks/regret.py` that was for choosing.
+The two shares were chosen on the part of `benchmarks/regret.py` that was for choosing.
 
 What is proved (`theory.insured_bound`): on N candidates, whatever the truth, regret is at most of order
 T^{3/4}√(N ln T). For f* within the own bands of all points, an eager round at x_t loses at most twice the radii of x_t
@@ -28,6 +27,7 @@ quick is not proved.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Unpack
 
@@ -39,9 +39,9 @@ from misspec.model import Model
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import Search
 from misspec.policies.core.log import Asked
-from misspec.policies.core.points import Actions, Round, first_alike, position_in
+from misspec.policies.core.points import Actions, Round, first_alike
 from misspec.policies.core.registry import Choosing
-from misspec.policies.ec_gp_ucb import UpperConfidence
+from misspec.policies.ec_gp_ucb import UpperConfidence, decision
 from misspec.posterior.layered import Known, Layered
 from misspec.theory.bounds import ALLOWANCE, tests_allowed
 from misspec.theory.own_bands import Key
@@ -68,14 +68,7 @@ class InsuredUCB(UpperConfidence):
 
     counters = ("tests", "paid", "_again", "_failed")
 
-    def __init__(
-        self,
-        domain: Domain,
-        model: Model,
-        *,
-        premium: float = 1.0,
-        **settings: Unpack[Choosing],
-    ) -> None:
+    def __init__(self, domain: Domain, model: Model, *, premium: float = 1.0, **settings: Unpack[Choosing]) -> None:
         super().__init__(domain, model, grounded=True, **settings)
         self.theorem = ""
         self.premium = number("premium", premium, at_least=0)
@@ -88,8 +81,7 @@ class InsuredUCB(UpperConfidence):
 
     def choose(self, actions: Round) -> Decision:
         offer = self.field.offer(self._search, actions)
-        known = self._look(offer)
-        lower, upper = self._own_ends(offer)
+        known, lower, upper = self._look(offer)
         std = np.sqrt(known.variance)
         score = np.clip(known.mean + EAGER * std, lower, upper)
         row, details = int(score.argmax()), {}
@@ -100,19 +92,12 @@ class InsuredUCB(UpperConfidence):
             extent = max(best - float(known.mean.min()), 0.25 * self.model.norm_bound)
             test, again = self._test(known, row, lower, upper, offer)
             loss = (best - float(known.mean[test])) / extent
-            if test != row and self.paid + loss <= self._allowance(budget, extent):
+            allowance = self.premium * budget * (ALLOWANCE + SEEN * self.misfit_size / extent)
+            if test != row and self.paid + loss <= allowance:  # in units of the range of means on offer
                 row, details = test, {"test": loss, "again": again}
         row = first_alike(offer, row)
-        here = float(std[row])
-        reasons = {
-            "mean": float(known.mean[row]), "std": here, "multiplier": EAGER, "upper": float(score[row]),
-            "details": details,
-        }  # fmt: skip
-        return Decision(self.field.place(offer, row), position_in(actions, row), reasons)
-
-    def _allowance(self, budget: float, extent: float) -> float:
-        """Loss that tests may cause so far, in units of the range of means on offer."""
-        return self.premium * budget * (ALLOWANCE + SEEN * self.misfit_size / extent)
+        reasons = {"mean": float(known.mean[row]), "std": float(std[row]), "upper": float(score[row])}
+        return decision(self.field, actions, offer, row, **reasons, multiplier=EAGER, details=details)
 
     def _test(self, known: Known, eager: int, lower: Array, upper: Array, offer: Actions) -> tuple[int, bool]:
         """The row to test, and whether for its own results. It may be the eager choice, and then costs nothing."""
@@ -134,16 +119,13 @@ class InsuredUCB(UpperConfidence):
 
     # -- its parts -------------------------------------------------------------------------------------------
 
-    def _look(self, actions: Actions) -> Known:
-        if actions.rows is not None and self.field.size:
-            return self.layered.over(actions.rows)
-        return self.layered.at(actions.encoded, self.field.keys(actions))
-
-    def _own_ends(self, actions: Actions) -> tuple[Array, Array]:
-        own = self._evidence.own
-        if actions.rows is not None and self.field.size:
-            return own.lower[actions.rows], own.upper[actions.rows]
-        return own.at(self.field.keys(actions))
+    def _look(self, actions: Actions) -> tuple[Known, Array, Array]:
+        """What is known of the actions, and the ends of their own bands."""
+        own, rows = self._evidence.own, actions.rows
+        if rows is not None and self.field.size:
+            return self.layered.over(rows), own.lower[rows], own.upper[rows]
+        keys = self.field.keys(actions)
+        return (self.layered.at(actions.encoded, keys), *own.at(keys))
 
     def _search(self) -> Search:
         """The largest upper end over a domain without a list."""
@@ -152,9 +134,8 @@ class InsuredUCB(UpperConfidence):
             here = self.layered.at(U, [x.tobytes() for x in points])
             return np.asarray(here.mean + EAGER * np.sqrt(here.variance))
 
-        return Search(
-            self.posterior_in_use, self._own, score, lambda U: self.layered.slopes(U, EAGER), self.log.next_id
-        )
+        slope = functools.partial(self.layered.slopes, factor=EAGER)
+        return Search(self.posterior_in_use, self._own, score, slope, self.log.next_id)
 
     def check_details(self, details: Mapping[str, Any]) -> None:
         if "test" in details:
@@ -171,7 +152,7 @@ class InsuredUCB(UpperConfidence):
             self.paid += sign * float(asked.details["test"])
 
     def on_drop(self, asked: Asked) -> None:
-        """A test that failed is forgotten, once; if it fails again it was made, or it would be chosen for ever."""
+        """The first failure of a test is refunded, later ones are not: a point that fails is not tested for ever."""
         super().on_drop(asked)
         if "test" in asked.details:
             failures = self._failed.get(asked.place.key, 0)
@@ -184,15 +165,12 @@ class InsuredUCB(UpperConfidence):
     @property
     def caveats(self) -> list[str]:
         """Why its bands may not hold the truth; none where they do for ε = 0."""
-        found = super().caveats
+        caveats = list(super().caveats)
         if self.misfit_size:
-            found = [
-                *found,
-                f"a misfit of about {self.misfit_size:.2g} shows, and the bands are for a model without any",
-            ]
+            caveats.append(f"a misfit of about {self.misfit_size:.2g} shows, and the bands are for a model without any")
         if self.learnt_noise > NOISY * self.model.noise:
-            found = [*found, f"repeats scatter by {self.learnt_noise:.2g}, more than the model's noise"]
-        return found
+            caveats.append(f"repeats scatter by {self.learnt_noise:.2g}, more than the model's noise")
+        return caveats
 
     @property
     def misfit_size(self) -> float:

@@ -66,9 +66,8 @@ class PhasedUncertaintySampling(Episodic):
         **settings: Unpack[Common],
     ) -> None:
         parts = 2 if flag("grounded", grounded) else 1  # of δ: the widths, the own bands
-        super().__init__(
-            domain, model, horizon=horizon, grounded=grounded, parts=parts, resolution=resolution, **settings
-        )
+        options: dict[str, Any] = {"grounded": grounded, "parts": parts, "resolution": resolution, **settings}
+        super().__init__(domain, model, horizon=horizon, **options)
         self.schedule = theory.check_schedule(schedule, self.horizon)
         self.lengths = [] if self.horizon is None else theory.episode_lengths(self.horizon, self.schedule)
         self.active_set: Active = self.field.active(self.model, settings.get("seed", 0))  # D_e
@@ -108,9 +107,8 @@ class PhasedUncertaintySampling(Episodic):
         active, before = D.members, D.extent
         if self._complete:
             intersect = self.intersect and bool(self.history)
-            self._bands = D.conclude(  # 8   μ* ± w from this episode alone
-                self._design, places, y, self._spending(), self._own, self._bands, intersect=intersect
-            )
+            learnt = (self._design, places, y, self._spending(), self._own, self._bands)
+            self._bands = D.conclude(*learnt, intersect=intersect)  # 8   μ* ± w from this episode alone
             D.eliminate(self._bands)  # 9   D_{e+1} = {x ∈ D_e : μ*(x) + w(x) ≥ max over D_e of μ*(z) − w(z)}
         points = D.points(places)
         return Episode(self._length, points, before, D.extent, self._bands.widths(active, points))

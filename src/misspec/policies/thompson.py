@@ -16,9 +16,9 @@ from misspec.policies.core.answers import Decision
 from misspec.policies.core.basis import Sample
 from misspec.policies.core.field import Search
 from misspec.policies.core.hooks import Abilities
-from misspec.policies.core.points import Actions, Round, first_alike, position_in
+from misspec.policies.core.points import Actions, Round, first_alike
 from misspec.policies.core.registry import Common
-from misspec.policies.ec_gp_ucb import UpperConfidence
+from misspec.policies.ec_gp_ucb import UpperConfidence, decision
 from misspec.theory.widths import Width
 
 
@@ -31,13 +31,12 @@ class ThompsonSampling(UpperConfidence):
     1e-10, O(R³ + N·R) per step for R features. Pending queries count as observed in the sample's covariance.
 
     On a Box the features are those of at most 400 well-spread points Z, ψ(x) = L_Z⁻¹k_Z(x), and a sample is a function
-    on the whole of it; μ is the posterior's own. The part of f that Z does not determine is left out of the sample,
-    which varies too little there, by up to √missed: next to nothing for smooth kernels in few dimensions, nearly all
-    for short length scales in many, where samples explore little beyond Z.
+    on the whole of it; μ is the posterior's own. The part of f that Z does not determine is left out, and the sample
+    varies too little there, by up to √missed: next to nothing for smooth kernels in few dimensions, nearly all for
+    short length scales in many.
 
-    Where rounds bring their own actions, or contexts, a sample is drawn at those alone, from the posterior's
-    covariance of them: exact, and of a cost that does not grow with t for linear kernels and with a budget (as for
-    GPUCB).
+    Where rounds bring their own actions, or contexts, a sample is drawn at those alone, from the posterior's covariance
+    of them: exact, and of a cost that does not grow with t for linear kernels and with a budget (as for GPUCB).
 
     missed   the largest k(x,x) − ‖ψ(x)‖² found (of at most 1)
     """
@@ -72,8 +71,19 @@ class ThompsonSampling(UpperConfidence):
         if self.basis is None:
             offer = self.field.offer(_nothing_to_search, actions)
             deviations = p.sample_at(offer.encoded, self._rng, pending=True)
-            return self._best(offer, actions, deviations)
-        sample = self.draw()
+        else:
+            sample = self.draw()
+            offer = self.field.offer(lambda: self._search(sample), actions)
+            deviations = sample.at(offer)
+        c = self.field.look(p, None, offer, pending=True)
+        values = c.mean + multiplier * deviations
+        row = first_alike(offer, int(values.argmax()))
+        mean, std, upper = float(c.mean[row]), math.sqrt(c.variance[row]), float(values[row])
+        return decision(self.field, actions, offer, row, mean=mean, std=std, multiplier=multiplier, upper=upper)
+
+    def _search(self, sample: Sample) -> Search:
+        """The largest value of a sample over a domain without a list."""
+        p, multiplier = self.posterior_in_use, self._ends.multiplier
 
         def score(U: Array, points: Array) -> Array:
             return np.asarray(p.at(points)[0] + multiplier * sample.values(U))
@@ -82,20 +92,7 @@ class ThompsonSampling(UpperConfidence):
             here, (values, slopes) = p.local(U), sample.slopes(U)
             return here.mean + multiplier * values, here.dmean + multiplier * slopes
 
-        def wanted() -> Search:
-            return Search(p, None, score, slope, self.log.next_id)
-
-        offer = self.field.offer(wanted, actions)
-        return self._best(offer, actions, sample.at(offer))
-
-    def _best(self, offer: Actions, actions: Round, deviations: Array) -> Decision:
-        multiplier = self._ends.multiplier
-        c = self.field.look(self.posterior_in_use, None, offer, pending=True)
-        values = c.mean + multiplier * deviations
-        row = first_alike(offer, int(values.argmax()))
-        numbers = (float(c.mean[row]), math.sqrt(c.variance[row]), multiplier, float(values[row]))
-        reasons = dict(zip(("mean", "std", "multiplier", "upper"), numbers, strict=True))
-        return Decision(self.field.place(offer, row), position_in(actions, row), reasons)
+        return Search(p, None, score, slope, self.log.next_id)
 
     def draw(self, rng: np.random.Generator | None = None) -> Sample:
         """A sample of g − μ: ψ·(L⁻ᵀz), with LLᵀ = I + Σψψᵀ/λ over told and pending points; by default its next one."""

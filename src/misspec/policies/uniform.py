@@ -9,9 +9,9 @@ from misspec.domains import Domain
 from misspec.model import Model
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.hooks import Abilities
-from misspec.policies.core.points import Round, position_in
+from misspec.policies.core.points import Round
 from misspec.policies.core.registry import Common
-from misspec.policies.ec_gp_ucb import UpperConfidence
+from misspec.policies.ec_gp_ucb import UpperConfidence, decision
 from misspec.theory.widths import Width
 
 
@@ -36,5 +36,5 @@ class UniformSampling(UpperConfidence):
         c = self.field.look(self.posterior_in_use, None, offer, pending=True)
         row = int(self._rng.integers(len(c.mean)))
         mean, std, multiplier = float(c.mean[row]), math.sqrt(c.variance[row]), self._ends.multiplier
-        reasons = {"mean": mean, "std": std, "multiplier": multiplier, "upper": mean + multiplier * std}
-        return Decision(self.field.place(offer, row), position_in(actions, row), reasons)
+        upper = mean + multiplier * std
+        return decision(self.field, actions, offer, row, mean=mean, std=std, multiplier=multiplier, upper=upper)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from misspec.errors import Array
 from misspec.hyperparameters import Scaling
 from misspec.model import Model
+from misspec.policies.auto.learnt import settled
 from misspec.policies.auto.model import models_of
-from misspec.policies.auto.settled import settled
 from misspec.policies.core.suspicion import MOST, leave_one_out
 
 LEVELS = (0.5, 0.8, 0.95)  # of bands

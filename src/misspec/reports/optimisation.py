@@ -184,7 +184,7 @@ class Optimisation:
         self.title = title or ("Optimisation" if self.target == "result" else f"Optimisation of {self.target}")
         self.use = policy.recommend() if modelled else None
         if modelled and hasattr(policy, "summary"):
-            known = learnt.facts(policy, called)
+            known = learnt.Facts(policy, called)
             self.importance, doubtful, self.sentences = known.importance, known.suspicious, learnt.sentences(known)
         else:
             self.importance = learnt.importance_of(policy, called) if modelled else {}

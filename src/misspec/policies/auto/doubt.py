@@ -14,9 +14,10 @@ would be the best is asked again (`rules.py`).
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from misspec.errors import Array
 from misspec.hyperparameters import Scaling
@@ -36,28 +37,86 @@ MOST_TOLD = 1000  # results up to which others are looked for, which takes secon
 MOST, PART = 2, 8  # results that are doubted at most, or one in PART: where more are far off, the model is wrong
 
 
+class Judge(NamedTuple):
+    """All results, of which some are judged by models of others; states: θ at the renewal before."""
+
+    learner: Learner
+    told: Observations
+    sign: float  # −1 where smaller is better
+    states: Array | None = None
+
+    def others(self, out: Collection[int]) -> NDArray[np.intp]:
+        """The rows that are not left out."""
+        return np.setdiff1d(np.arange(len(self.told.y)), list(out))
+
+    def renewal(self, out: Collection[int], states: Array | None = None, **samples: int) -> dict[str, Any]:
+        """Learnt from all results but some, which it names; `results` counts all."""
+        told, rows = self.told, self.others(out)
+        left = [[*told.x[i].tolist(), float(told.y[i])] for i in sorted(out)]
+        part = Observations(told.x[rows], told.y[rows], told.ids[rows], noise=told.noise[rows])
+        renewal = self.learner.renewal(part, self.sign, self.states if states is None else states, **samples)
+        return {**renewal, "results": len(told.y), "doubted": left}
+
+    def left_out(self, renewal: dict[str, Any], rows: Any) -> tuple[Array, Array, Array]:
+        """Some results in the units of a renewal's models; mean and standard deviation of each given the others."""
+        scaling, domain = Scaling(*renewal["scaling"][1:]), self.learner.domain
+        X, z = domain.encode(self.told.x[rows]), scaling.to(self.sign * self.told.y[rows])
+        own, models = self.told.noise[rows] / scaling.width, models_of(renewal, domain)
+        given = np.array([leave_one_out(model, X, z, np.hypot(model.noise, own)) for model in models])
+        return z, given[:, 0].mean(axis=0), np.sqrt(given[:, 1].mean(axis=0) + given[:, 0].var(axis=0))
+
+    def predicted(self, renewal: dict[str, Any], out: Collection[int]) -> dict[int, Prediction]:
+        """Of some rows what the others predict, by the models of a renewal, in units of sign·y: a result far out is as
+        far off as it is, although the scale is logarithmic there."""
+        y = self.sign * self.told.y
+        if len(y) < LEAST:
+            return {i: each for i, each in _apart(y, BELOW).items() if i in out}  # a good one is no news
+        predictions = {}
+        scaling, rows = Scaling(*renewal["scaling"][1:]), self.others(out)
+        for i in sorted(out):
+            mean, std = (each[-1] for each in self.left_out(renewal, [*rows, i])[1:])
+            low, middle, high = scaling.back([mean - std, mean, mean + std]).tolist()
+            predictions[i] = Prediction(middle, 0.5 * high - 0.5 * low, float(y[i]))
+        return predictions
+
+    def farthest(self, renewal: dict[str, Any], out: Collection[int]) -> int | None:
+        """The row that the others exclude most, each by a model that is learnt without it; None for none."""
+        rows, states = self.others(out), np.array(renewal["states"])
+        z, mean, std = self.left_out(renewal, rows)
+        scores = np.abs(z - mean) / std
+        # a result far off makes the noise large, and all others are nearer than is usual
+        scores /= max(float(np.median(scores)) / USUAL, TIGHTEST)
+        worst = [int(rows[k]) for k in np.argsort(-scores, kind="stable")[:LOOKED_AT] if scores[k] > LOOSE]
+        found = {}
+        for i in worst:
+            without = self.renewal({*out, i}, states, samples=CHECKED)
+            found[i] = self.predicted(without, {*out, i})[i].score
+        far = max(found, key=lambda i: found[i], default=None)
+        return far if far is not None and found[far] > FAR else None
+
+
 def learnt(
     learner: Learner, told: Observations, sign: float, states: Array | None, doubted: Collection[int]
 ) -> tuple[dict[str, Any], list[int]]:
     """A renewal from the results that are believed, and the rows of the others. doubted: before this renewal."""
-    t, out = len(told.y), set(doubted)
+    judge, t, out = Judge(learner, told, sign, states), len(told.y), set(doubted)
     if t < LEAST:
         out = set(_apart(sign * told.y, ABOVE)) if t >= FEWEST else set()
-    renewal = _renewal(learner, told, sign, states, out)
+    renewal = judge.renewal(out)
     if not LEAST <= t <= MOST_TOLD:
         return renewal, sorted(out)
-    again = {i for i, each in predicted(learner, renewal, told, sign, out).items() if each.score <= FAR}
+    again = {i for i, each in judge.predicted(renewal, out).items() if each.score <= FAR}
     if again:
         out -= again
-        renewal = _renewal(learner, told, sign, states, out)
+        renewal = judge.renewal(out)
     while len(out) < max(MOST, t // PART):
-        found = _farthest(learner, renewal, told, sign, out)
-        if found is None:
+        far = judge.farthest(renewal, out)
+        if far is None:
             break
-        without = _renewal(learner, told, sign, states, {*out, found})
-        if predicted(learner, without, told, sign, [*out, found])[found].score <= FAR:
+        without = judge.renewal({*out, far})
+        if judge.predicted(without, [*out, far])[far].score <= FAR:
             break
-        out.add(found)
+        out.add(far)
         renewal = without
     return renewal, sorted(out)
 
@@ -69,70 +128,6 @@ def _apart(y: Array, above: float) -> dict[int, Prediction]:
         if max((low - y[i]) / BELOW, (y[i] - high) / above) > high - low > 0:
             return {i: Prediction(0.5 * (low + high), 0.25 * (high - low), float(y[i]))}
     return {}
-
-
-def _renewal(
-    learner: Learner, told: Observations, sign: float, states: Array | None, out: Collection[int], **samples: int
-) -> dict[str, Any]:
-    """Learnt from all results but some, which it names; `results` counts all."""
-    rows, left = _others(told, out), [[*told.x[i].tolist(), float(told.y[i])] for i in sorted(out)]
-    part = Observations(told.x[rows], told.y[rows], told.ids[rows], noise=told.noise[rows])
-    return {**learner.renewal(part, sign, states, **samples), "results": len(told.y), "doubted": left}
-
-
-def _others(told: Observations, out: Collection[int]) -> Any:
-    return np.setdiff1d(np.arange(len(told.y)), list(out))
-
-
-def _farthest(
-    learner: Learner, renewal: dict[str, Any], told: Observations, sign: float, out: Collection[int]
-) -> int | None:
-    """The row that the others exclude most, each by a model that is learnt without it; None for none."""
-    rows = _others(told, out)
-    scores = unusual(learner, renewal, told, sign, rows)
-    found: dict[int, Prediction] = {}
-    for k in np.argsort(-scores, kind="stable")[:LOOKED_AT]:
-        if scores[k] > LOOSE:
-            i = int(rows[k])
-            without = _renewal(learner, told, sign, np.array(renewal["states"]), {*out, i}, samples=CHECKED)
-            found |= {row: each for row, each in predicted(learner, without, told, sign, {*out, i}).items() if row == i}
-    far = max(found, key=lambda i: found[i].score, default=None)
-    return far if far is not None and found[far].score > FAR else None
-
-
-def unusual(learner: Learner, renewal: dict[str, Any], told: Observations, sign: float, rows: Any) -> Array:
-    """How far each result is from what the others predict, in units of what is usual: a result far off makes the noise
-    large, and all others are nearer than that."""
-    z, mean, std = left_out(learner, renewal, told, sign, rows)
-    scores = np.abs(z - mean) / std
-    return np.asarray(scores / max(float(np.median(scores)) / USUAL, TIGHTEST))
-
-
-def predicted(
-    learner: Learner, renewal: dict[str, Any], told: Observations, sign: float, out: Collection[int]
-) -> dict[int, Prediction]:
-    """Of some rows what the others predict, by the models of a renewal, in units of sign·y: a result far out is as far
-    off as it is, although the scale is logarithmic there."""
-    if len(told.y) < LEAST:
-        return {i: each for i, each in _apart(sign * told.y, BELOW).items() if i in out}  # a good one is no news
-    found: dict[int, Prediction] = {}
-    scaling, rows = Scaling(*renewal["scaling"][1:]), _others(told, out)
-    for i in sorted(out):
-        mean, std = (each[-1] for each in left_out(learner, renewal, told, sign, [*rows, i])[1:])
-        low, middle, high = scaling.back([mean - std, mean, mean + std]).tolist()
-        found[i] = Prediction(middle, 0.5 * high - 0.5 * low, float(sign * told.y[i]))
-    return found
-
-
-def left_out(
-    learner: Learner, renewal: dict[str, Any], told: Observations, sign: float, rows: Any
-) -> tuple[Array, Array, Array]:
-    """Some results in the units of a renewal's models; mean and standard deviation of each given the others."""
-    scaling = Scaling(*renewal["scaling"][1:])
-    X, z = learner.domain.encode(told.x[rows]), scaling.to(sign * told.y[rows])
-    own, models = told.noise[rows] / scaling.width, models_of(renewal, learner.domain)
-    found = np.array([leave_one_out(model, X, z, np.hypot(model.noise, own)) for model in models])
-    return z, found[:, 0].mean(axis=0), np.sqrt(found[:, 1].mean(axis=0) + found[:, 0].var(axis=0))
 
 
 def rows_of(results: Sequence[Sequence[float]], told: Observations) -> list[int]:

@@ -54,9 +54,8 @@ class Feasible:
         assert isinstance(model.kernel, ProductMatern)
         self._points, self._kernel = data.points, model.kernel
         self._offset = model.offset
-        K = self._kernel(data.points, data.points) + np.diag(
-            model.regularization / data.counts + hyperparameters.JITTER
-        )
+        K = self._kernel(data.points, data.points)
+        K[np.diag_indices_from(K)] += model.regularization / data.counts + hyperparameters.JITTER
         self._weights = cho_solve(cho_factor(K, lower=True), data.averages - self._offset)
         successes, self._usual = data.counts * (1.0 + data.averages), 1.0
         rates = self.rate(data.points)
@@ -102,7 +101,7 @@ class Outcomes:
         self.failed: list[bool] = []  # of each evaluation that has ended
         self._domain, self._columns, self._reach = domain, columns, reach
         self._units = np.repeat(reach, [stop - start for start, stop in columns])  # of each column
-        self._codes: tuple[Array, Array] | None = None  # of what is told and of what failed, as far as they were needed
+        self._codes: tuple[list[Array], list[Array]] = [], []  # of what is told and of what failed, as far as needed
         self._learnt: tuple[tuple[int, int], Feasible] | None = None  # after so many results and failures
 
     def tell(self, places: Sequence[Place], y: Sequence[float]) -> None:
@@ -122,20 +121,15 @@ class Outcomes:
         """Points in these units."""
         return np.asarray(self._domain.encode(points) / self._units) if points else np.zeros((0, len(self._units)))
 
-    def _ended(self) -> tuple[Array, Array]:
+    def _ended(self) -> list[Array]:
         """The codes of what is told, and of what failed; each point is encoded once."""
-        known = self._codes or (self.codes([]), self.codes([]))
-        new = [place.x for place in self.told[len(known[0]) :]], self.dropped[len(known[1]) :]
-        if self._codes is None or any(new):
-            known = np.concatenate([known[0], self.codes(new[0])]), np.concatenate([known[1], self.codes(new[1])])
-            self._codes = known
-        return known
+        for codes, points in zip(self._codes, ([place.x for place in self.told], self.dropped), strict=True):
+            codes += list(self.codes(points[len(codes) :]))
+        return [np.reshape(codes, (-1, len(self._units))) for codes in self._codes]
 
     def distance(self, encoded: Array, codes: Array) -> Array:
         """To the nearest of some points, ∞ where there are none."""
-        if not len(codes):
-            return np.full(len(encoded), np.inf)
-        return np.asarray(self._apart(encoded, codes).min(axis=1))
+        return self._apart(encoded, codes).min(axis=1) if len(codes) else np.full(len(encoded), np.inf)
 
     def _apart(self, encoded: Array, codes: Array) -> Array:
         from scipy.spatial.distance import cdist  # not while misspec is imported

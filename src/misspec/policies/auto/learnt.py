@@ -1,8 +1,10 @@
 """What a policy has learnt, in sentences: `importance.py` says which parameters matter, `gain.py` what further results
-would bring. Both, and so all sentences, rest on the model of `settled.py`."""
+would bring. Both, and so all sentences, rest on the `settled` model: learnt from all results at once, from seed 0, so
+that the same results say the same, in whatever order they came, in Python, in the shell and on the page."""
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,15 +13,17 @@ import numpy as np
 
 from misspec.domains import Choice
 from misspec.errors import Array
+from misspec.policies.auto import doubt
 from misspec.policies.auto.gain import calibrated, gains_of, skewness
 from misspec.policies.auto.importance import FIXED, Importance, importance
-from misspec.policies.auto.settled import settled
+from misspec.policies.auto.model import Learner
 from misspec.policies.core.answers import Conflict, Recommendation, Suspicion
 from misspec.search import distinct
 
 LIKELY, UNLIKELY = 0.5, 0.2  # chances from which, and below which, the verdict is plain
 WORTH_SPREAD = 0.02  # of the spread of results: a gain below is not worth it, nor is one below the noise
 BLIND = 0.8  # noise, in spreads of the results, of a model that explains a third of them or less
+NAMED = 3  # points of a contradiction that are named
 DOUBTFUL = "Doubtful:"  # how the sentence begins
 COUNTED = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -36,6 +40,20 @@ def modelled(policy: Any) -> bool:
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def settled(policy: Any) -> Any:
+    """A copy of an Auto with the settled model, kept until there are other results. Reading changes nothing."""
+    told, log = policy.observations, policy.log
+    others = (len(policy._outcomes.dropped), log.next_id, *log.pending)
+    key = (told.x.tobytes(), told.y.tobytes(), told.noise.tobytes(), others)
+    if policy.settled is None or policy.settled[0] != key:
+        policy.settled = None  # not to be copied
+        other = copy.deepcopy(policy)
+        learner = Learner(policy.domain, policy.noise, 0)
+        other._adopt(doubt.learnt(learner, told, log.sign, None, ())[0])
+        policy.settled = (key, other)
+    return policy.settled[1]
 
 
 def importance_of(policy: Any, names: Sequence[str] | None = None) -> dict[str, Importance]:
@@ -84,37 +102,23 @@ class Tried(NamedTuple):
     times: int  # how many there are
 
 
-class Facts(NamedTuple):
-    """What the sentences say, in the user's units."""
+class Facts:
+    """What the sentences say of a policy that learns its model, in the user's units. names: other ones for the
+    parameters; called: names of the results, in the order told."""
 
-    use: Recommendation
-    domain: Any
-    names: Sequence[str]  # of the parameters
-    parameters: Sequence[Any]  # one each, None where coordinates are plain numbers
-    x: Array  # where results are
-    y: Array  # all results
-    distinct: int  # points among them
-    noise: float
-    given: bool  # whether the noise was
-    importance: dict[str, Importance]
-    conflicts: list[Conflict]
-    chance: float  # of a gain that is worth it within ten more
-    best: Tried
-    minimize: bool
-    suspicious: list[Suspicion]
-    called: Sequence[str] | None = None  # results, in the order told
-    not_modelled: Sequence[str] = ()
-
-
-def facts(policy: Any, names: Sequence[str] | None = None, called: Sequence[str] | None = None) -> Facts:
-    """Of a policy that learns its model; names: other ones for the parameters; called: names of the results."""
-    names, told = names or names_of(policy.domain), policy.observations
-    return Facts(
-        policy.recommend(), policy.domain, names, list((parameters_of(policy.domain) or dict.fromkeys(names)).values()),
-        told.x, told.y, len(distinct(told.x).points), settled(policy).noise_level,
-        policy.noise is not None, importance_of(policy, names), policy.conflicts(), policy.chance(), best_tried(policy),
-        policy.minimize, policy.suspicious(), called, policy.not_modelled,
-    )  # fmt: skip
+    def __init__(self, policy: Any, names: Sequence[str] | None = None, called: Sequence[str] | None = None) -> None:
+        told, self.domain, self.minimize = policy.observations, policy.domain, policy.minimize
+        self.names, self.called, self.not_modelled = names or names_of(policy.domain), called, policy.not_modelled
+        # one for each name, None where coordinates are plain numbers
+        self.parameters = list((parameters_of(policy.domain) or dict.fromkeys(self.names)).values())
+        self.x, self.y, self.distinct = told.x, told.y, len(distinct(told.x).points)
+        self.noise, self.given = settled(policy).noise_level, policy.noise is not None
+        self.use: Recommendation = policy.recommend()
+        self.importance = importance_of(policy, self.names)
+        self.conflicts: list[Conflict] = policy.conflicts()
+        self.chance: float = policy.chance()  # of a gain that is worth it within ten more
+        self.best = best_tried(policy)
+        self.suspicious: list[Suspicion] = policy.suspicious()
 
 
 def best_tried(policy: Any) -> Tried:
@@ -132,29 +136,18 @@ def sentences(facts: Facts) -> list[str]:
     """One each for what to use, the evaluations, the noise, the parameters, the contradictions, and going on."""
     spread = spread_of(np.delete(facts.y, [each.row for each in facts.suspicious if each.factor == 1.0]))
     step = min(facts.noise, spread) or spread or 1.0
-    begin = [
-        use(facts.domain, facts.use, names=facts.names),
-        evaluations(len(facts.y), facts.distinct, facts.best, step),
-    ]
+    begin = [use(facts.domain, facts.use, names=facts.names)]
+    begin.append(evaluations(len(facts.y), facts.distinct, facts.best, step))
     if spread == 0.0:
-        return [
-            *begin,
-            "All results are equal: what matters, how noisy they are and what more of them bring is unknown.",
-        ]
+        equal = "All results are equal: what matters, how noisy they are and what more of them bring is unknown."
+        return [*begin, equal]
     doubts = [_doubt(facts, each) for each in facts.suspicious if each.factor == 1.0]
     doubts += [_unit(facts, block)] if (block := [each for each in facts.suspicious if each.factor != 1.0]) else []
     agree = [contradictions(facts.domain, facts.conflicts, facts.names)] if facts.conflicts or not doubts else []
     if not facts.conflicts and facts.noise > BLIND * spread:
         agree = ["The model takes nearly all that the results differ by for noise: it predicts next to nothing yet."]
-    return [
-        *doubts,
-        *begin,
-        _noise(facts, spread),
-        _parameters(facts.importance),
-        *_beside(facts.not_modelled),
-        *agree,
-        _going_on(facts, spread),
-    ]
+    known = [_noise(facts, spread), _parameters(facts.importance), *_beside(facts.not_modelled)]
+    return [*doubts, *begin, *known, *agree, _going_on(facts, spread)]
 
 
 def _unit(facts: Facts, block: Sequence[Suspicion]) -> str:
@@ -210,8 +203,7 @@ def spelled(domain: Any, at: Any, names: Sequence[str] | None = None) -> str:
 
 def values_of(domain: Any, x: Array) -> list[Any]:
     """The native values of a point, one per parameter, whatever the domain."""
-    parameters = parameters_of(domain)
-    numbers = np.asarray(x).tolist()
+    parameters, numbers = parameters_of(domain), np.asarray(x).tolist()
     if parameters is None:
         return list(numbers)
     return [each.value(number) for each, number in zip(parameters.values(), numbers, strict=True)]
@@ -256,15 +248,13 @@ def evaluations(count: int, distinct: int, best: Tried, step: float) -> str:
 def _noise(facts: Facts, spread: float) -> str:
     repeats = len(facts.y) - facts.distinct
     share = f", {100 * facts.noise / spread:.2g} % of the spread of all results" if spread > 0 else ""
-    source = (
-        "as given"
-        if facts.given
-        else f"learnt, with what differs in {' and '.join(facts.not_modelled)}"
-        if facts.not_modelled
-        else f"learnt, with {_counted(repeats, 'repeat')} to learn it from"
-        if repeats
-        else "learnt without a single repeat, so it may be far off"
-    )
+    source = "learnt without a single repeat, so it may be far off"
+    if facts.given:
+        source = "as given"
+    elif facts.not_modelled:
+        source = f"learnt, with what differs in {' and '.join(facts.not_modelled)}"
+    elif repeats:
+        source = f"learnt, with {_counted(repeats, 'repeat')} to learn it from"
     return f"The same evaluation again would differ by about ±{rounded(facts.noise, facts.noise)}{share} ({source})."
 
 
@@ -300,15 +290,13 @@ def share_of(each: Importance) -> str:
     return f"{share} %" if low == high else f"{share} % ({low} to {high} %)"
 
 
-def contradictions(
-    domain: Any, conflicts: Sequence[Conflict], names: Sequence[str] | None = None, most: int = 3
-) -> str:
+def contradictions(domain: Any, conflicts: Sequence[Conflict], names: Sequence[str] | None = None) -> str:
     """Where the data say something else than the model."""
     if not conflicts:
         return "Nowhere do the results contradict the model."
     worst = sorted(conflicts, key=lambda each: -each.gap)
-    where = "; ".join(f"{spelled(domain, each, names)} (by {each.gap:.2g})" for each in worst[:most])
-    more = f"; and {len(worst) - most} more" if len(worst) > most else ""
+    where = "; ".join(f"{spelled(domain, each, names)} (by {each.gap:.2g})" for each in worst[:NAMED])
+    more = f"; and {len(worst) - NAMED} more" if len(worst) > NAMED else ""
     return f"Results contradict the model at {_counted(len(worst), 'point')}: {where}{more}. Trust the results there."
 
 

@@ -19,9 +19,10 @@ from misspec.errors import Array
 from misspec.hyperparameters import REACH, Scaling
 from misspec.policies.auto.feasible import Likely
 from misspec.policies.core.field import Field, Search
-from misspec.policies.core.points import Actions
+from misspec.policies.core.points import Actions, Candidates
 from misspec.posterior import Posterior
 from misspec.posterior.climbing import Climbing
+from misspec.posterior.look import Glance
 from misspec.theory.own_bands import OwnBands
 
 EFFORT = search.Effort(starts=4, together=10, alone=20)  # each step asks all samples
@@ -144,9 +145,8 @@ class Mixture:
 
     def _listed(self) -> tuple[Array, Array]:
         tracked: Any = self.posteriors
-        return self.reported(
-            np.array([each.mean for each in tracked]), np.array([each.model.scale * each.std for each in tracked])
-        )
+        M, stds = np.array([each.mean for each in tracked]), np.array([each.std for each in tracked])
+        return self.reported(M, self._scales * stds)
 
     def reported(self, M: Array, S: Array) -> tuple[Array, Array]:
         """Mean and standard deviation in the user's units."""
@@ -166,9 +166,7 @@ class Mixture:
     def add(self, encoded: Array, y: float, *, expected: bool = False, noise: float | None = None) -> None:
         """One result; expected: the point counts as pending. noise: its own, beside that of the models."""
         for each in self.posteriors:
-            each.add(
-                encoded, y, expected=expected, noise=None if noise is None else math.hypot(each.model.noise, noise)
-            )
+            each.add(encoded, y, expected=expected, noise=_beside(each, noise))
 
     def observe_index(self, index: int, y: float, *, noise: float | None = None) -> None:
         """One result at a candidate of a list."""
@@ -195,14 +193,15 @@ class Mixture:
 
     def look(self, field: Field, own: OwnBands | None, actions: Actions, *, pending: bool) -> Beliefs:
         """M and S at actions, the means within the own bands: own results override the model."""
-        found = [field.look(each, own, actions, pending=pending) for each in self.posteriors]
-        M, S = self._stacked([each.mean for each in found], [each.variance for each in found])
-        low, high = found[0].own_lower, found[0].own_upper
+        first, *others = self.posteriors
+        looks = [field.look(first, own, actions, pending=pending)]
+        M, S = self._stacked(looks + [field.look(each, None, actions, pending=pending) for each in others])
+        low, high = looks[0].own_lower, looks[0].own_upper
         if low is None or high is None:
             return Beliefs(M, S, np.zeros(M.shape[1], dtype=bool))
         return Beliefs(np.clip(M, low, high), S, np.isfinite(high))
 
-    def surprise(self, beliefs: Beliefs, z: Array, noise: Array) -> Array:
+    def surprise(self, beliefs: Beliefs, z: Array, noise: Array | float) -> Array:
         """Between results, in the model's units, and their predictions, in standard deviations; noise: their own."""
         mean, std = moments(beliefs.M, beliefs.S)
         return np.asarray(np.abs(z - mean) / np.sqrt(std**2 + np.mean(self.noises**2) + noise**2))
@@ -217,15 +216,11 @@ class Mixture:
         barred: Callable[[Array], NDArray[np.bool_]] | None = None,
         success: Likely | None = None,
     ) -> Search:
-        """The search for the best score where there is no list of candidates.
+        """The search for the best score where there is no list of candidates. barred: which points are not wanted;
+        success: whose ln P is added to the score."""
 
-        barred: which points are not wanted; success: whose ln P is added to the score.
-        """
-
-        def scored(U: Array, points: Array) -> Array:
-            encoded = self.posteriors[0].domain.encode(points)
-            here = [each.look(encoded, pending=pending) for each in self.posteriors]
-            values = score(*self._stacked([each.mean for each in here], [each.variance for each in here])).values
+        def scored(U: Array, _: Array) -> Array:
+            values = score(*self._stacked([each.look(U, pending=pending) for each in self.posteriors])).values
             if success is not None:
                 values = values + success(U)
             barring = np.zeros(len(U), dtype=bool) if barred is None else barred(U)
@@ -251,9 +246,10 @@ class Mixture:
         effort = EFFORT._replace(cover=max(LEAST_COVER, EFFORT.cover >> halvings))
         return Search(self.posteriors[0], own, scored, slope, turn, snap=False, effort=effort)
 
-    def _stacked(self, means: Sequence[Array], variances: Sequence[Array]) -> tuple[Array, Array]:
-        """M and S."""
-        return np.array(means), self._scales * np.sqrt(np.maximum(np.array(variances), LEAST**2))
+    def _stacked(self, looks: Sequence[Candidates] | Sequence[Glance]) -> tuple[Array, Array]:
+        """M and S, of a look of each posterior."""
+        variances = np.array([each.variance for each in looks])
+        return np.array([each.mean for each in looks]), self._scales * np.sqrt(np.maximum(variances, LEAST**2))
 
 
 def _beside(posterior: Posterior, noise: float | None) -> float | None:

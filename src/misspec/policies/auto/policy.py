@@ -33,6 +33,7 @@ from misspec.policies.core.log import Asked, Event
 from misspec.policies.core.points import Actions, Context, Place, Round, position_in
 from misspec.policies.core.policy import Policy
 from misspec.policies.core.suspicion import Prediction
+from misspec.policies.ec_gp_ucb import decision
 from misspec.posterior import Posterior
 from misspec.search import distinct
 
@@ -82,7 +83,7 @@ class Auto(Policy):
         self.surprised = False  # by a result since then: the next ask renews the model
         self._unexplained = 1.0  # share of the results' variance that the model does not predict
         self._outcomes = Outcomes(domain, self._learner.columns, self._learner.reach)
-        self.settled: Any = None  # what sentences rest on, kept by `settled.py`
+        self.settled: Any = None  # what sentences rest on, kept by `learnt.settled`
         # one posterior stands for a model before there is one, however many results come at once
         self._believe([self.model], Scaling(), FEATURES)
         given = getattr(domain, "observations", None)
@@ -156,17 +157,25 @@ class Auto(Policy):
         return None if event[0] == "renew" else event
 
     def _adopt(self, renewal: dict[str, Any]) -> None:
-        """Believe in these samples, given all results so far."""
+        """Believe in these samples, given all results so far; where posteriors have room for some, the best ones come
+        first."""
+        told, models, scaling = self.observations, models_of(renewal, self.domain), Scaling(*renewal["scaling"][1:])
         self._states = np.array(renewal["states"])
         self._unexplained = float(renewal["unexplained"])
-        models = models_of(renewal, self.domain)
+        self.doubted, self.surprised = doubt.rows_of(renewal.get("doubted", []), told), False
         self.model = max(models, key=lambda model: model.noise)  # own bands rest on the largest noise that is likely
         self._evidence = Evidence(self.field, self.model, DELTA, beside=True)
         self._own = self._evidence.own
-        self.doubted, self.surprised = doubt.rows_of(renewal.get("doubted", []), self.observations), False
         budget = budget_of(self.t, self.field.size)
-        self._believe(models, Scaling(*renewal["scaling"][1:]), budget)
-        self._feed(exact=budget is None)
+        self._believe(models, scaling, budget)
+        order = np.setdiff1d(np.arange(len(told.y)), self.doubted)
+        z = scaling.to(self.log.sign * told.y)
+        if budget is not None:
+            best = np.sort(order[np.argsort(-z[order], kind="stable")[: len(order) // FIRST_FED]])
+            order = np.concatenate([best, np.setdiff1d(order, best)])
+        places = [self._outcomes.told[i] for i in order.tolist()]
+        own = None if np.isnan(told.noise).all() else (told.noise[order] / scaling.width).tolist()
+        self._evidence.observe(told.x[order], places, z[order].tolist(), own)
         for asked in self.log.pending.values():
             self._evidence.ask(asked.query.id, asked.place)
         self._renewed = int(renewal.get("results", self.t))
@@ -178,34 +187,31 @@ class Auto(Policy):
         self._mixture = Mixture(posteriors, scaling)
         self._evidence.posteriors.append(self._mixture)  # type: ignore[arg-type]  # has the verbs of one
 
-    def _feed(self, *, exact: bool) -> None:
-        """All results so far to new posteriors; where these have room for some, the best ones come first."""
-        told = self.observations
-        order = np.setdiff1d(np.arange(len(told.y)), self.doubted)
-        z = self._mixture.scaling.to(self.log.sign * told.y)
-        if not exact:
-            best = np.sort(order[np.argsort(-z[order], kind="stable")[: len(order) // FIRST_FED]])
-            order = np.concatenate([best, np.setdiff1d(order, best)])
-        places = [self._outcomes.told[i] for i in order.tolist()]
-        own = None if np.isnan(told.noise).all() else (told.noise[order] / self._mixture.scaling.width).tolist()
-        self._evidence.observe(told.x[order], places, z[order].tolist(), own)
+    def _surprise(self, actions: Actions, z: Array, noise: Array | float) -> bool:
+        """Whether results, in the model's units, are far from what is believed before they are told; then a renewal is
+        due. noise: their own."""
+        if self._states is None:
+            return False
+        beliefs = self._mixture.look(self.field, self._own, actions, pending=False)
+        far = bool((self._mixture.surprise(beliefs, z, noise) > SURPRISING).any())
+        self.surprised |= far
+        return far
 
     def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:
-        z, own = float(self._mixture.scaling.to(y)), None if noise is None else noise / self._mixture.scaling.width
-        if _look_at(self, self.field.only(asked.place), [z], [own or 0.0]):
+        z, own = self._mixture.scaling.to([y]), None if noise is None else noise / self._mixture.scaling.width
+        if self._surprise(self.field.only(asked.place), z, own or 0.0):
             self._evidence.forget(asked.query.id, asked.place)  # not believed before the renewal that comes next
             self.doubted.append(self.t - 1)
         else:
-            super().on_tell(asked, z, own)
+            super().on_tell(asked, float(z[0]), own)
         self._outcomes.tell([asked.place], [y])
 
     def on_observe(
         self, actions: Actions, places: list[Place], y: list[float], noise: list[float] | None = None
     ) -> None:
-        own = None if noise is None else (np.array(noise) / self._mixture.scaling.width).tolist()
-        z = self._mixture.scaling.to(y).tolist()
-        _look_at(self, actions, z, np.nan_to_num(own) if own else 0.0)
-        super().on_observe(actions, places, z, own)
+        z, own = self._mixture.scaling.to(y), None if noise is None else np.array(noise) / self._mixture.scaling.width
+        self._surprise(actions, z, 0.0 if own is None else np.nan_to_num(own))
+        super().on_observe(actions, places, z.tolist(), None if own is None else own.tolist())
         self._outcomes.tell(places, y)
 
     def on_drop(self, asked: Asked) -> None:
@@ -216,10 +222,8 @@ class Auto(Policy):
     # -- choosing --------------------------------------------------------------------------------------------
 
     def available(self) -> int | None:
-        if self.horizon is None:
-            return None
-        left = self.horizon - self.asked
-        if left <= 0:
+        left = None if self.horizon is None else self.horizon - self.asked
+        if left is not None and left <= 0:
             raise HorizonReached(f"all {self.horizon} evaluations of the horizon are asked; see recommend()")
         return left
 
@@ -235,9 +239,8 @@ class Auto(Policy):
                 pending, self._batch, self._parse,
             )
         )  # fmt: skip
-        mean, std = self._mixture.reported(*found.here())
-        reasons = {"mean": float(mean[0]), "std": float(std[0]), "details": {"rule": rule}}
-        return Decision(self.field.place(found.offer, found.row), position_in(actions, found.row), reasons)
+        mean, std = (float(each[0]) for each in self._mixture.reported(*found.here()))
+        return decision(self.field, actions, found.offer, found.row, mean=mean, std=std, details={"rule": rule})
 
     def _first(self, actions: Round, pending: Sequence[Asked]) -> Decision:
         """Before there is a model: of some random points the farthest from all others, on the side of successes."""
@@ -288,14 +291,14 @@ class Auto(Policy):
         """Before there is a model: results say something of their own points, and nothing of others."""
         y = np.array(self._outcomes.y)
         size = float(np.abs(y).max()) or 1.0  # sums of results may exceed the largest float
+        y = y / size
         results: dict[Any, list[float]] = {}
-        for place, value in zip(self._outcomes.told, (y / size).tolist(), strict=True):
+        for place, value in zip(self._outcomes.told, y.tolist(), strict=True):
             results.setdefault(place.key, []).append(value)
-        spread = float(np.ptp(y / size)) or 0.5
-        known = [results.get(key) for key in self.field.keys(actions)]
-        middle = np.array([float(np.mean(y / size if values is None else values)) for values in known])
-        reach = np.array([UNKNOWN * spread if values is None else spread for values in known])
-        most = LARGEST_FLOAT / size
+        spread, most = float(np.ptp(y)) or 0.5, LARGEST_FLOAT / size
+        keys = self.field.keys(actions)
+        middle = np.array([float(np.mean(results.get(key, y))) for key in keys])
+        reach = np.array([spread if key in results else UNKNOWN * spread for key in keys])
         return Band(*(np.clip(middle + sign * reach, -most, most) * size for sign in (-1.0, 1.0)))
 
     def mean_at(self, place: Place) -> float:
@@ -309,15 +312,15 @@ class Auto(Policy):
             return self._parse(distinct(self.observations.x).points)
         if self.field.size:
             return self.field.spread()
-        likely = self._outcomes.likely(SURE)
-        lower, higher = (
-            self.field.offer(
-                lambda c=c: self._mixture.search(upper(c), self._own, self.log.next_id, pending=False, success=likely),  # type: ignore[misc]
-                within,
+        likely, turn = self._outcomes.likely(SURE), self.log.next_id
+
+        def end(multiplier: float) -> Actions:
+            score = upper(multiplier)
+            return self.field.offer(
+                lambda: self._mixture.search(score, self._own, turn, pending=False, success=likely), within
             )
-            for c in (-BAND, BAND)
-        )
-        return lower + higher
+
+        return end(-BAND) + end(BAND)
 
     def usable(self, actions: Actions) -> NDArray[np.bool_]:
         """Those whose evaluation is not known to fail, or all if there are none."""
@@ -330,17 +333,15 @@ class Auto(Policy):
         """What was learnt, in sentences: doubtful results, what to use, the noise, what matters, contradictions,
         whether to go on. called: names of the results in the order told, by default their numbers."""
         with self._lock:
-            self._repair()
-            _check_fixed(self, "a summary")
+            self._check("a summary", modelled=False)
             if self._states is None:
                 return f"{self._missing[0].upper()}{self._missing[1:]}."
-            return "\n".join(learnt.sentences(learnt.facts(self, called=called)))
+            return "\n".join(learnt.sentences(learnt.Facts(self, called=called)))
 
     def importance(self) -> dict[str, Importance]:
         """How much each parameter matters, by name: its share, a range of 90 %, and why it is not known yet, if so."""
         with self._lock:
-            self._repair()
-            self._check_model("importance")
+            self._check("importance")
             return learnt.importance_of(self)
 
     def chance(self, gain: float | None = None, within: int = 10) -> float:
@@ -352,13 +353,18 @@ class Auto(Policy):
         least = None if gain is None else number("gain", gain, above=0)
         whole("within", within, at_least=1, at_most=MOST_IMAGINED)
         with self._lock:
-            self._repair()
-            self._check_model("a chance of a gain")
+            self._check("a chance of a gain")
             return learnt.chance(self, least, within)
 
-    def _check_model(self, what: str) -> None:
-        _check_fixed(self, what)
-        if self._states is None:
+    def _check(self, what: str, *, modelled: bool = True) -> None:
+        """InvalidInput where no domain is the same in all rounds, or where there is no model."""
+        self._repair()
+        if not self.field.fixed:
+            raise InvalidInput(
+                f"{what} is about a whole domain, and on {shown(self.domain)} it depends on the round; recommend(…) "
+                "and band(…) answer for one"
+            )
+        if modelled and self._states is None:
             remedy = f"at least {FIRST} results; {self.t} are told" if self.t < FIRST else "refresh(), or ask()"
             raise InvalidInput(f"{what} needs a model, and so {remedy}")
 
@@ -371,7 +377,7 @@ class Auto(Policy):
             if self.t < FIRST:
                 return {}
             renewal, doubted = doubt.learnt(self._learner, told, self.log.sign, self._states, doubted)
-        return doubt.predicted(self._learner, renewal, told, self.log.sign, doubted)
+        return doubt.Judge(self._learner, told, self.log.sign).predicted(renewal, doubted)
 
     def find_conflicts(self, events: Sequence[tuple[Any, ...]]) -> list[Conflict]:  # noqa: ARG002  # of all of them
         """Points whose own band does not meet the model's. The learnt norm bound is not a claim, and proves nothing."""
@@ -380,32 +386,9 @@ class Auto(Policy):
         own, mixture = self._evidence.own, self._mixture
         points, averages, _, radii = own.table()
         mean, std = moments(*mixture.look(self.field, None, self._parse(points), pending=False)[:2])
-        below, above = averages + radii - (mean - BAND * std), averages - radii - (mean + BAND * std)
-        conflicts = []
-        for i, key in enumerate(own.keys()):
-            if below[i] < 0 or above[i] > 0:
-                sign = -1.0 if below[i] < 0 else 1.0
-                ends = (averages[i] - sign * radii[i], mean[i] + sign * BAND * std[i])
-                gap = abs(float(mixture.back(ends[0])) - float(mixture.back(ends[1])))
-                index = key if isinstance(key, int) and self.field.indexed else None
-                conflicts.append(Conflict(points[i], index, gap, gap))
-        return conflicts
-
-
-def _look_at(policy: Auto, actions: Actions, z: Sequence[float], noise: Any) -> bool:
-    """Whether a result, in the model's units, is far from what is believed before it is told; then a renewal is due."""
-    if policy._states is None:
-        return False
-    beliefs = policy._mixture.look(policy.field, policy._own, actions, pending=False)
-    far = bool((policy._mixture.surprise(beliefs, np.array(z), np.asarray(noise)) > SURPRISING).any())
-    policy.surprised |= far
-    return far
-
-
-def _check_fixed(policy: Auto, what: str) -> None:
-    """InvalidInput where there is no domain that is the same in all rounds."""
-    if not policy.field.fixed:
-        raise InvalidInput(
-            f"{what} is about a whole domain, and on {shown(policy.domain)} it depends on the round; recommend(…) "
-            "and band(…) answer for one"
-        )
+        low, high = mean - BAND * std, mean + BAND * std
+        side = np.where(averages + radii < low, -1.0, np.where(averages - radii > high, 1.0, 0.0))
+        gaps = np.abs(mixture.back(averages - side * radii) - mixture.back(mean + side * BAND * std)).tolist()
+        keys = own.keys()
+        indices = [key if isinstance(key, int) and self.field.indexed else None for key in keys]
+        return [Conflict(points[i], indices[i], gaps[i], gaps[i]) for i in np.flatnonzero(side).tolist()]

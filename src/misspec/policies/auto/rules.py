@@ -1,4 +1,4 @@
-"""What Auto chooses by: a table of rules, each with its share of the rounds, its score and its reason.
+"""How Auto chooses: each rule has its share of the rounds, its score and its reason.
 
     n    evaluations so far: told, failed and pending. A budget b allows round n + 1 where ⌊b(n + 1)⌋ > ⌊b(n)⌋
     u    share of the results' variance that the model misses beyond noise, at most 1 (leave-one-out, at its renewal)
@@ -57,27 +57,6 @@ NEGLIGIBLE = 0.01  # noise, in spreads of the results, that is too small to matt
 NEXT = 0.05  # distance to a pending point, in units of the domain: its result will tell enough of what is so near
 
 
-class Rule(NamedTuple):
-    """A row of the table."""
-
-    name: str
-    due: Callable[[Turn], bool]
-    score: Callable[[Turn], Score]
-
-
-RULES = (  # the first that is due
-    Rule("improvement", lambda turn: turn.least == ANYWHERE, lambda turn: improvement(turn.best_result)),
-    Rule(
-        "improvement",
-        lambda turn: (
-            bool(turn.pending) or turn.allows(lambda n: min(MOST_IMPROVEMENT, IMPROVEMENT * turn.unexplained) * n)
-        ),
-        lambda turn: improvement(turn.best_means),
-    ),
-    Rule("mean and spread", lambda _: True, lambda _: upper(EAGER)),
-)
-
-
 class Found(NamedTuple):
     """The best by a rule: the offer, its row there, and the beliefs about the offer."""
 
@@ -95,11 +74,15 @@ def choose(turn: Turn) -> tuple[str, Found]:
     doubted = turn.to_confirm()
     if doubted is not None:
         return "confirm", doubted
-    rule = next(rule for rule in RULES if rule.due(turn))
-    found = turn.best(rule.score(turn))
+    name, score = "mean and spread", upper(EAGER)
+    if turn.least == ANYWHERE:
+        name, score = "improvement", improvement(turn.best_result)
+    elif turn.pending or turn.allows(lambda n: min(MOST_IMPROVEMENT, IMPROVEMENT * turn.unexplained) * n):
+        name, score = "improvement", improvement(turn.best_means)
+    found = turn.best(score)
     if turn.is_idle(found) or (turn.knows(found, TAUGHT) and turn.allows(turn.caution(found))):
         return "caution", turn.best(improvement(turn.best_result), stay=False)
-    return rule.name, found
+    return name, found
 
 
 @dataclasses.dataclass(eq=False)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from misspec.errors import Array
 from misspec.hyperparameters import REACH, Scaling
-from misspec.policies.auto.doubt import left_out
+from misspec.policies.auto.doubt import Judge
 from misspec.policies.auto.model import CHECKED, Learner
 from misspec.policies.core.answers import Observations
 from misspec.policies.core.suspicion import Prediction
@@ -68,28 +68,26 @@ def predictions(learner: Learner, told: Observations, sign: float, states: Array
         return {}
     belongs = np.isin(np.arange(len(told.y)), block.rows).astype(np.float64)
     labels = dataclasses.replace(told, y=sign * belongs, noise=np.full(len(belongs), np.nan))
-    _, guess, _ = _judged(Learner(learner.domain, None, learner.seed), labels, sign, None)
+    _, guess, _ = _judged(Judge(Learner(learner.domain, None, learner.seed), labels, sign))
     if float(np.mean((guess - belongs) ** 2)) < CHANCE * float(np.var(belongs)):
         return {}
-    rescaled, noise = told.y.copy(), told.noise.copy()
-    rescaled[block.rows] *= block.factor
-    noise[block.rows] *= block.factor
-    before, _, _ = _judged(learner, told, sign, states)
-    after, mean, std = _judged(learner, dataclasses.replace(told, y=rescaled, noise=noise), sign, None)
+    scale = np.where(belongs > 0, block.factor, 1.0)
+    before, _, _ = _judged(Judge(learner, told, sign, states))
+    rescaled = dataclasses.replace(told, y=told.y * scale, noise=told.noise * scale)
+    after, mean, std = _judged(Judge(learner, rescaled, sign))
     if after + len(block.rows) * np.log(block.factor) - before <= PROOF:
         return {}
-    found = {
-        int(i): Prediction(float(mean[i]), float(std[i]), sign * float(told.y[i]), block.factor) for i in block.rows
-    }
+    rows = block.rows.tolist()
+    found = {i: Prediction(float(mean[i]), float(std[i]), sign * float(told.y[i]), block.factor) for i in rows}
     return {i: each for i, each in found.items() if each.score > RIGHT}
 
 
-def _judged(learner: Learner, told: Observations, sign: float, states: Array | None) -> tuple[float, Array, Array]:
+def _judged(judge: Judge) -> tuple[float, Array, Array]:
     """Σ ln p of the results, each given the others, and mean and standard deviation of each; in units of sign·y."""
-    renewal = learner.renewal(told, sign, states, samples=CHECKED)
-    scaling = Scaling(*renewal["scaling"][1:])
-    z, mean, std = left_out(learner, renewal, told, sign, np.arange(len(told.y)))
-    far = np.maximum(np.abs(sign * told.y - scaling.centre) / scaling.width - REACH, 0.0)  # where z is logarithmic
+    renewal = judge.learner.renewal(judge.told, judge.sign, judge.states, samples=CHECKED)
+    scaling, y = Scaling(*renewal["scaling"][1:]), judge.sign * judge.told.y
+    z, mean, std = judge.left_out(renewal, np.arange(len(y)))
+    far = np.maximum(np.abs(y - scaling.centre) / scaling.width - REACH, 0.0)  # where z is logarithmic
     density = -0.5 * float((((z - mean) / std) ** 2 + 2.0 * np.log(std)).sum())
     density -= float(np.log1p(far).sum()) + len(z) * np.log(scaling.width)
     return density, scaling.centre + scaling.width * mean, scaling.width * std
