@@ -112,25 +112,32 @@ def check(kernel: Any, X: Array) -> None:
 
 def gradient(kernel: Kernel, X: Array, Z: Array) -> Array:
     """∂k(x, z)/∂x, shape (n, m, d): analytic for the common kernels of scikit-learn, central differences otherwise."""
-    if hasattr(kernel, "with_gradient"):
-        return np.asarray(kernel.with_gradient(X, Z)[1])
-    analytic = _gradient(kernel, X, Z)
-    return analytic if analytic is not None else _differences(lambda P: cross(kernel, P, Z), X)
+    return cross_with_gradient(kernel, X, Z)[1]
 
 
-def cross_with_gradient(kernel: Kernel, X: Array, Z: Array) -> tuple[Array, Array]:
+def cross_with_gradient(kernel: Any, X: Array, Z: Array) -> tuple[Array, Array]:
     """k(X, Z) and ∂k(x, z)/∂x, shapes (n, m) and (n, m, d); for RBF and Matérn kernels in one pass."""
     if hasattr(kernel, "with_gradient"):
         values, slopes = kernel.with_gradient(X, Z)
         return np.asarray(values), np.asarray(slopes)
-    if not (_is(kernel, "RBF") or _is(kernel, "Matern")):
-        return cross(kernel, X, Z), gradient(kernel, X, Z)
-    scaled, r, nu, scale = _scaled_differences(kernel, X, Z)
-    values = _profile(r, nu)
-    if values is None:
-        values = cross(kernel, X, Z)
-    scaled *= _slope_over_r(r, nu)[:, :, None]
-    return values, scaled / scale
+    if _is(kernel, "Sum", "Product"):
+        (K1, dK1), (K2, dK2) = (cross_with_gradient(part, X, Z) for part in (kernel.k1, kernel.k2))
+        if _is(kernel, "Sum"):
+            return K1 + K2, dK1 + dK2
+        return K1 * K2, dK1 * K2[:, :, None] + dK2 * K1[:, :, None]
+    if _is(kernel, "RBF", "Matern"):
+        scale, nu = np.asarray(kernel.length_scale, dtype=np.float64), float(getattr(kernel, "nu", math.inf))
+        scaled = (X[:, None, :] - Z[None, :, :]) / scale
+        r = np.sqrt(np.einsum("nmd,nmd->nm", scaled, scaled))
+        closed = _profile(r, nu)
+        scaled *= _slope_over_r(r, nu)[:, :, None]
+        return cross(kernel, X, Z) if closed is None else closed, scaled / scale
+    K, shape = cross(kernel, X, Z), (len(X), len(Z), X.shape[1])
+    if _is(kernel, "ConstantKernel"):
+        return K, np.zeros(shape)
+    if _is(kernel, "DotProduct"):
+        return K, np.broadcast_to(Z[None, :, :], shape).copy()
+    return K, _differences(lambda P: cross(kernel, P, Z), X)
 
 
 def _profile(r: Array, nu: float) -> Array | None:
@@ -142,11 +149,18 @@ def _profile(r: Array, nu: float) -> Array | None:
     return None if polynomial is None else np.asarray(polynomial * np.exp(-s))
 
 
-def diagonal_gradient(kernel: Kernel, X: Array) -> Array:
+def diagonal_gradient(kernel: Any, X: Array) -> Array:
     """∂k(x, x)/∂x, shape (n, d)."""
-    analytic = _diagonal_gradient(kernel, X)
-    if analytic is not None:
-        return analytic
+    constant = _is(kernel, "RBF", "Matern", "ConstantKernel", "RationalQuadratic")
+    if constant or getattr(kernel, "stationary", False):
+        return np.zeros_like(X)
+    if _is(kernel, "Sum", "Product"):
+        first, second = diagonal_gradient(kernel.k1, X), diagonal_gradient(kernel.k2, X)
+        if _is(kernel, "Sum"):
+            return first + second
+        return first * diagonal(kernel.k2, X)[:, None] + second * diagonal(kernel.k1, X)[:, None]
+    if _is(kernel, "DotProduct"):
+        return 2.0 * X
     return _differences(lambda P: diagonal(kernel, P)[:, None], X)[:, 0, :]
 
 
@@ -161,36 +175,10 @@ def _differences(function: Any, X: Array, step: float = 1e-5) -> Array:
     return cast(Array, np.ascontiguousarray(np.swapaxes(slopes, 1, 2)))
 
 
-def _is(kernel: Any, name: str) -> bool:
-    """Whether this is scikit-learn's kernel of that name, and not a subclass, which may compute anything."""
+def _is(kernel: Any, *names: str) -> bool:
+    """Whether this is scikit-learn's kernel of one of these names, and not a subclass, which may compute anything."""
     kind = type(kernel)
-    return kind.__module__ == "sklearn.gaussian_process.kernels" and kind.__name__ == name
-
-
-def _gradient(kernel: Any, X: Array, Z: Array) -> Array | None:
-    if _is(kernel, "Sum") or _is(kernel, "Product"):
-        first, second = _gradient(kernel.k1, X, Z), _gradient(kernel.k2, X, Z)
-        if first is None or second is None:
-            return None
-        if _is(kernel, "Sum"):
-            return first + second
-        return first * cross(kernel.k2, X, Z)[:, :, None] + second * cross(kernel.k1, X, Z)[:, :, None]
-    if _is(kernel, "ConstantKernel"):
-        return np.zeros((len(X), len(Z), X.shape[1]))
-    if _is(kernel, "DotProduct"):
-        return np.broadcast_to(Z[None, :, :], (len(X), len(Z), X.shape[1])).copy()
-    if _is(kernel, "RBF") or _is(kernel, "Matern"):
-        scaled, r, nu, scale = _scaled_differences(kernel, X, Z)
-        return _slope_over_r(r, nu)[:, :, None] * (scaled / scale)
-    return None
-
-
-def _scaled_differences(kernel: Any, X: Array, Z: Array) -> tuple[Array, Array, float, Array]:
-    """(x − z)/length scale of an RBF or Matérn kernel, its norm r, ν (∞ for the RBF), and the length scale."""
-    scale = np.asarray(kernel.length_scale, dtype=np.float64)
-    scaled = (X[:, None, :] - Z[None, :, :]) / scale
-    r = np.sqrt(np.einsum("nmd,nmd->nm", scaled, scaled))
-    return scaled, r, math.inf if _is(kernel, "RBF") else float(kernel.nu), scale
+    return kind.__module__ == "sklearn.gaussian_process.kernels" and kind.__name__ in names
 
 
 def _slope_over_r(r: Array, nu: float) -> Array:
@@ -214,30 +202,13 @@ def _slope_over_r(r: Array, nu: float) -> Array:
     return np.where(s > 0, slope, slope if nu > 1 else 0.0)
 
 
-def _diagonal_gradient(kernel: Any, X: Array) -> Array | None:
-    if getattr(kernel, "stationary", False):
-        return np.zeros_like(X)
-    if _is(kernel, "Sum") or _is(kernel, "Product"):
-        first, second = _diagonal_gradient(kernel.k1, X), _diagonal_gradient(kernel.k2, X)
-        if first is None or second is None:
-            return None
-        if _is(kernel, "Sum"):
-            return first + second
-        return first * diagonal(kernel.k2, X)[:, None] + second * diagonal(kernel.k1, X)[:, None]
-    if _is(kernel, "DotProduct"):
-        return 2.0 * X
-    if any(_is(kernel, name) for name in ("RBF", "Matern", "ConstantKernel", "RationalQuadratic")):
-        return np.zeros_like(X)
-    return None
-
-
 def rank(kernel: Any, dimension: int) -> int | None:
     """The number of features of a kernel that is known to have finitely many (linear ones), else None."""
     if _is(kernel, "DotProduct"):
         return dimension + (float(kernel.sigma_0) != 0.0)
     if _is(kernel, "ConstantKernel"):
         return 1
-    if _is(kernel, "Sum") or _is(kernel, "Product"):
+    if _is(kernel, "Sum", "Product"):
         parts = rank(kernel.k1, dimension), rank(kernel.k2, dimension)
         if parts[0] is None or parts[1] is None:
             return None
@@ -270,7 +241,7 @@ def affine(kernel: Any, dimension: int) -> Affine | None:
         return Affine(np.eye(dimension, dimension + 1), origin * np.eye(dimension + 1)[dimension])
     if _is(kernel, "ConstantKernel"):
         return Affine(np.zeros((dimension, 1)), np.full(1, math.sqrt(kernel.constant_value)))
-    if _is(kernel, "Sum") or _is(kernel, "Product"):
+    if _is(kernel, "Sum", "Product"):
         parts = [part for part in (affine(kernel.k1, dimension), affine(kernel.k2, dimension)) if part is not None]
         if len(parts) < 2:
             return None

@@ -151,7 +151,7 @@ class LBGPUCB(OverBases):
             return 2.0 * base.model.norm_bound
         if not base.posterior.pending:
             return 2.0 * decided.reasons["multiplier"] * decided.reasons["std"]
-        only = self.field.only(place)
+        only = place.only()
         only = only.offered() if decided.known.flat else only
         return 2.0 * float(base.half(self.field.look(base.posterior, None, only, pending=False))[0])
 

@@ -21,8 +21,9 @@ All arrays hold one entry per point: numbers (n,), codes (n, width). Every param
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple
 
@@ -236,8 +237,7 @@ class Int(_Interval):
     def __post_init__(self) -> None:
         for name in ("low", "high", "step"):
             given = getattr(self, name)
-            integer = isinstance(given, int | np.integer) and not isinstance(given, NO_NUMBERS)
-            if not integer or abs(int(given)) > MOST:
+            if not isinstance(given, int | np.integer) or isinstance(given, NO_NUMBERS) or abs(int(given)) > MOST:
                 raise InvalidInput(f"{name} of an Int must be a whole number, at most 2^53 in size, got {shown(given)}")
             object.__setattr__(self, name, int(given))
         if self.step < 1:
@@ -304,12 +304,10 @@ class Choice:
         object.__setattr__(self, "_places", places)
 
     @property
-    def width(self) -> int:
+    def count(self) -> int:
         return len(self.options)
 
-    @property
-    def count(self) -> int | None:
-        return len(self.options)
+    width = count
 
     def number(self, value: Any, where: str) -> float:
         found = native(value)
@@ -383,8 +381,6 @@ KINDS: dict[str, Any] = {cls.kind: cls for cls in (Float, Int, Choice)}
 def encode_parameter(parameter: Any) -> dict[str, Any]:
     """As JSON."""
     fields = {f.name: getattr(parameter, f.name) for f in dataclasses.fields(parameter) if f.init}
-    if fields.get("step") is None or (parameter.kind == Int.kind and parameter.step == 1):
-        fields.pop("step", None)  # as it was stored before there were steps
     return {"kind": parameter.kind, **{name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}}
 
 
@@ -394,9 +390,9 @@ def decode_parameter(stored: Mapping[str, Any]) -> Any:
 
 def columns_of(parameters: Mapping[str, Any]) -> tuple[Columns, ...]:
     """Where each parameter's code stands in the encoding."""
-    ends = np.cumsum([0, *(parameter.width for parameter in parameters.values())]).tolist()
-    pairs: Sequence[tuple[str, Any]] = list(parameters.items())
-    return tuple(Columns(name, ends[i], ends[i + 1], p.kind == Choice.kind) for i, (name, p) in enumerate(pairs))
+    stops = itertools.accumulate(p.width for p in parameters.values())
+    pairs = zip(parameters.items(), stops, strict=True)
+    return tuple(Columns(name, stop - p.width, stop, p.kind == Choice.kind) for (name, p), stop in pairs)
 
 
 def native(value: Any) -> Any:

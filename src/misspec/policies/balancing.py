@@ -222,7 +222,7 @@ class RegretBalancing(OverBases):
         if base.posterior.pending:  # choices are made by a smaller variance then
             offer = decided.offer
             if not looks:  # then the point chosen is all that matters
-                only = self.field.only(self.field.place(offer, row))
+                only = self.field.place(offer, row).only()
                 offer, row = only.offered() if c.flat else only, 0
             c = self.field.look(base.posterior, base.own, offer, pending=False)
             mean, half = float(c.mean[row]), float(base.half(c)[row])
@@ -259,7 +259,7 @@ class RegretBalancing(OverBases):
             return VARIES
         if isinstance(actions, Context):
             return hashlib.sha256(actions.c.tobytes()).hexdigest()[:16]
-        if actions is None or self.field.is_whole(actions):
+        if actions is None or actions.are_all(self.field.size):
             return "all"
         distinct = (
             search.distinct(actions.points).points if actions.rows is None else np.unique(np.asarray(actions.rows))

@@ -15,6 +15,7 @@ from misspec.model import Model
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.basis import Sample
 from misspec.policies.core.field import Search
+from misspec.policies.core.fields import basis_of
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.points import Actions, Round, first_alike, position_in
 from misspec.policies.core.registry import Common
@@ -54,7 +55,7 @@ class ThompsonSampling(UpperConfidence):
         **settings: Unpack[Common],
     ) -> None:
         super().__init__(domain, model, width=width, budget=budget, **settings)
-        self.basis = self.field.basis(model)
+        self.basis = basis_of(self.field, model)
         self.missed = 0.0 if self.basis is None else self.basis.missed
         # on a list, samples are known only there
         self.abilities = dataclasses.replace(self.abilities, takes_points=not self.field.size)

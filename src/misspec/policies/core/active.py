@@ -5,15 +5,14 @@ Law: an active set only shrinks, and is never empty.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, flag
+from misspec.errors import Array, InvalidInput
 from misspec.model import Model
 from misspec.policies.core.answers import Band
 from misspec.policies.core.points import Actions, Place
@@ -48,9 +47,9 @@ class Bands(Protocol):
 
 
 class Active(Protocol):
-    """D_e."""
+    """D_e. bands: of the last complete episode; the prior's before the first."""
 
-    width: str  # the default
+    bands: Any
 
     @property
     def members(self) -> NDArray[Any]:
@@ -64,14 +63,11 @@ class Active(Protocol):
     def extent(self) -> Any:
         """D_e as `history` keeps it."""
 
-    def check_width(self, width: Width) -> Width:
-        """InvalidInput for widths that this set cannot have."""
+    def check_width(self, width: Width | None) -> Width:
+        """The default for None; InvalidInput for widths that this set cannot have."""
 
-    def check_intersect(self, intersect: Any) -> bool:
-        """InvalidInput if bands of several episodes are to be intersected and this set cannot."""
-
-    def prior(self, multiplier: float, own: OwnBands | None) -> Bands:
-        """Before the first episode."""
+    def begin(self, multiplier: float) -> None:
+        """Before the first episode: the prior's bands."""
 
     def design(self) -> Tracked:
         """A posterior without data, to which the points of an episode are told without values."""
@@ -79,32 +75,19 @@ class Active(Protocol):
     def most_uncertain(self, design: Tracked, slot: int) -> Place:
         """Line 5: the member with the largest variance."""
 
-    def std(self, design: Tracked, place: Place) -> float:
-        """σ of the design."""
-
     def take(self, design: Tracked, place: Place) -> None:
         """Line 6: the member is part of the design."""
 
-    def conclude(
-        self,
-        design: Tracked,
-        places: Sequence[Place],
-        y: Array,
-        spending: Spending,
-        own: OwnBands | None,
-        earlier: Bands,
-        *,
-        intersect: bool,
-    ) -> Bands:
-        """Line 8: μ and w of this episode alone. earlier: the bands before it; intersect: stay within these."""
+    def conclude(self, design: Tracked, places: Sequence[Place], y: Array, spending: Spending, intersect: bool) -> None:
+        """Line 8: μ and w of this episode alone; intersect: they stay within those of the episodes before."""
 
-    def eliminate(self, bands: Bands) -> None:
+    def eliminate(self) -> None:
         """Line 9: keep what has an upper end of at least the best lower end."""
 
     def points(self, places: Sequence[Place]) -> NDArray[Any]:
         """An episode's points as `history` keeps them."""
 
-    def contenders(self, bands: Bands) -> Actions:
+    def contenders(self) -> Actions:
         """Members among which the best lower and the largest upper end lie."""
 
 
@@ -147,10 +130,10 @@ class ArmBands:
 class Arms:
     """D_e of a Finite domain: the indices of the candidates that are left. Ties go to the lowest."""
 
-    width = "nonadaptive"
+    bands: ArmBands
 
-    def __init__(self, domain: Finite, model: Model, place: Callable[[int], Place]) -> None:
-        self.domain, self.model, self.place = domain, model, place
+    def __init__(self, domain: Finite, model: Model, own: OwnBands | None, place: Callable[[int], Place]) -> None:
+        self.domain, self.model, self.own, self.place = domain, model, own, place
         self.members: NDArray[np.intp] = np.arange(len(domain))
 
     @property
@@ -161,15 +144,12 @@ class Arms:
     def extent(self) -> NDArray[np.intp]:
         return self.members
 
-    def check_width(self, width: Width) -> Width:
-        return widths.check_width(width, also=["nonadaptive"])
+    def check_width(self, width: Width | None) -> Width:
+        return "nonadaptive" if width is None else widths.check_width(width, also=["nonadaptive"])
 
-    def check_intersect(self, intersect: Any) -> bool:
-        return flag("intersect", intersect)
-
-    def prior(self, multiplier: float, own: OwnBands | None) -> ArmBands:
+    def begin(self, multiplier: float) -> None:
         posterior = Tracked(self.model, self.domain)
-        return ArmBands(posterior, multiplier * posterior.std, own)
+        self.bands = ArmBands(posterior, multiplier * posterior.std, self.own)
 
     def design(self) -> Tracked:
         return Tracked(self.model, self.domain, check=False)
@@ -177,26 +157,13 @@ class Arms:
     def most_uncertain(self, design: Tracked, slot: int) -> Place:  # noqa: ARG002  # nothing is drawn
         return self.place(int(self.members[design.variance[self.members].argmax()]))
 
-    def std(self, design: Tracked, place: Place) -> float:
-        return math.sqrt(design.variance[int(place.key)])
-
     def take(self, design: Tracked, place: Place) -> None:
-        design.observe_index(place.key, self.model.offset)
+        design.add(place.code, self.model.offset)
 
     def points(self, places: Sequence[Place]) -> NDArray[np.intp]:
         return np.array([place.key for place in places])
 
-    def conclude(
-        self,
-        design: Tracked,
-        places: Sequence[Place],
-        y: Array,
-        spending: Spending,
-        own: OwnBands | None,
-        earlier: Bands,
-        *,
-        intersect: bool,
-    ) -> ArmBands:
+    def conclude(self, design: Tracked, places: Sequence[Place], y: Array, spending: Spending, intersect: bool) -> None:
         seats = design.rows[self.points(places)]
         design.retell(np.bincount(seats, y) / np.bincount(seats))
         jointly = spending.width == "nonadaptive"
@@ -207,17 +174,16 @@ class Arms:
             )  # fmt: skip
         else:
             half = spending.multiplier(design) * design.std
-        bands, before = ArmBands(design, half, own), cast("ArmBands", earlier)
+        before, self.bands = self.bands, ArmBands(design, half, self.own)
         if intersect:
-            bands.intersect(before)
+            self.bands.intersect(before)
         if jointly:
-            bands.keep(before, self.members)
-        return bands
+            self.bands.keep(before, self.members)
 
-    def eliminate(self, bands: Bands) -> None:
+    def eliminate(self) -> None:
         D = self.members
-        lower, upper = bands.band(self.contenders(bands), reported=False)
+        lower, upper = self.bands.band(self.contenders(), reported=False)
         self.members = D[upper >= lower.max()]
 
-    def contenders(self, bands: Bands) -> Actions:  # noqa: ARG002  # all of them
+    def contenders(self) -> Actions:  # all of them
         return Actions(self.domain.points[self.members], self.domain.encoded[self.members], self.members)

@@ -22,17 +22,20 @@ COVER = 2048  # points of the box that they are chosen from
 CHECK = 2048  # others, to measure what they miss
 
 
-class Sample(Protocol):
+class Sample:
     """ψ·w."""
 
     def at(self, actions: Actions) -> Array:
         """At actions."""
+        raise NotImplementedError
 
     def values(self, U: Array) -> Array:
         """At points as the kernel sees them."""
+        raise NotImplementedError("candidates are never searched for")
 
     def slopes(self, U: Array) -> tuple[Array, Array]:
         """The same with gradients, shapes (n,) and (n, d)."""
+        raise NotImplementedError("candidates are never searched for")
 
 
 class Basis(Protocol):
@@ -64,19 +67,13 @@ class ArmBasis:
         return ArmSample(values if self._first is None else values[self._first])  # whatever the rounding
 
 
-class ArmSample:
+class ArmSample(Sample):
     def __init__(self, over_all: Array) -> None:
         self._values = over_all
 
     def at(self, actions: Actions) -> Array:
         assert actions.rows is not None  # other points are refused
         return self._values[actions.rows]
-
-    def values(self, U: Array) -> Array:
-        raise NotImplementedError("candidates are never searched for")
-
-    def slopes(self, U: Array) -> tuple[Array, Array]:
-        raise NotImplementedError("candidates are never searched for")
 
 
 class BoxBasis:
@@ -103,7 +100,7 @@ class BoxBasis:
         return BoxSample(self._kernel, self.Z, solve_triangular(self.L, w, lower=True, trans="T"))
 
 
-class BoxSample:
+class BoxSample(Sample):
     """k_Z(x)·a with a = L_Z⁻ᵀw."""
 
     def __init__(self, kernel: kernels.Kernel, Z: Array, a: Array) -> None:

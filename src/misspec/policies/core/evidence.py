@@ -62,20 +62,20 @@ class Evidence:
         asked, self._asked = self._asked, {}
         for id_, place in asked.items():
             for posterior in self.feeds(id_):
-                self.field.expect(posterior, place)
+                posterior.expect(place.code)
             self._expected.add(id_)
         for layer in self.layers:
             for place in asked.values():
-                layer.expect(place.key, self.field.only(place).encoded)
+                layer.expect(place.key, place.code)
 
     def learn(self, id: int, place: Place, y: float, noise: float | None = None) -> None:  # noqa: A002
         """The result of a query; noise: its own standard deviation."""
         expected = id in self._expected
         for posterior in self._settled(id):
-            self.field.learn(posterior, place, y, expected=expected, noise=noise)
+            posterior.add(place.code, y, expected=expected, noise=noise)
         self.own.tell(place.key, y, id, self._precision(noise))
         for layer in self.layers:
-            layer.learn(place.key, self.field.only(place).encoded, y, expected=expected, noise=noise)
+            layer.learn(place.key, place.code, y, expected=expected, noise=noise)
 
     def _precision(self, noise: float | None) -> float | None:
         """How often a result counts in its own band; None for once."""
@@ -89,7 +89,7 @@ class Evidence:
         self.own.drop(place.key, id)
         for posterior in self._settled(id):
             if expected:
-                self.field.release(posterior, place)
+                posterior.release(place.code)
         for layer in self.layers:
             if expected:
                 layer.release(place.key)
@@ -134,4 +134,4 @@ class Evidence:
         self.own.observe([place.key for place in places], y, [place.x for place in places], by)
         for layer in self.layers:
             for place, value, one in zip(places, y, each, strict=True):
-                layer.learn(place.key, self.field.only(place).encoded, value, noise=None if one != one else one)
+                layer.learn(place.key, place.code, value, noise=None if one != one else one)

@@ -31,9 +31,7 @@ def round_of(policy: Policy, actions: Any, context: Any) -> Round:
 
 def points_of(policy: Policy, points_or_indices: Any, context: Any) -> Actions:
     """Points to learn or to expect, each with its context."""
-    if context is None:
-        return policy.admit(policy._parse(points_or_indices))
-    return policy.admit(policy.field.pair(points_or_indices, context, policy.model))
+    return policy.admit(policy.field.parse(points_or_indices, policy.model, context))
 
 
 def noises(policy: Policy, noise: Any, count: int) -> list[float] | None:

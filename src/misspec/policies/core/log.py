@@ -211,7 +211,7 @@ def pending_of(content: Any, field: Field) -> list[Asked]:
 
 def observed(field: Field, model: Model, points: Any, _: Any, contexts: Any = None, __: Any = None) -> Actions:
     """The points of an event "observe"."""
-    return field.parse(points, model) if contexts is None else field.pair(points, contexts, model)
+    return field.parse(points, model, contexts)
 
 
 def noises_of(kind: str, rest: Sequence[Any]) -> list[float]:
@@ -234,7 +234,7 @@ def observations(events: Sequence[Event], field: Field, model: Model, forgotten:
         elif kind == "snapshot":
             asked |= {each.query.id: each.query for each in pending_of(rest[0], field)}
         elif kind == "tell":
-            x.append(field.point(asked[rest[0]]))
+            x.append(asked[rest[0]].whole)
             y.append(rest[1])
             ids.append(rest[0])
             noise += noises_of(kind, rest)
@@ -319,7 +319,7 @@ def told_prefix(
         if kind == "ask" and rest[0].id not in results and rest[0].id not in dropped:
             break
         if kind == "ask" and rest[0].id in results:
-            points.append(field.point(rest[0]))
+            points.append(rest[0].whole)
             y.append(results[rest[0].id][0])
             noise.append((*results[rest[0].id], math.nan)[1])
         elif kind == "observe":

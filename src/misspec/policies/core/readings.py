@@ -41,7 +41,7 @@ class Readings(Hooks):
             if context is None:
                 points = self.field.whole("band() without points") if X is None else self._parse(X)
             elif X is not None:
-                points = self.field.pair(X, context, self.model)
+                points = self.field.parse(X, self.model, context)
             else:
                 everything = self.field.within(context, None, self.model)
                 if not isinstance(everything, Actions):
@@ -207,7 +207,7 @@ def _recommendation(policy: Readings, contenders: Actions, *, given: bool) -> Re
 def _says_nothing(policy: Readings, place: Place, lower: float, upper: float) -> bool:
     """Whether a band is the interval of the class itself."""
     model = policy.reported_model
-    prior = kernels.diagonal(model.kernel, policy.field.only(place).encoded)[0]
+    prior = kernels.diagonal(model.kernel, place.code)[0]
     reach = (model.norm_bound * math.sqrt(prior) + policy.epsilon) * (1.0 - 1e-9)
     return lower <= model.offset - reach and upper >= model.offset + reach
 

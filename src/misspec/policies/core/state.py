@@ -15,7 +15,7 @@ from misspec.encoding import Given, check_plain, decode_model, decode_value, enc
 from misspec.errors import InvalidInput, MisspecError, StorageError, short, shown
 from misspec.model import Model
 from misspec.policies.core import events, registry, undo
-from misspec.policies.core.fields import stored_domain
+from misspec.policies.core.fields import state_of, stored_domain
 from misspec.policies.core.registry import REGISTRY, signature_of
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def encode_made(policy: Policy) -> dict[str, Any]:
     return {
         "format": VERSION,
         "policy": name_of(type(policy)),
-        "domain": policy.field.state(),
+        "domain": state_of(policy.domain),
         "model": encode_model(policy.model_as_given) if "model" in signature_of(type(policy)).parameters else None,
         "settings": settings,
         "random": policy._rng.bit_generator.state,
@@ -165,7 +165,7 @@ def draw_on(policy: Policy, random: Any) -> None:
 def _check_points(policy: Policy) -> None:
     """InvalidInput where queries were asked at points, beyond those of the domain, that no round could have brought."""
     asked = [event[1] for event in policy.log.events if event[0] == "ask"]
-    points = [policy.field.point(query) for query in asked if query.index is None or query.context is not None]
+    points = [query.whole for query in asked if query.index is None or query.context is not None]
     if points:
         domain = policy.domain
         found = domain.validate(np.array(points))
