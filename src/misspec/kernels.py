@@ -129,9 +129,9 @@ def cross_with_gradient(kernel: Any, X: Array, Z: Array) -> tuple[Array, Array]:
         scale, nu = np.asarray(kernel.length_scale, dtype=np.float64), float(getattr(kernel, "nu", math.inf))
         scaled = (X[:, None, :] - Z[None, :, :]) / scale
         r = np.sqrt(np.einsum("nmd,nmd->nm", scaled, scaled))
-        closed = _profile(r, nu)
-        scaled *= _slope_over_r(r, nu)[:, :, None]
-        return cross(kernel, X, Z) if closed is None else closed, scaled / scale
+        values, slope = _matern(r, nu)
+        scaled *= slope[:, :, None]
+        return cross(kernel, X, Z) if values is None else values, scaled / scale
     K, shape = cross(kernel, X, Z), (len(X), len(Z), X.shape[1])
     if _is(kernel, "ConstantKernel"):
         return K, np.zeros(shape)
@@ -140,13 +140,28 @@ def cross_with_gradient(kernel: Any, X: Array, Z: Array) -> tuple[Array, Array]:
     return K, _differences(lambda P: cross(kernel, P, Z), X)
 
 
-def _profile(r: Array, nu: float) -> Array | None:
-    """k(r) of a Matérn kernel; None if it has no closed form. ν = ∞ is the squared exponential."""
+def _matern(r: Array, nu: float) -> tuple[Array | None, Array]:
+    """k(r) of the Matérn kernel of smoothness ν in the scaled distance r, None if it has no closed form, and k′(r)/r;
+    ν = ∞ is the squared exponential.
+
+    From d/ds [s^ν K_ν(s)] = −s^ν K_{ν−1}(s), s = √(2ν) r. At r = 0 a kernel with ν ≤ ½ has a kink; 0 is returned there.
+    """
     if nu == math.inf:
-        return np.asarray(np.exp(-0.5 * r * r))
+        values = np.exp(-0.5 * r * r)
+        return values, -values
     s = math.sqrt(2 * nu) * r
-    polynomial = {0.5: 1.0, 1.5: 1.0 + s, 2.5: 1.0 + s + s * s / 3.0}.get(nu)
-    return None if polynomial is None else np.asarray(polynomial * np.exp(-s))
+    decay = np.exp(-s)
+    if nu == 0.5:
+        return decay, np.where(r > 0, -decay / np.where(r > 0, r, 1.0), 0.0)
+    if nu == 1.5:
+        return (1.0 + s) * decay, -3.0 * decay
+    if nu == 2.5:
+        return (1.0 + s + s * s / 3.0) * decay, -(5.0 / 3.0) * (1.0 + s) * decay
+    from scipy.special import gamma, kv
+
+    inside = np.maximum(s, 1e-8)
+    slope = -(2.0 ** (1 - nu) / gamma(nu)) * 2 * nu * inside ** (nu - 1) * kv(nu - 1, inside)
+    return None, np.where(s > 0, slope, slope if nu > 1 else 0.0)
 
 
 def diagonal_gradient(kernel: Any, X: Array) -> Array:
@@ -181,27 +196,6 @@ def _is(kernel: Any, *names: str) -> bool:
     return kind.__module__ == "sklearn.gaussian_process.kernels" and kind.__name__ in names
 
 
-def _slope_over_r(r: Array, nu: float) -> Array:
-    """k′(r)/r for the Matérn kernel of smoothness ν in the scaled distance r; ν = ∞ is the squared exponential.
-
-    From d/ds [s^ν K_ν(s)] = −s^ν K_{ν−1}(s), s = √(2ν) r. At r = 0 a kernel with ν ≤ ½ has a kink; 0 is returned there.
-    """
-    if nu == math.inf:
-        return cast(Array, -np.exp(-0.5 * r * r))
-    s = math.sqrt(2 * nu) * r
-    if nu == 0.5:
-        return np.where(r > 0, -np.exp(-s) / np.where(r > 0, r, 1.0), 0.0)
-    if nu == 1.5:
-        return -3.0 * np.exp(-s)
-    if nu == 2.5:
-        return -(5.0 / 3.0) * (1.0 + s) * np.exp(-s)
-    from scipy.special import gamma, kv
-
-    inside = np.maximum(s, 1e-8)
-    slope = -(2.0 ** (1 - nu) / gamma(nu)) * 2 * nu * inside ** (nu - 1) * kv(nu - 1, inside)
-    return np.where(s > 0, slope, slope if nu > 1 else 0.0)
-
-
 def rank(kernel: Any, dimension: int) -> int | None:
     """The number of features of a kernel that is known to have finitely many (linear ones), else None."""
     if _is(kernel, "DotProduct"):
@@ -209,10 +203,9 @@ def rank(kernel: Any, dimension: int) -> int | None:
     if _is(kernel, "ConstantKernel"):
         return 1
     if _is(kernel, "Sum", "Product"):
-        parts = rank(kernel.k1, dimension), rank(kernel.k2, dimension)
-        if parts[0] is None or parts[1] is None:
-            return None
-        return parts[0] + parts[1] if _is(kernel, "Sum") else parts[0] * parts[1]
+        first, second = rank(kernel.k1, dimension), rank(kernel.k2, dimension)
+        if first is not None and second is not None:
+            return first + second if _is(kernel, "Sum") else first * second
     return None
 
 

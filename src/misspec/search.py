@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,17 +20,6 @@ from misspec.errors import Array
 
 Score = Callable[[Array], Array]
 Slope = Callable[[Array], tuple[Array, Array]]
-
-
-class Region(Protocol):
-    """A box, or a space in which some columns cannot be climbed because they stand for integers or choices."""
-
-    @property
-    def free(self) -> NDArray[np.bool_]:
-        """The columns that can be climbed."""
-
-    def neighbours(self, U: Array) -> tuple[Array, NDArray[np.intp]]:
-        """Points that differ from a row of U in one integer or choice, and that row's number for each."""
 
 
 CANDIDATES = 1024  # points of the cover, scored in one batch
@@ -99,8 +88,10 @@ class Effort(NamedTuple):
 FULL = Effort()
 
 
-def polish(score: Score, slope: Slope, candidates: Array, *, region: Region, effort: Effort = FULL) -> Array:
+def polish(score: Score, slope: Slope, candidates: Array, *, region: Any, effort: Effort = FULL) -> Array:
     """Local maxima reached from the best candidates that are far from each other, and those candidates.
+
+    region: a box or a space, which says which columns can be climbed, and has the neighbours in the others.
 
     All starts climb together, one batch per step; then the best of them goes on alone until it converges.
     """
@@ -118,7 +109,7 @@ def polish(score: Score, slope: Slope, candidates: Array, *, region: Region, eff
     return np.concatenate([climb(slope, summit, effort.alone, precision=10.0, free=free), together, chosen])
 
 
-def _stepped(score: Score, U: Array, region: Region) -> tuple[NDArray[np.intp], Array]:
+def _stepped(score: Score, U: Array, region: Any) -> tuple[NDArray[np.intp], Array]:
     """The rows of U that have a better neighbour, and the best neighbour of each."""
     points, owner = region.neighbours(U)
     if not len(points):

@@ -14,7 +14,7 @@ All arrays hold one entry per point: numbers (n,), codes (n, width). Every param
     encode, decode         coordinates to codes; codes to the nearest legal coordinates, ties to the first
     from_unit              uniform numbers in [0, 1] to legal coordinates, uniform on its scale
     every, steps, jump     all coordinates, where finitely many; others to try from here; random others, by a symmetric
-                           law, of which some may lie outside. A continuum has no steps: it is climbed
+                           law, of which some may lie outside. Not for a continuum, which is climbed
     expects                what a value must be, in words
 """
 
@@ -71,17 +71,17 @@ class _Interval:
     step: float | None
     width = 1
 
-    def _bounds(self, kind: str) -> None:
+    def _check(self, kind: str) -> None:
+        """Check bounds and steps; the upper bound becomes the last value of the grid."""
         if self.low > self.high:
             raise InvalidInput(f"{kind} needs low ≤ high, got {shown(self.low)} and {shown(self.high)}; swap them")
         if flag("log", self.log) and self.low <= 0:
             raise InvalidInput(
                 f"{kind} on a logarithmic scale needs low > 0, got {shown(self.low)}; raise it, or log=False"
             )
-
-    def _last(self, kind: str) -> float:
-        """The largest value of a grid."""
-        assert self.step is not None
+        whole = isinstance(self.low, int)
+        if self.step is None or (whole and self.step == 1):
+            return
         if self.log:
             raise InvalidInput(f"{kind} has steps or a logarithmic scale, not both; leave step= or log= out")
         most = (self.high - self.low) / self.step
@@ -89,7 +89,8 @@ class _Interval:
             raise InvalidInput(
                 f"{kind} has steps of {shown(self.step)}, too small for its size; take larger ones, or leave step= out"
             )
-        return float(self._at(np.floor(np.array([most]) + ROUNDING))[0])
+        last = float(self._at(np.floor(np.array([most]) + ROUNDING))[0])
+        object.__setattr__(self, "high", int(last) if whole else last)
 
     def _at(self, places: Array) -> Array:
         """The values at places 0, 1, 2, … of a grid, written as people write them: 0.3, not 0.1 + 0.1 + 0.1."""
@@ -167,8 +168,6 @@ class _Interval:
 
     def steps(self, at: float) -> Array:
         """±1, ±2, ±4, … steps and the ends."""
-        if self.step is None:
-            return np.zeros(0)
         last = (self.count or 1) - 1
         sizes = 2.0 ** np.arange(max(1, last.bit_length()))
         here = float(np.rint(self._places(np.array([at])))[0])
@@ -178,8 +177,6 @@ class _Interval:
 
     def jump(self, numbers: Array, rng: np.random.Generator) -> Array:
         """By one step up to the whole range, all orders of magnitude alike."""
-        if self.step is None:
-            return numbers
         sizes = np.floor((self.count or 1.0) ** rng.random(len(numbers)))
         places = np.rint(self._places(numbers))
         return self._at(places + np.where(rng.random(len(numbers)) < 0.5, -sizes, sizes))
@@ -215,9 +212,7 @@ class Float(_Interval):
             object.__setattr__(self, end, number(f"{end} of a Float", getattr(self, end)) + 0.0)  # -0.0 is 0.0
         if self.step is not None:
             object.__setattr__(self, "step", number("step of a Float", self.step, above=0))
-        self._bounds("a Float")
-        if self.step is not None:
-            object.__setattr__(self, "high", self._last("a Float"))
+        self._check("a Float")
 
     def value(self, number: float) -> float:
         return float(number)
@@ -242,9 +237,7 @@ class Int(_Interval):
             object.__setattr__(self, name, int(given))
         if self.step < 1:
             raise InvalidInput(f"step of an Int must be a whole number ≥ 1, got {self.step}")
-        self._bounds("an Int")
-        if self.step > 1:
-            object.__setattr__(self, "high", int(self._last("an Int")))
+        self._check("an Int")
 
     @property
     def count(self) -> int:
@@ -362,8 +355,7 @@ class Choice:
         return numbers
 
     def steps(self, at: float) -> Array:
-        every = self.every()
-        return np.asarray(every[every != at])
+        return np.delete(self.every(), int(at))
 
     def jump(self, numbers: Array, rng: np.random.Generator) -> Array:
         return self.from_unit(rng.random(len(numbers)))

@@ -14,10 +14,10 @@ from misspec import theory
 from misspec.domains import Domain
 from misspec.errors import Array, flag
 from misspec.model import Model
-from misspec.policies.core.active import Active, Spending
+from misspec.policies.core.active import Spending
 from misspec.policies.core.answers import Band
 from misspec.policies.core.field import RESOLUTION
-from misspec.policies.core.fields import active_of
+from misspec.policies.core.fields import Active, active_of
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Place
 from misspec.policies.core.registry import Common
@@ -146,14 +146,12 @@ class PhasedUncertaintySampling(Episodic):
     @property
     def posterior_in_use(self) -> Posterior:
         """Of the last complete episode; the prior before the first."""
-        posterior: Posterior = self.active_set.bands.posterior
-        return posterior
+        return self.active_set.bands.posterior
 
     def band_at(self, actions: Actions) -> Band:
         """μ ± w of the last complete episode (of candidates that were eliminated: of their last one, if the width holds
         on active points only), clipped to the own bands; as if the model were right."""
-        band: Band = self.active_set.bands.band(actions, reported=True)
-        return band
+        return self.active_set.bands.band(actions, reported=True)
 
     def contenders(self, within: Context | None = None) -> Actions:  # noqa: ARG002  # it takes none
         return self.active_set.contenders()

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -38,20 +38,8 @@ class Sample:
         raise NotImplementedError("candidates are never searched for")
 
 
-class Basis(Protocol):
-    """ψ, and the largest k(x,x) − ‖ψ(x)‖² found."""
-
-    missed: float
-
-    def features(self, encoded: Array) -> Array:
-        """ψ at points as the kernel sees them, shape (n, R)."""
-
-    def sample(self, w: Array) -> Sample:
-        """ψ·w."""
-
-
 class ArmBasis:
-    """All candidates, ΨΨᵀ = K up to 1e-10."""
+    """ψ over all candidates, ΨΨᵀ = K up to 1e-10. missed: the largest k(x,x) − ‖ψ(x)‖² found."""
 
     def __init__(self, domain: Finite, model: Model) -> None:
         self._Psi, residual = kernels.features(model.kernel, domain.encoded)
@@ -60,9 +48,11 @@ class ArmBasis:
         self._first = domain.first_alike
 
     def features(self, encoded: Array) -> Array:
+        """ψ at points as the kernel sees them, shape (n, R)."""
         return self._Psi[[self._row[x.tobytes()] for x in encoded]]
 
     def sample(self, w: Array) -> ArmSample:
+        """ψ·w."""
         values = self._Psi @ w
         return ArmSample(values if self._first is None else values[self._first])  # whatever the rounding
 
@@ -117,3 +107,6 @@ class BoxSample(Sample):
     def slopes(self, U: Array) -> tuple[Array, Array]:
         values, slopes = kernels.cross_with_gradient(self._kernel, U, self._Z)
         return values @ self._a, np.einsum("nrd,r->nd", slopes, self._a)
+
+
+Basis = ArmBasis | BoxBasis

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from misspec.files import frames
 from misspec.model import Model
 from misspec.policies.core.answers import frozen
 from misspec.policies.core.field import Field, Search
-from misspec.policies.core.points import Actions, Context, Place, Round
+from misspec.policies.core.points import Actions, Context, Place, Round, beside
 
 
 class OpenField(Field):
@@ -90,8 +89,9 @@ class JointField(Field):
     def within(self, context: Any, given: Any, model: Model) -> Round:
         c = self.domain.context(context)
         if given is None and self.searched:
-            self._checked(self.spread(Context(c)), model)
-            return Context(c)
+            here = Context(c, self.domain.contexts.encode(c))
+            self._checked(self.spread(here), model)
+            return here
         x = self.inner.whole("") if given is None else self.inner.parse(given, None)
         return self._checked(dataclasses.replace(self._at(x, c), given=given is not None), model)
 
@@ -143,30 +143,7 @@ class JointField(Field):
     def offer(self, search_for: Callable[[], Search], offered: Round = None) -> Actions:
         if not isinstance(offered, Context):
             return super().offer(search_for, offered)
-        wanted, c, d = search_for(), offered.c, self._d
-        code, p, own = self.domain.contexts.encode(c), wanted.posterior, wanted.own
-        width = p.points.shape[1] - code.shape[1]
-
-        def slope(U: Array) -> tuple[Array, Array]:
-            values, gradients = wanted.slope(beside(U, code))
-            return values, gradients[:, :width]
-
-        def seen() -> Array:
-            """The x that have own bands at this context."""
-            points = own.points() if own is not None else np.zeros(0)
-            return points[(points[:, d:] == c).all(axis=1), :d] if len(points) else points
-
-        # the part that a search needs of a posterior and of own bands, at this context
-        model = SimpleNamespace(kernel=AtContext(p.model.kernel, code))
-        posterior: Any = SimpleNamespace(model=model, points=p.points[:, :width], averages=p.averages)
-        bands: Any = None if own is None else SimpleNamespace(points=seen)
-        here = wanted._replace(
-            posterior=posterior,
-            own=bands,
-            score=lambda U, X: wanted.score(beside(U, code), beside(X, c)),
-            slope=slope,
-        )
-        return self._at(self.inner.offer(lambda: here), c)
+        return self._at(self.inner.offer(search_for, offered), offered.c)
 
     def spread(self, offered: Round = None) -> Actions:
         if isinstance(offered, Context):
@@ -180,24 +157,6 @@ class JointField(Field):
         if isinstance(offered, Context):
             return self._at(self.inner.draw(rng), offered.c)
         return super().draw(rng, offered)
-
-
-class AtContext:
-    """A kernel with the context fixed: k([x, c], [z, c])."""
-
-    def __init__(self, kernel: kernels.Kernel, code: Array) -> None:
-        self._kernel, self._code = kernel, code
-
-    def __call__(self, X: Array, Z: Array) -> Array:
-        return self._kernel(beside(X, self._code), beside(Z, self._code))
-
-    def diag(self, X: Array) -> Array:
-        return self._kernel.diag(beside(X, self._code))
-
-
-def beside(X: Array, c: Array) -> Array:
-    """Rows [x, c], for one c each or one for all."""
-    return np.concatenate([X, np.broadcast_to(c, (len(X), c.shape[1]))], axis=1)
 
 
 def _place(inner: Place, c: Array, code: Array) -> Place:

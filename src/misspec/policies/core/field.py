@@ -29,7 +29,7 @@ from misspec.errors import Array, InvalidInput, StorageError, array, shown
 from misspec.files import frames
 from misspec.model import Model
 from misspec.policies.core.answers import frozen
-from misspec.policies.core.points import Actions, Candidates, Place, Round, nearest
+from misspec.policies.core.points import Actions, Candidates, Place, Round, beside, nearest
 from misspec.posterior import Posterior, Tracked
 from misspec.theory.own_bands import OwnBands
 
@@ -336,12 +336,17 @@ class BoxField(Field):
         return Actions(points, self.domain.encode(points), None)
 
     def offer(self, search_for: Callable[[], Search], offered: Round = None) -> Actions:
-        """Points among which the maximiser lies: found by search, observed, or just outside the resolution of those."""
+        """Points among which the maximiser lies: found by search, observed, or just outside the resolution of those.
+
+        At a context: of all that was observed, what was observed there, and x alone is searched and answered.
+        """
         if isinstance(offered, Actions):
             return offered
-        wanted = search_for()
-        box, model, turn = self.domain, wanted.posterior.model, wanted.turn
-        observed = (np.zeros(0) if wanted.own is None else wanted.own.points()).reshape(-1, box.dimension)
+        wanted, nothing = search_for(), np.zeros((1, 0))
+        c, code = (nothing, nothing) if offered is None else (offered.c, offered.code)
+        box, model, turn, d = self.domain, wanted.posterior.model, wanted.turn, self.domain.dimension
+        seen = (np.zeros(0) if wanted.own is None else wanted.own.points()).reshape(-1, d + c.shape[1])
+        observed = seen[(seen[:, d:] == c).all(axis=1), :d]
         observed = observed[box.contains(observed)]  # data from elsewhere may lie outside
         known = box.encode(observed)
         near = max(self.resolution if wanted.snap else 0.0, SAME)
@@ -352,13 +357,18 @@ class BoxField(Field):
         def nearest_to(U: Array) -> tuple[NDArray[np.intp], Array]:
             if not wanted.snap:  # only a point itself is near, in any metric
                 return _closest(U, known)
-            return nearest(model, U, known, box.apart(U, known) if len(U) else None)
+            return nearest(model, beside(U, code), beside(known, code), box.apart(U, known) if len(U) else None)
+
+        def score(U: Array) -> Array:
+            return wanted.score(beside(U, code), beside(box.decode(U), c))
+
+        def slope(U: Array) -> tuple[Array, Array]:
+            values, gradients = wanted.slope(beside(U, code))
+            return values, gradients[:, : U.shape[1]]
 
         candidates = self._candidates(wanted.posterior, turn, wanted.effort.cover)
         candidates = candidates[free(candidates)]  # the others are the observed points, which are offered anyway
-        summits = search.polish(
-            lambda U: wanted.score(U, box.decode(U)), wanted.slope, candidates, region=box, effort=wanted.effort
-        )
+        summits = search.polish(score, slope, candidates, region=box, effort=wanted.effort)
         if not len(known):
             return self._actions(search.distinct(box.decode(summits)).points)
         outside = free(summits)
@@ -374,7 +384,7 @@ class BoxField(Field):
         rng = np.random.default_rng([self.seed, turn, 1])
         spread = self.domain.spread(count, [self.seed, turn])
         best = np.argsort(-posterior.averages, kind="stable")[:LEADERS]
-        leaders = self._inside(posterior.points[best])
+        leaders = self._inside(posterior.points[best, : spread.shape[1]])
         return np.concatenate([spread, leaders, self.domain.around(leaders, rng, ABOUT)]) if len(leaders) else spread
 
     def _inside(self, U: Array) -> Array:

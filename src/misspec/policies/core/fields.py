@@ -17,7 +17,7 @@ from misspec.domains.parameters import decode_parameter
 from misspec.encoding import decode_array, encode_array
 from misspec.errors import InvalidInput, StorageError, shown
 from misspec.model import Model
-from misspec.policies.core.active import Active, Arms
+from misspec.policies.core.active import Arms
 from misspec.policies.core.basis import ArmBasis, Basis, BoxBasis
 from misspec.policies.core.contextual import JointField, OpenField
 from misspec.policies.core.field import BoxField, Field, FiniteField, MembersField, SpaceField
@@ -27,6 +27,7 @@ from misspec.theory.own_bands import OwnBands
 WHOLE = 20_000  # members of a space without floats up to which all of them are scored
 FEATURED = 4_000  # of them up to which samples are drawn with the features of all: rough kernels have as many
 LARGE = 10_000_000  # bytes of points above which a domain is stored as a hash
+Active = Arms | LevelSets
 
 
 def field_of(domain: Any, seed: int, resolution: float) -> Field:
@@ -87,7 +88,7 @@ def basis_of(field: Field, model: Model) -> Basis | None:
 
 def state_of(domain: Any) -> dict[str, Any]:
     """A domain as JSON, except large arrays; only the kind of one that is not of this library."""
-    kind = domain.kind
+    kind = _kind(domain)
     if kind in SETTINGS:
         return {"kind": kind, SETTINGS[kind][0]: domain.settings()}
     if kind == Joint.kind:
@@ -105,7 +106,7 @@ def stored_domain(stored: Any, given: Domain | None) -> Domain:
     kind = stored.get("kind") if isinstance(stored, dict) else None
     if not isinstance(kind, str):
         raise StorageError(f"a stored domain must say its kind, got {shown(stored)}")
-    if given is not None and getattr(given, "kind", None) != kind:
+    if given is not None and _kind(given) != kind:
         raise StorageError(f"this policy was made on a {kind} domain, got {shown(given)}; leave domain= out")
     if kind in SETTINGS:
         name, make = SETTINGS[kind]
@@ -121,6 +122,10 @@ def stored_domain(stored: Any, given: Domain | None) -> Domain:
     if given is None:
         raise StorageError(f"a domain of kind {kind!r} is not stored; hand it in again: restore(…, domain=…)")
     return given
+
+
+def _kind(domain: Any) -> str:
+    return str(getattr(domain, "kind", type(domain).__name__))
 
 
 def _stored_space(parameters: Any) -> Space:

@@ -57,7 +57,7 @@ class BoxBands:
         prior = kernels.diagonal(self.posterior.model.kernel, actions.encoded) if reported else None
         return self.at(actions.points, prior)
 
-    def widths(self, active: Any, points: Array) -> Array:  # noqa: ARG002  # at the points asked
+    def widths(self, active: Any, points: Any) -> Array:  # noqa: ARG002  # at the points asked
         return self.multiplier * self.posterior.at(points)[1]
 
     def at(self, X: Array, prior: Array | None = None) -> Band:

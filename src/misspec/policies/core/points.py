@@ -43,6 +43,12 @@ class Context:
     """The context of a round: the whole domain is on offer, to be listed or searched."""
 
     c: Array  # user units, shape (1, d_c)
+    code: Array  # as the kernel sees it
+
+
+def beside(X: Array, c: Array) -> Array:
+    """Rows [x, c], for one c each or one for all."""
+    return np.concatenate([X, np.broadcast_to(c, (len(X), c.shape[1]))], axis=1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
