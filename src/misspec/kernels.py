@@ -294,8 +294,7 @@ def with_length_scales_times(kernel: Any, factor: float) -> Any:
 
 def length_scale(kernel: Any) -> float:
     """The kernel's length scale; the geometric mean if it has several."""
-    known = kernel.get_params() if hasattr(kernel, "get_params") else {}
-    scales = [np.ravel(value) for name, value in known.items() if name.split("__")[-1] == "length_scale"]
+    scales = [np.ravel(value) for value in _inside(kernel, "length_scale")]
     if not scales:
         raise InvalidInput(
             f"expected a kernel with a length scale, as RBF(0.2) of scikit-learn has; got {shown(kernel)}. "
@@ -306,5 +305,10 @@ def length_scale(kernel: Any) -> float:
 
 def smoothness(kernel: Any) -> float:
     """The smallest ν of the Matérn kernels inside; ∞ if there are none."""
+    return min((float(value) for value in _inside(kernel, "nu")), default=math.inf)
+
+
+def _inside(kernel: Any, name: str) -> list[Any]:
+    """The values of a parameter in all parts of a kernel."""
     known = kernel.get_params() if hasattr(kernel, "get_params") else {}
-    return min((float(value) for name, value in known.items() if name.split("__")[-1] == "nu"), default=math.inf)
+    return [value for key, value in known.items() if key.split("__")[-1] == name]

@@ -104,7 +104,7 @@ class ThompsonSampling(UpperConfidence):
         if self.basis is None:
             raise InvalidInput("where rounds bring their own actions a sample is drawn at those: posterior.sample_at")
         asked = self.log.pending.values()
-        pending = self.domain.encode([each.place.x for each in asked]) if asked else p.points[:0]
+        pending = np.concatenate([p.points[:0], *(each.place.code for each in asked)])
         seen = p.counts > 0
         points, n = np.concatenate([p.points[seen], pending]), np.append(p.counts[seen], np.ones(len(pending)))
         rows = self.basis.features(points) * np.sqrt(n / self.model.regularization)[:, None]

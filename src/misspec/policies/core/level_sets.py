@@ -130,7 +130,7 @@ class LevelSets:
         return kept
 
     @property
-    def members(self) -> Array:
+    def members(self) -> NDArray[Any]:
         """Known members: the anchor, the points asked, the sample."""
         anchor = [level.anchor for level in self.levels[-1:]]
         known = {x.tobytes(): x for x in [*anchor, *self._asked.values(), *self.sample]}
