@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,18 +67,13 @@ class ProductMatern:
     def __call__(self, X: Array, Z: Array, /) -> Array:
         self._check(X)
         out, work = np.empty((2, len(X), len(Z)))
-        product: Any = None
-        total: Any = None
+        a, product, total = self.additive, np.ones(out.shape), np.zeros(out.shape)
         for at, scale in zip(self.columns, self.length_scale.tolist(), strict=True):
             values = profile(distance(X, Z, at), scale, out=out, work=work)
-            product = values.copy() if product is None else np.multiply(product, values, out=product)
-            if self.additive:
-                total = values.copy() if total is None else np.add(total, values, out=total)
-        if not self.additive:
-            return cast(Array, product)
-        product *= 1.0 - self.additive
-        total *= self.additive / len(self.columns)
-        return cast(Array, np.add(product, total, out=product))
+            product *= values
+            if a:
+                total += values
+        return (1.0 - a) * product + (a / len(self.columns)) * total if a else product
 
     def diag(self, X: Array, /) -> Array:
         return np.ones(len(X))
