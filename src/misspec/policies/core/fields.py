@@ -6,6 +6,7 @@ whole, as a list is.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable
 from typing import Any
@@ -65,8 +66,7 @@ def active_of(
         if intersect:
             raise InvalidInput("intersect=True is for finitely many points; leave it out, or take box.cover(n)")
         return LevelSets(field.domain, model, own, seed, resolution)
-    everything = field.whole("")
-    return Arms(field.listed, model, own, lambda index: field.place(everything, index))
+    return Arms(field.listed, model, own, functools.partial(field.place, field.whole("")))
 
 
 def basis_of(field: Field, model: Model) -> Basis | None:
