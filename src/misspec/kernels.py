@@ -112,41 +112,70 @@ def check(kernel: Any, X: Array) -> None:
 
 def gradient(kernel: Kernel, X: Array, Z: Array) -> Array:
     """∂k(x, z)/∂x, shape (n, m, d): analytic for the common kernels of scikit-learn, central differences otherwise."""
-    if hasattr(kernel, "with_gradient"):
-        return np.asarray(kernel.with_gradient(X, Z)[1])
-    analytic = _gradient(kernel, X, Z)
-    return analytic if analytic is not None else _differences(lambda P: cross(kernel, P, Z), X)
+    return cross_with_gradient(kernel, X, Z)[1]
 
 
-def cross_with_gradient(kernel: Kernel, X: Array, Z: Array) -> tuple[Array, Array]:
+def cross_with_gradient(kernel: Any, X: Array, Z: Array) -> tuple[Array, Array]:
     """k(X, Z) and ∂k(x, z)/∂x, shapes (n, m) and (n, m, d); for RBF and Matérn kernels in one pass."""
     if hasattr(kernel, "with_gradient"):
         values, slopes = kernel.with_gradient(X, Z)
         return np.asarray(values), np.asarray(slopes)
-    if not (_is(kernel, "RBF") or _is(kernel, "Matern")):
-        return cross(kernel, X, Z), gradient(kernel, X, Z)
-    scaled, r, nu, scale = _scaled_differences(kernel, X, Z)
-    values = _profile(r, nu)
-    if values is None:
-        values = cross(kernel, X, Z)
-    scaled *= _slope_over_r(r, nu)[:, :, None]
-    return values, scaled / scale
+    if _is(kernel, "Sum", "Product"):
+        (K1, dK1), (K2, dK2) = (cross_with_gradient(part, X, Z) for part in (kernel.k1, kernel.k2))
+        if _is(kernel, "Sum"):
+            return K1 + K2, dK1 + dK2
+        return K1 * K2, dK1 * K2[:, :, None] + dK2 * K1[:, :, None]
+    if _is(kernel, "RBF", "Matern"):
+        scale, nu = np.asarray(kernel.length_scale, dtype=np.float64), float(getattr(kernel, "nu", math.inf))
+        scaled = (X[:, None, :] - Z[None, :, :]) / scale
+        r = np.sqrt(np.einsum("nmd,nmd->nm", scaled, scaled))
+        values, slope = _matern(r, nu)
+        scaled *= slope[:, :, None]
+        return cross(kernel, X, Z) if values is None else values, scaled / scale
+    K, shape = cross(kernel, X, Z), (len(X), len(Z), X.shape[1])
+    if _is(kernel, "ConstantKernel"):
+        return K, np.zeros(shape)
+    if _is(kernel, "DotProduct"):
+        return K, np.broadcast_to(Z[None, :, :], shape).copy()
+    return K, _differences(lambda P: cross(kernel, P, Z), X)
 
 
-def _profile(r: Array, nu: float) -> Array | None:
-    """k(r) of a Matérn kernel; None if it has no closed form. ν = ∞ is the squared exponential."""
+def _matern(r: Array, nu: float) -> tuple[Array | None, Array]:
+    """k(r) of the Matérn kernel of smoothness ν in the scaled distance r, None if it has no closed form, and k′(r)/r;
+    ν = ∞ is the squared exponential.
+
+    From d/ds [s^ν K_ν(s)] = −s^ν K_{ν−1}(s), s = √(2ν) r. At r = 0 a kernel with ν ≤ ½ has a kink; 0 is returned there.
+    """
     if nu == math.inf:
-        return np.asarray(np.exp(-0.5 * r * r))
+        values = np.exp(-0.5 * r * r)
+        return values, -values
     s = math.sqrt(2 * nu) * r
-    polynomial = {0.5: 1.0, 1.5: 1.0 + s, 2.5: 1.0 + s + s * s / 3.0}.get(nu)
-    return None if polynomial is None else np.asarray(polynomial * np.exp(-s))
+    decay = np.exp(-s)
+    if nu == 0.5:
+        return decay, np.where(r > 0, -decay / np.where(r > 0, r, 1.0), 0.0)
+    if nu == 1.5:
+        return (1.0 + s) * decay, -3.0 * decay
+    if nu == 2.5:
+        return (1.0 + s + s * s / 3.0) * decay, -(5.0 / 3.0) * (1.0 + s) * decay
+    from scipy.special import gamma, kv
+
+    inside = np.maximum(s, 1e-8)
+    slope = -(2.0 ** (1 - nu) / gamma(nu)) * 2 * nu * inside ** (nu - 1) * kv(nu - 1, inside)
+    return None, np.where(s > 0, slope, slope if nu > 1 else 0.0)
 
 
-def diagonal_gradient(kernel: Kernel, X: Array) -> Array:
+def diagonal_gradient(kernel: Any, X: Array) -> Array:
     """∂k(x, x)/∂x, shape (n, d)."""
-    analytic = _diagonal_gradient(kernel, X)
-    if analytic is not None:
-        return analytic
+    constant = _is(kernel, "RBF", "Matern", "ConstantKernel", "RationalQuadratic")
+    if constant or getattr(kernel, "stationary", False):
+        return np.zeros_like(X)
+    if _is(kernel, "Sum", "Product"):
+        first, second = diagonal_gradient(kernel.k1, X), diagonal_gradient(kernel.k2, X)
+        if _is(kernel, "Sum"):
+            return first + second
+        return first * diagonal(kernel.k2, X)[:, None] + second * diagonal(kernel.k1, X)[:, None]
+    if _is(kernel, "DotProduct"):
+        return 2.0 * X
     return _differences(lambda P: diagonal(kernel, P)[:, None], X)[:, 0, :]
 
 
@@ -161,74 +190,10 @@ def _differences(function: Any, X: Array, step: float = 1e-5) -> Array:
     return cast(Array, np.ascontiguousarray(np.swapaxes(slopes, 1, 2)))
 
 
-def _is(kernel: Any, name: str) -> bool:
-    """Whether this is scikit-learn's kernel of that name, and not a subclass, which may compute anything."""
+def _is(kernel: Any, *names: str) -> bool:
+    """Whether this is scikit-learn's kernel of one of these names, and not a subclass, which may compute anything."""
     kind = type(kernel)
-    return kind.__module__ == "sklearn.gaussian_process.kernels" and kind.__name__ == name
-
-
-def _gradient(kernel: Any, X: Array, Z: Array) -> Array | None:
-    if _is(kernel, "Sum") or _is(kernel, "Product"):
-        first, second = _gradient(kernel.k1, X, Z), _gradient(kernel.k2, X, Z)
-        if first is None or second is None:
-            return None
-        if _is(kernel, "Sum"):
-            return first + second
-        return first * cross(kernel.k2, X, Z)[:, :, None] + second * cross(kernel.k1, X, Z)[:, :, None]
-    if _is(kernel, "ConstantKernel"):
-        return np.zeros((len(X), len(Z), X.shape[1]))
-    if _is(kernel, "DotProduct"):
-        return np.broadcast_to(Z[None, :, :], (len(X), len(Z), X.shape[1])).copy()
-    if _is(kernel, "RBF") or _is(kernel, "Matern"):
-        scaled, r, nu, scale = _scaled_differences(kernel, X, Z)
-        return _slope_over_r(r, nu)[:, :, None] * (scaled / scale)
-    return None
-
-
-def _scaled_differences(kernel: Any, X: Array, Z: Array) -> tuple[Array, Array, float, Array]:
-    """(x − z)/length scale of an RBF or Matérn kernel, its norm r, ν (∞ for the RBF), and the length scale."""
-    scale = np.asarray(kernel.length_scale, dtype=np.float64)
-    scaled = (X[:, None, :] - Z[None, :, :]) / scale
-    r = np.sqrt(np.einsum("nmd,nmd->nm", scaled, scaled))
-    return scaled, r, math.inf if _is(kernel, "RBF") else float(kernel.nu), scale
-
-
-def _slope_over_r(r: Array, nu: float) -> Array:
-    """k′(r)/r for the Matérn kernel of smoothness ν in the scaled distance r; ν = ∞ is the squared exponential.
-
-    From d/ds [s^ν K_ν(s)] = −s^ν K_{ν−1}(s), s = √(2ν) r. At r = 0 a kernel with ν ≤ ½ has a kink; 0 is returned there.
-    """
-    if nu == math.inf:
-        return cast(Array, -np.exp(-0.5 * r * r))
-    s = math.sqrt(2 * nu) * r
-    if nu == 0.5:
-        return np.where(r > 0, -np.exp(-s) / np.where(r > 0, r, 1.0), 0.0)
-    if nu == 1.5:
-        return -3.0 * np.exp(-s)
-    if nu == 2.5:
-        return -(5.0 / 3.0) * (1.0 + s) * np.exp(-s)
-    from scipy.special import gamma, kv
-
-    inside = np.maximum(s, 1e-8)
-    slope = -(2.0 ** (1 - nu) / gamma(nu)) * 2 * nu * inside ** (nu - 1) * kv(nu - 1, inside)
-    return np.where(s > 0, slope, slope if nu > 1 else 0.0)
-
-
-def _diagonal_gradient(kernel: Any, X: Array) -> Array | None:
-    if getattr(kernel, "stationary", False):
-        return np.zeros_like(X)
-    if _is(kernel, "Sum") or _is(kernel, "Product"):
-        first, second = _diagonal_gradient(kernel.k1, X), _diagonal_gradient(kernel.k2, X)
-        if first is None or second is None:
-            return None
-        if _is(kernel, "Sum"):
-            return first + second
-        return first * diagonal(kernel.k2, X)[:, None] + second * diagonal(kernel.k1, X)[:, None]
-    if _is(kernel, "DotProduct"):
-        return 2.0 * X
-    if any(_is(kernel, name) for name in ("RBF", "Matern", "ConstantKernel", "RationalQuadratic")):
-        return np.zeros_like(X)
-    return None
+    return kind.__module__ == "sklearn.gaussian_process.kernels" and kind.__name__ in names
 
 
 def rank(kernel: Any, dimension: int) -> int | None:
@@ -237,11 +202,10 @@ def rank(kernel: Any, dimension: int) -> int | None:
         return dimension + (float(kernel.sigma_0) != 0.0)
     if _is(kernel, "ConstantKernel"):
         return 1
-    if _is(kernel, "Sum") or _is(kernel, "Product"):
-        parts = rank(kernel.k1, dimension), rank(kernel.k2, dimension)
-        if parts[0] is None or parts[1] is None:
-            return None
-        return parts[0] + parts[1] if _is(kernel, "Sum") else parts[0] * parts[1]
+    if _is(kernel, "Sum", "Product"):
+        first, second = rank(kernel.k1, dimension), rank(kernel.k2, dimension)
+        if first is not None and second is not None:
+            return first + second if _is(kernel, "Sum") else first * second
     return None
 
 
@@ -270,7 +234,7 @@ def affine(kernel: Any, dimension: int) -> Affine | None:
         return Affine(np.eye(dimension, dimension + 1), origin * np.eye(dimension + 1)[dimension])
     if _is(kernel, "ConstantKernel"):
         return Affine(np.zeros((dimension, 1)), np.full(1, math.sqrt(kernel.constant_value)))
-    if _is(kernel, "Sum") or _is(kernel, "Product"):
+    if _is(kernel, "Sum", "Product"):
         parts = [part for part in (affine(kernel.k1, dimension), affine(kernel.k2, dimension)) if part is not None]
         if len(parts) < 2:
             return None
@@ -330,8 +294,7 @@ def with_length_scales_times(kernel: Any, factor: float) -> Any:
 
 def length_scale(kernel: Any) -> float:
     """The kernel's length scale; the geometric mean if it has several."""
-    known = kernel.get_params() if hasattr(kernel, "get_params") else {}
-    scales = [np.ravel(value) for name, value in known.items() if name.split("__")[-1] == "length_scale"]
+    scales = [np.ravel(value) for value in _inside(kernel, "length_scale")]
     if not scales:
         raise InvalidInput(
             f"expected a kernel with a length scale, as RBF(0.2) of scikit-learn has; got {shown(kernel)}. "
@@ -342,5 +305,10 @@ def length_scale(kernel: Any) -> float:
 
 def smoothness(kernel: Any) -> float:
     """The smallest ν of the Matérn kernels inside; ∞ if there are none."""
+    return min((float(value) for value in _inside(kernel, "nu")), default=math.inf)
+
+
+def _inside(kernel: Any, name: str) -> list[Any]:
+    """The values of a parameter in all parts of a kernel."""
     known = kernel.get_params() if hasattr(kernel, "get_params") else {}
-    return min((float(value) for name, value in known.items() if name.split("__")[-1] == "nu"), default=math.inf)
+    return [value for key, value in known.items() if key.split("__")[-1] == name]

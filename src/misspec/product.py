@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,13 +20,6 @@ from numpy.typing import ArrayLike
 from misspec.errors import Array, InvalidInput, listed, number, one_of, shown, vector
 
 ROOT5 = math.sqrt(5.0)
-
-
-class HasColumns(Protocol):
-    """A domain that says which columns of its encoding belong to which parameter."""
-
-    @property
-    def columns(self) -> Sequence[Any]: ...
 
 
 class ProductMatern:
@@ -73,10 +66,14 @@ class ProductMatern:
 
     def __call__(self, X: Array, Z: Array, /) -> Array:
         self._check(X)
-        pairs = zip(self.columns, self.length_scale.tolist(), strict=True)
-        out, work = (np.empty((len(X), len(Z))) for _ in range(2))
-        profiles = (profile(distance(X, Z, at), scale, out=out, work=work) for at, scale in pairs)
-        return combined(profiles, self.additive)
+        out, work = np.empty((2, len(X), len(Z)))
+        a, product, total = self.additive, np.ones(out.shape), np.zeros(out.shape)
+        for at, scale in zip(self.columns, self.length_scale.tolist(), strict=True):
+            values = profile(distance(X, Z, at), scale, out=out, work=work)
+            product *= values
+            if a:
+                total += values
+        return (1.0 - a) * product + (a / len(self.columns)) * total if a else product
 
     def diag(self, X: Array, /) -> Array:
         return np.ones(len(X))
@@ -142,28 +139,8 @@ def profile(r: Array, scale: float, *, out: Array | None = None, work: Array | N
     return values
 
 
-def combined(profiles: Iterable[Array], additive: float) -> Array:
-    """k from κ(r_j), one array per parameter; an iterator may yield the same array again and again."""
-    product: Any = None
-    total: Any = None
-    count = 0
-    for values in profiles:
-        count += 1
-        if product is None:
-            product, total = values.copy(), values.copy() if additive else None
-        else:
-            product *= values
-            if additive:
-                total += values
-    if additive:
-        product *= 1.0 - additive
-        total *= additive / count
-        product += total
-    return cast(Array, product)
-
-
 def product_kernel(
-    domain: HasColumns, length_scale: ArrayLike = 0.5, *, per: str = "parameter", additive: float = 0.0
+    domain: Any, length_scale: ArrayLike = 0.5, *, per: str = "parameter", additive: float = 0.0
 ) -> ProductMatern:
     """A ProductMatern for a domain.
 

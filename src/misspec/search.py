@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,24 +22,11 @@ Score = Callable[[Array], Array]
 Slope = Callable[[Array], tuple[Array, Array]]
 
 
-class Region(Protocol):
-    """A box, or a space in which some columns cannot be climbed because they stand for integers or choices."""
-
-    @property
-    def free(self) -> NDArray[np.bool_]:
-        """The columns that can be climbed."""
-
-    def neighbours(self, U: Array) -> tuple[Array, NDArray[np.intp]]:
-        """Points that differ from a row of U in one integer or choice, and that row's number for each."""
-
-
 CANDIDATES = 1024  # points of the cover, scored in one batch
-POLISHED = 8  # starts of L-BFGS-B, which climb in one batch
 SPREAD = 0.15  # starts nearer than this in every coordinate, of the unit cube, would climb the same hill
 MARGIN = 0.05  # a cover is stretched by this much beyond the cube and clipped, so that faces get points
 MOST_CORNERS = 8  # dimensions up to which a cover includes all corners: 256 points
 FINEST = 3.0  # points drawn around another are as near as 10^−3 of the cube's side
-TOGETHER, ALONE = 30, 100  # steps of L-BFGS-B for all starts in one batch, then for the best alone
 TURNS = 4  # most turns between climbing floats and stepping in integers and choices
 
 
@@ -90,31 +77,31 @@ def around(centres: Array, rng: np.random.Generator, count: int, *, finest: floa
 
 
 class Effort(NamedTuple):
-    """How hard a search tries: starts, steps of all starts together, steps of the best alone, points of the cover."""
+    """How hard a search tries."""
 
-    starts: int = POLISHED
-    together: int = TOGETHER
-    alone: int = ALONE
+    starts: int = 8  # of L-BFGS-B, which climb in one batch
+    together: int = 30  # steps of all starts in one batch
+    alone: int = 100  # steps of the best alone
     cover: int = CANDIDATES
 
 
 FULL = Effort()
 
 
-def polish(
-    score: Score, slope: Slope, candidates: Array, *, effort: Effort = FULL, region: Region | None = None
-) -> Array:
+def polish(score: Score, slope: Slope, candidates: Array, *, region: Any, effort: Effort = FULL) -> Array:
     """Local maxima reached from the best candidates that are far from each other, and those candidates.
+
+    region: a box or a space, which says which columns can be climbed, and has the neighbours in the others.
 
     All starts climb together, one batch per step; then the best of them goes on alone until it converges.
     """
-    free = None if region is None else region.free
+    free = region.free
     chosen = candidates[spread_out(candidates, score(candidates), effort.starts)] if len(candidates) else candidates
     if not len(chosen):  # no candidates, or none with a finite score
         return chosen
     together = climb(slope, chosen, effort.together, precision=1e6, free=free)
-    for _ in range(TURNS if region is not None else 0):
-        rows, points = _stepped(score, together, region)  # type: ignore[arg-type]  # not None
+    for _ in range(TURNS):
+        rows, points = _stepped(score, together, region)
         if not len(rows):
             break
         together[rows] = climb(slope, points, effort.together, precision=1e6, free=free)
@@ -122,19 +109,17 @@ def polish(
     return np.concatenate([climb(slope, summit, effort.alone, precision=10.0, free=free), together, chosen])
 
 
-def _stepped(score: Score, U: Array, region: Region) -> tuple[NDArray[np.intp], Array]:
+def _stepped(score: Score, U: Array, region: Any) -> tuple[NDArray[np.intp], Array]:
     """The rows of U that have a better neighbour, and the best neighbour of each."""
     points, owner = region.neighbours(U)
     if not len(points):
         return owner, points
-    values, reached = score(points), score(U)
-    rows, best = [], []
-    for row in range(len(U)):
-        near = np.flatnonzero(owner == row)
-        if len(near) and values[near].max() > reached[row]:
-            rows.append(row)
-            best.append(int(near[values[near].argmax()]))
-    return np.array(rows, dtype=np.intp), points[best]
+    values = score(points)
+    order = np.lexsort((-values, owner))  # the neighbours of each row, the best of them first
+    rows, first = np.unique(owner[order], return_index=True)
+    best = order[first]
+    better = values[best] > score(U)[rows]
+    return rows[better], points[best[better]]
 
 
 def spread_out(points: Array, values: Array, count: int) -> list[int]:
@@ -147,25 +132,24 @@ def spread_out(points: Array, values: Array, count: int) -> list[int]:
     return chosen
 
 
-def climb(slope: Slope, starts: Array, steps: int, precision: float, *, free: NDArray[np.bool_] | None = None) -> Array:
+def climb(slope: Slope, starts: Array, steps: int, precision: float, *, free: NDArray[np.bool_]) -> Array:
     """Local maxima in the unit cube by L-BFGS-B on the sum of the scores, which is separable in the starts.
 
-    free: the columns that may change; all by default.
+    free: the columns that may change.
     """
     from scipy.optimize import fmin_l_bfgs_b
 
-    columns = np.ones(starts.shape[1], dtype=bool) if free is None else free
-    if not columns.any():
-        return starts.copy()
     U = starts.copy()
+    if not free.any():
+        return U
 
     def downhill(flat: Array) -> tuple[float, Array]:
-        U[:, columns] = flat.reshape(len(U), -1)
+        U[:, free] = flat.reshape(len(U), -1)
         values, gradients = slope(U)
-        return -float(values.sum()), -gradients[:, columns].ravel()
+        return -float(values.sum()), -gradients[:, free].ravel()
 
-    first = starts[:, columns].ravel()
+    first = starts[:, free].ravel()
     bounds = [(0.0, 1.0)] * first.size
     flat, _, _ = fmin_l_bfgs_b(downhill, first, bounds=bounds, maxiter=steps, factr=precision, pgtol=1e-8)
-    U[:, columns] = np.clip(flat, 0.0, 1.0).reshape(len(U), -1)
+    U[:, free] = np.clip(flat, 0.0, 1.0).reshape(len(U), -1)
     return U

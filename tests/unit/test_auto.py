@@ -19,7 +19,7 @@ from misspec.errors import HorizonReached, InvalidInput, StorageError
 from misspec.policies.auto.mixture import improvement, upper
 from misspec.policies.auto.model import Learner, due
 from misspec.policies.core.evidence import Evidence
-from misspec.policies.core.searched import BoxField
+from misspec.policies.core.field import BoxField
 from misspec.posterior.climbing import Climbing
 
 FINITE = ms.Finite(np.random.default_rng(0).random((30, 2)))

@@ -452,7 +452,7 @@ def test_a_joint_domain_asks_answers_and_learns(x, c):
     some = policy.recommend(actions=few, context=first)
     assert some.position == int(np.argmin([np.abs(x - some.x).max() for x in few]))
     assert some.lower <= best.lower + 1e-9
-    assert some.index is None or some.index == policy.field.inner.list.indices(some.x[None])[0]
+    assert some.index is None or some.index == policy.field.inner.listed.indices(some.x[None])[0]
     assert not policy.pending
     policy.conflicts(), policy.caveats  # they can be looked at
 

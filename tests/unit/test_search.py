@@ -76,6 +76,7 @@ def test_a_quadratic_is_maximised_on_the_cube(centre, seed):
         lambda U: -((U - c) ** 2).sum(axis=1),
         lambda U: (-((U - c) ** 2).sum(axis=1), -2 * (U - c)),
         search.sobol(d, 64, seed),
+        region=ms.Box([(0, 1)] * d),
     )
     best = found[(-((found - c) ** 2).sum(axis=1)).argmax()]
     np.testing.assert_allclose(best, np.clip(c, 0, 1), atol=1e-6)

@@ -127,7 +127,7 @@ class Corral(OverBases):
         details = {"base": i, "probability": p, "step": 2, "policy": past.id}
         base = self._bases[i]
         if past.whole and self._is_whole(actions):
-            c = self.field.look(base.posterior, None, self.field.only(past.place), pending=True)
+            c = self.field.look(base.posterior, None, past.place.only(), pending=True)
             mean, std = float(c.mean[0]), math.sqrt(c.variance[0])
             return Decision(past.place, None, {"mean": mean, "std": std, "details": details})
         then = copy.copy(base)
@@ -156,7 +156,9 @@ class Corral(OverBases):
     # -- its parts -------------------------------------------------------------------------------------------
 
     def _is_whole(self, actions: Round) -> bool:
-        return self.field.fixed and (actions is None or (isinstance(actions, Actions) and self.field.is_whole(actions)))
+        return self.field.fixed and (
+            actions is None or (isinstance(actions, Actions) and actions.are_all(self.field.size))
+        )
 
     def after_retraction(self, event: Event) -> Event | None:
         if event[0] == "ask":

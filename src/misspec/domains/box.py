@@ -40,7 +40,7 @@ class Box:
         self.low.flags.writeable = self.high.flags.writeable = False
 
     def __repr__(self) -> str:
-        return f"Box({[(float(a), float(b)) for a, b in zip(self.low, self.high, strict=True)]})"
+        return f"Box({self.bounds})"
 
     @property
     def dimension(self) -> int:

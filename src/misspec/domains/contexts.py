@@ -38,15 +38,14 @@ class Open:
     def __init__(self, dimension: int, radius: float | None = None, box: ArrayLike | Box | None = None) -> None:
         self.dimension = whole("dimension", dimension, at_least=1, at_most=MOST_DIMENSIONS)
         self.radius = None if radius is None else number("radius", radius, above=0)
-        bounds: Any = box
-        self.box = None if box is None else box if isinstance(box, Box) else Box(bounds)
+        self.box: Box | None = box if box is None or isinstance(box, Box) else Box(box)
         if self.box is not None and self.box.dimension != self.dimension:
             raise InvalidInput(
                 f"box must have {self.dimension} (low, high) pair(s), one per dimension, got {self.box.dimension}"
             )
 
     def __repr__(self) -> str:
-        limits = {"radius": self.radius, "box": None if self.box is None else self.box.bounds}
+        limits = {"radius": self.radius, "box": self.box and self.box.bounds}
         return f"Open({self.dimension}{''.join(f', {k}={v!r}' for k, v in limits.items() if v is not None)})"
 
     @property
@@ -95,21 +94,18 @@ class Open:
 
     def probes(self) -> Array:
         """Points on which a kernel is checked: of the box, or of a ball, its sphere included."""
-        if self.box is not None:
-            return self._of_box(self.box)
-        rng = np.random.default_rng(0)
-        directions = rng.standard_normal((PROBES, self.dimension))
-        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-        lengths = np.append(np.ones(PROBES // 2), rng.random(PROBES - PROBES // 2) ** (1.0 / self.dimension))
-        return np.asarray(directions * lengths[:, None] * (self.radius or 1.0))
-
-    def _of_box(self, box: Box) -> Array:
-        inside = box.decode(box.uniform(PROBES, [0]))
+        box = self.box
+        if box is None:
+            rng = np.random.default_rng(0)
+            directions = rng.standard_normal((PROBES, self.dimension))
+            directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+            lengths = np.append(np.ones(PROBES // 2), rng.random(PROBES - PROBES // 2) ** (1.0 / self.dimension))
+            return np.asarray(directions * lengths[:, None] * (self.radius or 1.0))
         if self.dimension <= MOST_CORNERS:
             corners = np.array(list(itertools.product(*box.bounds)))
         else:
             corners = np.where(np.abs(box.low) > np.abs(box.high), box.low, box.high)[None, :]
-        points = np.concatenate([inside, corners])
+        points = np.concatenate([box.decode(box.uniform(PROBES, [0])), corners])
         if self.radius is None:
             return points
         lengths = np.linalg.norm(points, axis=1, keepdims=True)
@@ -162,10 +158,9 @@ class Joint:
                 f"this domain has contexts, and the round's is missing: ask(context=c), c in {shown(self.contexts)}"
             )
         contexts = self.contexts
-        if isinstance(contexts, Finite) and isinstance(given, int | np.integer) and not isinstance(given, bool):
-            return contexts.points[contexts.validate_indices(given)]
-        if isinstance(contexts, Finite) and isinstance(given, str):
-            return contexts.points[contexts.named([given])]
+        if isinstance(contexts, Finite) and isinstance(given, str | int | np.integer) and not isinstance(given, bool):
+            rows = contexts.named([given]) if isinstance(given, str) else contexts.validate_indices(given)
+            return contexts.points[rows]
         if not frames.is_named(given):
             given = floats(f"a context must be {contexts.dimension} number(s)", given).reshape(1, -1)
         found = contexts.validate(given)
@@ -195,25 +190,25 @@ class Joint:
         each = n > 1 and self.contexts.dimension == 1 and found.shape == (n,)  # one number each
         return list(found) if found.ndim >= 2 or each else []
 
-    def together(self, points: Array, c: Array) -> Array:
-        """Rows [x, c] for one context, shape (1, d_c)."""
-        return np.concatenate([points, np.repeat(c, len(points), axis=0)], axis=1)
+    def _parts(self, points: ArrayLike) -> tuple[Array, Array]:
+        """x and c of whole points [x, c]."""
+        rows = matrix("points [x, c]", points, columns=self.dimension)
+        return rows[:, : self.domain.dimension], rows[:, self.domain.dimension :]
 
     def validate(self, points: ArrayLike) -> Array:
         """Whole points [x, c] as floats of the right dimension."""
-        found = matrix("points [x, c]", points, columns=self.dimension)
-        d = self.domain.dimension
-        return np.concatenate([self.domain.validate(found[:, :d]), self.contexts.validate(found[:, d:])], axis=1)
+        x, c = self._parts(points)
+        return np.concatenate([self.domain.validate(x), self.contexts.validate(c)], axis=1)
 
     def encode(self, points: ArrayLike) -> Array:
         """What the kernel sees: the code of x and that of c."""
-        found, d = matrix("points [x, c]", points, columns=self.dimension), self.domain.dimension
-        return np.concatenate([self.domain.encode(found[:, :d]), self.contexts.encode(found[:, d:])], axis=1)
+        x, c = self._parts(points)
+        return np.concatenate([self.domain.encode(x), self.contexts.encode(c)], axis=1)
 
     def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
         """For each whole point, whether x lies in the domain and c among the contexts."""
-        found, d = matrix("points [x, c]", points, columns=self.dimension), self.domain.dimension
-        return np.asarray(self.domain.contains(found[:, :d]) & self.contexts.contains(found[:, d:]))
+        x, c = self._parts(points)
+        return np.asarray(self.domain.contains(x) & self.contexts.contains(c))
 
     def probes(self) -> Array:
         """Encoded points on which a kernel is checked: probes of both, paired."""

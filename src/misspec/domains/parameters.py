@@ -14,15 +14,16 @@ All arrays hold one entry per point: numbers (n,), codes (n, width). Every param
     encode, decode         coordinates to codes; codes to the nearest legal coordinates, ties to the first
     from_unit              uniform numbers in [0, 1] to legal coordinates, uniform on its scale
     every, steps, jump     all coordinates, where finitely many; others to try from here; random others, by a symmetric
-                           law, of which some may lie outside. A continuum has no steps: it is climbed
+                           law, of which some may lie outside. Not for a continuum, which is climbed
     expects                what a value must be, in words
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, ClassVar, NamedTuple
 
@@ -70,17 +71,17 @@ class _Interval:
     step: float | None
     width = 1
 
-    def _bounds(self, kind: str) -> None:
+    def _check(self, kind: str) -> None:
+        """Check bounds and steps; the upper bound becomes the last value of the grid."""
         if self.low > self.high:
             raise InvalidInput(f"{kind} needs low ≤ high, got {shown(self.low)} and {shown(self.high)}; swap them")
         if flag("log", self.log) and self.low <= 0:
             raise InvalidInput(
                 f"{kind} on a logarithmic scale needs low > 0, got {shown(self.low)}; raise it, or log=False"
             )
-
-    def _last(self, kind: str) -> float:
-        """The largest value of a grid."""
-        assert self.step is not None
+        whole = isinstance(self.low, int)
+        if self.step is None or (whole and self.step == 1):
+            return
         if self.log:
             raise InvalidInput(f"{kind} has steps or a logarithmic scale, not both; leave step= or log= out")
         most = (self.high - self.low) / self.step
@@ -88,7 +89,8 @@ class _Interval:
             raise InvalidInput(
                 f"{kind} has steps of {shown(self.step)}, too small for its size; take larger ones, or leave step= out"
             )
-        return float(self._at(np.floor(np.array([most]) + ROUNDING))[0])
+        last = float(self._at(np.floor(np.array([most]) + ROUNDING))[0])
+        object.__setattr__(self, "high", int(last) if whole else last)
 
     def _at(self, places: Array) -> Array:
         """The values at places 0, 1, 2, … of a grid, written as people write them: 0.3, not 0.1 + 0.1 + 0.1."""
@@ -166,8 +168,6 @@ class _Interval:
 
     def steps(self, at: float) -> Array:
         """±1, ±2, ±4, … steps and the ends."""
-        if self.step is None:
-            return np.zeros(0)
         last = (self.count or 1) - 1
         sizes = 2.0 ** np.arange(max(1, last.bit_length()))
         here = float(np.rint(self._places(np.array([at])))[0])
@@ -177,8 +177,6 @@ class _Interval:
 
     def jump(self, numbers: Array, rng: np.random.Generator) -> Array:
         """By one step up to the whole range, all orders of magnitude alike."""
-        if self.step is None:
-            return numbers
         sizes = np.floor((self.count or 1.0) ** rng.random(len(numbers)))
         places = np.rint(self._places(numbers))
         return self._at(places + np.where(rng.random(len(numbers)) < 0.5, -sizes, sizes))
@@ -214,9 +212,7 @@ class Float(_Interval):
             object.__setattr__(self, end, number(f"{end} of a Float", getattr(self, end)) + 0.0)  # -0.0 is 0.0
         if self.step is not None:
             object.__setattr__(self, "step", number("step of a Float", self.step, above=0))
-        self._bounds("a Float")
-        if self.step is not None:
-            object.__setattr__(self, "high", self._last("a Float"))
+        self._check("a Float")
 
     def value(self, number: float) -> float:
         return float(number)
@@ -236,15 +232,12 @@ class Int(_Interval):
     def __post_init__(self) -> None:
         for name in ("low", "high", "step"):
             given = getattr(self, name)
-            integer = isinstance(given, int | np.integer) and not isinstance(given, NO_NUMBERS)
-            if not integer or abs(int(given)) > MOST:
+            if not isinstance(given, int | np.integer) or isinstance(given, NO_NUMBERS) or abs(int(given)) > MOST:
                 raise InvalidInput(f"{name} of an Int must be a whole number, at most 2^53 in size, got {shown(given)}")
             object.__setattr__(self, name, int(given))
         if self.step < 1:
             raise InvalidInput(f"step of an Int must be a whole number ≥ 1, got {self.step}")
-        self._bounds("an Int")
-        if self.step > 1:
-            object.__setattr__(self, "high", int(self._last("an Int")))
+        self._check("an Int")
 
     @property
     def count(self) -> int:
@@ -304,12 +297,10 @@ class Choice:
         object.__setattr__(self, "_places", places)
 
     @property
-    def width(self) -> int:
+    def count(self) -> int:
         return len(self.options)
 
-    @property
-    def count(self) -> int | None:
-        return len(self.options)
+    width = count
 
     def number(self, value: Any, where: str) -> float:
         found = native(value)
@@ -364,8 +355,7 @@ class Choice:
         return numbers
 
     def steps(self, at: float) -> Array:
-        every = self.every()
-        return np.asarray(every[every != at])
+        return np.delete(self.every(), int(at))
 
     def jump(self, numbers: Array, rng: np.random.Generator) -> Array:
         return self.from_unit(rng.random(len(numbers)))
@@ -383,8 +373,6 @@ KINDS: dict[str, Any] = {cls.kind: cls for cls in (Float, Int, Choice)}
 def encode_parameter(parameter: Any) -> dict[str, Any]:
     """As JSON."""
     fields = {f.name: getattr(parameter, f.name) for f in dataclasses.fields(parameter) if f.init}
-    if fields.get("step") is None or (parameter.kind == Int.kind and parameter.step == 1):
-        fields.pop("step", None)  # as it was stored before there were steps
     return {"kind": parameter.kind, **{name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}}
 
 
@@ -394,9 +382,9 @@ def decode_parameter(stored: Mapping[str, Any]) -> Any:
 
 def columns_of(parameters: Mapping[str, Any]) -> tuple[Columns, ...]:
     """Where each parameter's code stands in the encoding."""
-    ends = np.cumsum([0, *(parameter.width for parameter in parameters.values())]).tolist()
-    pairs: Sequence[tuple[str, Any]] = list(parameters.items())
-    return tuple(Columns(name, ends[i], ends[i + 1], p.kind == Choice.kind) for i, (name, p) in enumerate(pairs))
+    stops = itertools.accumulate(p.width for p in parameters.values())
+    pairs = zip(parameters.items(), stops, strict=True)
+    return tuple(Columns(name, stop - p.width, stop, p.kind == Choice.kind) for (name, p), stop in pairs)
 
 
 def native(value: Any) -> Any:

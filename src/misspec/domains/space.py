@@ -47,17 +47,11 @@ class Space:
                     f"parameter {shown(name)} must be a Float, an Int or a Choice, got {shown(parameter)}"
                 )
         self.columns: tuple[Columns, ...] = columns_of(self._parameters)
-        self._each = [(i, p, slice(c.start, c.stop)) for (i, p), c in zip(self._numbered(), self.columns, strict=True)]
-        self._varying = [(i, p) for i, p in self._numbered() if p.count != 1]
+        self._numbered = list(enumerate(self._parameters.values()))
+        self._varying = [(i, p) for i, p in self._numbered if p.count != 1]
         self._discrete = [(i, p) for i, p in self._varying if p.count is not None]
-        free = np.zeros(self.columns[-1].stop, dtype=bool)
-        for _, p, columns in self._each:
-            free[columns] = p.count is None
-        self.free: NDArray[np.bool_] = free
+        self.free: NDArray[np.bool_] = np.repeat([p.count is None for _, p in pairs], [p.width for _, p in pairs])
         self.free.flags.writeable = False
-
-    def _numbered(self) -> list[tuple[int, Parameter]]:
-        return list(enumerate(self._parameters.values()))
 
     def __repr__(self) -> str:
         return f"Space({self._parameters!r})"
@@ -122,17 +116,18 @@ class Space:
         """For each point, whether it is legal and within bounds."""
         named = frames.is_named(points)
         X = self.points_of(points) if named else matrix("points", points, columns=self.dimension)
-        return np.asarray(np.all([p.inside(X[:, i]) for i, p in self._numbered()], axis=0))
+        return np.asarray(np.all([p.inside(X[:, i]) for i, p in self._numbered], axis=0))
 
     def encode(self, points: Any) -> Array:
         """What the kernel sees of points in user units, shape (n, E): `columns` says which parameter is where."""
         X = self.validate(points)
-        return np.concatenate([p.encode(X[:, i]) for i, p in self._numbered()], axis=1)
+        return np.concatenate([p.encode(X[:, i]) for i, p in self._numbered], axis=1)
 
     def decode(self, encoded: ArrayLike) -> Array:
         """The nearest legal points, within bounds, in user units; ties go to the first."""
         codes = matrix("encoded points", encoded, columns=len(self.free))
-        return np.stack([p.decode(codes[:, columns]) for _, p, columns in self._each], axis=1) + 0.0
+        parts = [codes[:, c.start : c.stop] for c in self.columns]
+        return np.stack([p.decode(part) for (_, p), part in zip(self._numbered, parts, strict=True)], axis=1) + 0.0
 
     def members(self) -> Finite:
         """All members in order, the last parameter fastest, where no float varies."""
@@ -156,12 +151,8 @@ class Space:
 
     def _from_unit(self, unit: Array) -> Array:
         """Points of the unit cube, one dimension per parameter that varies, to legal points."""
-        X = np.empty((len(unit), self.dimension))
-        for i, p in self._numbered():
-            X[:, i] = p.from_unit(np.zeros(len(unit)))
-        for column, (i, p) in zip(unit.T, self._varying, strict=False):
-            X[:, i] = p.from_unit(column)
-        return X
+        columns = {i: column for column, (i, _) in zip(unit.T, self._varying, strict=False)}
+        return np.stack([p.from_unit(columns.get(i, np.zeros(len(unit)))) for i, p in self._numbered], axis=1)
 
     # -- what a search needs: points as the kernel sees them ---------------------------------------------------
 
@@ -212,19 +203,12 @@ class Space:
     def neighbours(self, U: Array) -> tuple[Array, NDArray[np.intp]]:
         """Points with one integer or choice changed, and the row of each."""
         X = self.decode(U)
-        points: list[Array] = []
-        rows: list[int] = []
-        for row, x in enumerate(X):
-            for i, p in self._discrete:
-                for number in p.steps(float(x[i])):
-                    other = x.copy()
-                    other[i] = number
-                    points.append(other)
-                    rows.append(row)
-        if not points:
-            return U[:0], np.zeros(0, dtype=np.intp)
-        where = np.array(rows, dtype=np.intp)
-        return self._encoded_with(U[where], np.array(points)), where
+        steps = [(row, i, z) for row, x in enumerate(X) for i, p in self._discrete for z in p.steps(float(x[i]))]
+        rows = np.array([row for row, _, _ in steps], dtype=np.intp)
+        points = X[rows]
+        for point, (_, i, number) in zip(points, steps, strict=True):
+            point[i] = number
+        return self._encoded_with(U[rows], points), rows
 
     def apart(self, U: Array, known: Array) -> NDArray[np.bool_] | None:
         """Which pairs differ in an integer or a choice, and so are different however near they are."""

@@ -224,7 +224,7 @@ class RegretBalancing(Eliminating):
             return VARIES
         if isinstance(actions, Context):
             return hashlib.sha256(actions.c.tobytes()).hexdigest()[:16]
-        if actions is None or self.field.is_whole(actions):
+        if actions is None or actions.are_all(self.field.size):
             return "all"
         points, rows = actions.points, actions.rows
         distinct = search.distinct(points).points if rows is None else np.unique(np.asarray(rows))

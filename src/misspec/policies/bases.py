@@ -164,7 +164,7 @@ class OverBases(Banded):
             return c, row, reasons["mean"], reasons["multiplier"] * reasons["std"] + reasons["enlargement"]
         offer = decided.offer  # while queries are pending, choices are made by a smaller variance
         if not everywhere:
-            only = self.field.only(self.field.place(offer, row))
+            only = self.field.place(offer, row).only()
             offer, row = only.offered() if c.flat else only, 0
         c = self.field.look(base.posterior, base.own, offer, pending=False)
         return c, row, float(c.mean[row]), float(base.half(c)[row])

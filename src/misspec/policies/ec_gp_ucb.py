@@ -100,8 +100,7 @@ class UpperConfidence(Banded):
         ours = type(self).__module__.startswith("misspec.") or "unsummed" in vars(type(self))
         if not ours:
             return "it is a policy of its own; override unsummed() and name its counters"
-        searched = self.field.fixed or not getattr(getattr(self.field, "inner", None), "size", 1)
-        if not self.field.size and searched:
+        if self.field.searched:
             return "points are searched for near those that were observed, and none can be forgotten"
         if not self.field.size and self._ends.exact():
             return "its enlargement weighs every point that was observed; enlargement='norm2' does not"

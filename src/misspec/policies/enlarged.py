@@ -24,7 +24,7 @@ from misspec.policies.core.field import Field, Search
 from misspec.policies.core.points import Actions, Candidates, Context
 from misspec.policies.core.policy import Policy
 from misspec.posterior import Posterior
-from misspec.posterior.look import Glance
+from misspec.posterior.formulas import Glance
 from misspec.theory import InformationGain, own_bands, widths
 from misspec.theory.own_bands import OwnBands
 from misspec.theory.widths import Width

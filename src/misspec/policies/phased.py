@@ -14,9 +14,10 @@ from misspec import theory
 from misspec.domains import Domain
 from misspec.errors import Array, flag
 from misspec.model import Model
-from misspec.policies.core.active import Active, Spending
+from misspec.policies.core.active import Spending
 from misspec.policies.core.answers import Band
 from misspec.policies.core.field import RESOLUTION
+from misspec.policies.core.fields import Active, active_of
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Place
 from misspec.policies.core.registry import Common
@@ -70,13 +71,15 @@ class PhasedUncertaintySampling(Episodic):
         super().__init__(domain, model, horizon=horizon, **options)
         self.schedule = theory.check_schedule(schedule, self.horizon)
         self.lengths = [] if self.horizon is None else theory.episode_lengths(self.horizon, self.schedule)
-        self.active_set: Active = self.field.active(self.model, settings.get("seed", 0))  # D_e
-        self.width = self.active_set.width if width is None else self.active_set.check_width(width)
-        self.intersect = self.active_set.check_intersect(intersect)
+        self.intersect, seed = flag("intersect", intersect), settings.get("seed", 0)
+        self.active_set: Active = active_of(  # D_e
+            self.field, self.model, self._own, seed=seed, resolution=resolution or 0.0, intersect=self.intersect
+        )
+        self.width = self.active_set.check_width(width)
         self.theorem = "" if self.grounded else "Theorem 2"
         self._promise(self.width, model)
         first = self.width * model.scale if isinstance(self.width, int | float) else model.norm_bound
-        self._bands = self.active_set.prior(first, self._own)  # of the last complete episode
+        self.active_set.begin(first)
         self._start()
 
     @classmethod
@@ -107,11 +110,10 @@ class PhasedUncertaintySampling(Episodic):
         active, before = D.members, D.extent
         if self._complete:
             intersect = self.intersect and bool(self.history)
-            learnt = (self._design, places, y, self._spending(), self._own, self._bands)
-            self._bands = D.conclude(*learnt, intersect=intersect)  # 8   μ* ± w from this episode alone
-            D.eliminate(self._bands)  # 9   D_{e+1} = {x ∈ D_e : μ*(x) + w(x) ≥ max over D_e of μ*(z) − w(z)}
+            D.conclude(self._design, places, y, self._spending(), intersect)  # 8   μ* ± w from this episode alone
+            D.eliminate()  # 9   D_{e+1} = {x ∈ D_e : μ*(x) + w(x) ≥ max over D_e of μ*(z) − w(z)}
         points = D.points(places)
-        return Episode(self._length, points, before, D.extent, self._bands.widths(active, points))
+        return Episode(self._length, points, before, D.extent, D.bands.widths(active, points))
 
     def _spending(self) -> Spending:
         """δ is split over the E episodes that there will be."""
@@ -122,7 +124,7 @@ class PhasedUncertaintySampling(Episodic):
     # -- what a user sees ------------------------------------------------------------------------------------
 
     def _reasons(self, place: Place) -> dict[str, Any]:
-        return {"mean": self.mean_at(place), "std": self.active_set.std(self._design, place)}
+        return {"mean": self.mean_at(place), "std": float(self._design.at(place.x[None, :])[1][0])}
 
     @property
     def active(self) -> NDArray[Any]:
@@ -143,15 +145,15 @@ class PhasedUncertaintySampling(Episodic):
     @property
     def posterior_in_use(self) -> Posterior:
         """Of the last complete episode; the prior before the first."""
-        return self._bands.posterior
+        return self.active_set.bands.posterior
 
     def band_at(self, actions: Actions) -> Band:
         """μ ± w of the last complete episode (of candidates that were eliminated: of their last one, if the width holds
         on active points only), clipped to the own bands; as if the model were right."""
-        return self._bands.band(actions, reported=True)
+        return self.active_set.bands.band(actions, reported=True)
 
     def contenders(self, within: Context | None = None) -> Actions:  # noqa: ARG002  # it takes none
-        return self.active_set.contenders(self._bands)
+        return self.active_set.contenders()
 
     @property
     def alive(self) -> NDArray[np.intp] | None:

@@ -15,6 +15,7 @@ from misspec.model import Model
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.basis import Sample
 from misspec.policies.core.field import Search
+from misspec.policies.core.fields import basis_of
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.points import Actions, Round, first_alike
 from misspec.policies.core.registry import Common
@@ -53,7 +54,7 @@ class ThompsonSampling(UpperConfidence):
         **settings: Unpack[Common],
     ) -> None:
         super().__init__(domain, model, width=width, budget=budget, **settings)
-        self.basis = self.field.basis(model)
+        self.basis = basis_of(self.field, model)
         self.missed = 0.0 if self.basis is None else self.basis.missed
         # on a list, samples are known only there
         self.abilities = dataclasses.replace(self.abilities, takes_points=not self.field.size)
@@ -100,7 +101,7 @@ class ThompsonSampling(UpperConfidence):
         if self.basis is None:
             raise InvalidInput("where rounds bring their own actions a sample is drawn at those: posterior.sample_at")
         asked = self.log.pending.values()
-        pending = self.domain.encode([each.place.x for each in asked]) if asked else p.points[:0]
+        pending = np.concatenate([p.points[:0], *(each.place.code for each in asked)])
         seen = p.counts > 0
         points, n = np.concatenate([p.points[seen], pending]), np.append(p.counts[seen], np.ones(len(pending)))
         rows = self.basis.features(points) * np.sqrt(n / self.model.regularization)[:, None]

@@ -22,7 +22,7 @@ from misspec.policies.core.field import Field, Search
 from misspec.policies.core.points import Actions, Candidates
 from misspec.posterior import Posterior
 from misspec.posterior.climbing import Climbing
-from misspec.posterior.look import Glance
+from misspec.posterior.formulas import Glance
 from misspec.theory.own_bands import OwnBands
 
 EFFORT = search.Effort(starts=4, together=10, alone=20)  # each step asks all samples

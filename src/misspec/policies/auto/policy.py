@@ -199,7 +199,7 @@ class Auto(Policy):
 
     def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:
         z, own = self._mixture.scaling.to([y]), None if noise is None else noise / self._mixture.scaling.width
-        if self._surprise(self.field.only(asked.place), z, own or 0.0):
+        if self._surprise(asked.place.only(), z, own or 0.0):
             self._evidence.forget(asked.query.id, asked.place)  # not believed before the renewal that comes next
             self.doubted.append(self.t - 1)
         else:
@@ -303,7 +303,7 @@ class Auto(Policy):
 
     def mean_at(self, place: Place) -> float:
         if self._states is None and self.t:
-            low, high = self._before_model(self.field.only(place))
+            low, high = self._before_model(place.only())
             return float(0.5 * low[0] + 0.5 * high[0])
         return float(self._mixture.at(place.x[None, :])[0][0])
 

@@ -178,7 +178,7 @@ class Turn:
             place = told[row]
             listed = isinstance(place.key, int) or not self.field.size
             if keys.count(place.key) == 1 and place.x.tobytes() not in failed and listed:
-                offer = self.field.only(place)
+                offer = place.only()
                 found = Found(offer, 0, self.mixture.look(self.field, self.own, offer, pending=True))
                 hope = max(float(z[row]), float(found.beliefs.M.mean()))
                 if hope > best and bool(self.field.domain.contains(place.x[None, :])[0]):

@@ -1,19 +1,18 @@
-"""The phased policy's active set D_e: what it asks of one, and the one on a Finite domain, a list of arms.
+"""The phased policy's active set D_e on a Finite domain, a list of arms; `level_sets.py` has the one on a box.
 
 Law: an active set only shrinks, and is never empty.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from misspec.domains import Finite
-from misspec.errors import Array, InvalidInput, flag
+from misspec.errors import Array, InvalidInput
 from misspec.model import Model
 from misspec.policies.core.answers import Band
 from misspec.policies.core.points import Actions, Place
@@ -34,82 +33,9 @@ class Spending(NamedTuple):
         return widths.multiplier(self.width, posterior.model, posterior.log_det, self.delta / self.episodes)
 
 
-class Bands(Protocol):
-    """μ ± w of a complete episode, clipped to own bands where grounded; as if the model were right."""
-
-    @property
-    def posterior(self) -> Posterior: ...
-
-    def band(self, actions: Actions, *, reported: bool) -> Band:
-        """Lower and upper ends; reported: the model's within what its class allows."""
-
-    def widths(self, active: Any, points: Any) -> Array:
-        """Widths that `history` keeps."""
-
-
-class Active(Protocol):
-    """D_e."""
-
-    width: str  # the default
-
-    @property
-    def members(self) -> NDArray[Any]:
-        """The active members: indices, or a sample of points in user units."""
-
-    @property
-    def volume(self) -> float:
-        """The share of the domain that is active, an estimate where it is a sample."""
-
-    @property
-    def extent(self) -> Any:
-        """D_e as `history` keeps it."""
-
-    def check_width(self, width: Width) -> Width:
-        """InvalidInput for widths that this set cannot have."""
-
-    def check_intersect(self, intersect: Any) -> bool:
-        """InvalidInput if bands of several episodes are to be intersected and this set cannot."""
-
-    def prior(self, multiplier: float, own: OwnBands | None) -> Bands:
-        """Before the first episode."""
-
-    def design(self) -> Tracked:
-        """A posterior without data, to which the points of an episode are told without values."""
-
-    def most_uncertain(self, design: Tracked, slot: int) -> Place:
-        """Line 5: the member with the largest variance."""
-
-    def std(self, design: Tracked, place: Place) -> float:
-        """σ of the design."""
-
-    def take(self, design: Tracked, place: Place) -> None:
-        """Line 6: the member is part of the design."""
-
-    def conclude(
-        self,
-        design: Tracked,
-        places: Sequence[Place],
-        y: Array,
-        spending: Spending,
-        own: OwnBands | None,
-        earlier: Bands,
-        *,
-        intersect: bool,
-    ) -> Bands:
-        """Line 8: μ and w of this episode alone. earlier: the bands before it; intersect: stay within these."""
-
-    def eliminate(self, bands: Bands) -> None:
-        """Line 9: keep what has an upper end of at least the best lower end."""
-
-    def points(self, places: Sequence[Place]) -> NDArray[Any]:
-        """An episode's points as `history` keeps them."""
-
-    def contenders(self, bands: Bands) -> Actions:
-        """Members among which the best lower and the largest upper end lie."""
-
-
 class ArmBands:
-    """μ ± w over all candidates."""
+    """μ ± w of a complete episode over all candidates, clipped to own bands where grounded; as if the model were
+    right."""
 
     def __init__(self, posterior: Tracked, half: Array, own: OwnBands | None) -> None:
         self.posterior, self.half, self.own = posterior, half, own
@@ -130,6 +56,7 @@ class ArmBands:
         self.lower, self.upper = lower, upper
 
     def band(self, actions: Actions, *, reported: bool) -> Band:
+        """Lower and upper ends; reported: the model's within what its class allows."""
         p, lower, upper = self.posterior, self.lower, self.upper
         if reported:
             lower, upper, _ = own_bands.within_class(lower, upper, p.model, p.prior, 0.0)
@@ -141,62 +68,60 @@ class ArmBands:
         return Band(lower[rows], upper[rows])
 
     def widths(self, active: Any, points: Any) -> Array:  # noqa: ARG002  # of all that was active
+        """Widths that `history` keeps."""
         return np.asarray(self.half[active])
 
 
 class Arms:
-    """D_e of a Finite domain: the indices of the candidates that are left. Ties go to the lowest."""
+    """D_e of a Finite domain: the indices of the candidates that are left. Ties go to the lowest.
 
-    width = "nonadaptive"
+    bands     of the last complete episode; the prior's before the first
+    members   the active ones; on a box, a sample of points in user units
+    """
 
-    def __init__(self, domain: Finite, model: Model, place: Callable[[int], Place]) -> None:
-        self.domain, self.model, self.place = domain, model, place
+    bands: ArmBands
+
+    def __init__(self, domain: Finite, model: Model, own: OwnBands | None, place: Callable[[int], Place]) -> None:
+        self.domain, self.model, self.own, self.place = domain, model, own, place
         self.members: NDArray[np.intp] = np.arange(len(domain))
 
     @property
     def volume(self) -> float:
+        """The share of the domain that is active, an estimate where it is a sample."""
         return len(self.members) / len(self.domain)
 
     @property
     def extent(self) -> NDArray[np.intp]:
+        """D_e as `history` keeps it."""
         return self.members
 
-    def check_width(self, width: Width) -> Width:
-        return widths.check_width(width, also=["nonadaptive"])
+    def check_width(self, width: Width | None) -> Width:
+        """The default for None; InvalidInput for widths that this set cannot have."""
+        return "nonadaptive" if width is None else widths.check_width(width, also=["nonadaptive"])
 
-    def check_intersect(self, intersect: Any) -> bool:
-        return flag("intersect", intersect)
-
-    def prior(self, multiplier: float, own: OwnBands | None) -> ArmBands:
+    def begin(self, multiplier: float) -> None:
+        """Before the first episode: the prior's bands."""
         posterior = Tracked(self.model, self.domain)
-        return ArmBands(posterior, multiplier * posterior.std, own)
+        self.bands = ArmBands(posterior, multiplier * posterior.std, self.own)
 
     def design(self) -> Tracked:
+        """A posterior without data, to which the points of an episode are told without values."""
         return Tracked(self.model, self.domain, check=False)
 
     def most_uncertain(self, design: Tracked, slot: int) -> Place:  # noqa: ARG002  # nothing is drawn
+        """Line 5: the member with the largest variance."""
         return self.place(int(self.members[design.variance[self.members].argmax()]))
 
-    def std(self, design: Tracked, place: Place) -> float:
-        return math.sqrt(design.variance[int(place.key)])
-
     def take(self, design: Tracked, place: Place) -> None:
-        design.observe_index(place.key, self.model.offset)
+        """Line 6: the member is part of the design."""
+        design.add(place.code, self.model.offset)
 
     def points(self, places: Sequence[Place]) -> NDArray[np.intp]:
+        """An episode's points as `history` keeps them."""
         return np.array([place.key for place in places])
 
-    def conclude(
-        self,
-        design: Tracked,
-        places: Sequence[Place],
-        y: Array,
-        spending: Spending,
-        own: OwnBands | None,
-        earlier: Bands,
-        *,
-        intersect: bool,
-    ) -> ArmBands:
+    def conclude(self, design: Tracked, places: Sequence[Place], y: Array, spending: Spending, intersect: bool) -> None:
+        """Line 8: μ and w of this episode alone; intersect: they stay within those of the episodes before."""
         seats = design.rows[self.points(places)]
         design.retell(np.bincount(seats, y) / np.bincount(seats))
         jointly = spending.width == "nonadaptive"
@@ -207,17 +132,18 @@ class Arms:
             )  # fmt: skip
         else:
             half = spending.multiplier(design) * design.std
-        bands, before = ArmBands(design, half, own), cast("ArmBands", earlier)
+        before, self.bands = self.bands, ArmBands(design, half, self.own)
         if intersect:
-            bands.intersect(before)
+            self.bands.intersect(before)
         if jointly:
-            bands.keep(before, self.members)
-        return bands
+            self.bands.keep(before, self.members)
 
-    def eliminate(self, bands: Bands) -> None:
+    def eliminate(self) -> None:
+        """Line 9: keep what has an upper end of at least the best lower end."""
         D = self.members
-        lower, upper = bands.band(self.contenders(bands), reported=False)
+        lower, upper = self.bands.band(self.contenders(), reported=False)
         self.members = D[upper >= lower.max()]
 
-    def contenders(self, bands: Bands) -> Actions:  # noqa: ARG002  # all of them
+    def contenders(self) -> Actions:
+        """Members among which the best lower and the largest upper end lie: all of them."""
         return Actions(self.domain.points[self.members], self.domain.encoded[self.members], self.members)

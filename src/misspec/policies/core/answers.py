@@ -85,6 +85,11 @@ class Query:
         _freeze_names(self)
         object.__setattr__(self, "details", Named(copied(self.details)))
 
+    @property
+    def whole(self) -> Array:
+        """x, or [x, c] where there is a context."""
+        return self.x if self.context is None else np.concatenate([self.x, self.context])
+
     def __deepcopy__(self, memo: Any) -> Query:
         return self
 

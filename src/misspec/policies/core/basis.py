@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, cast
+from typing import cast
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -22,33 +22,24 @@ COVER = 2048  # points of the box that they are chosen from
 CHECK = 2048  # others, to measure what they miss
 
 
-class Sample(Protocol):
+class Sample:
     """ψ·w."""
 
     def at(self, actions: Actions) -> Array:
         """At actions."""
+        raise NotImplementedError
 
     def values(self, U: Array) -> Array:
         """At points as the kernel sees them."""
+        raise NotImplementedError("candidates are never searched for")
 
     def slopes(self, U: Array) -> tuple[Array, Array]:
         """The same with gradients, shapes (n,) and (n, d)."""
-
-
-class Basis(Protocol):
-    """ψ, and the largest k(x,x) − ‖ψ(x)‖² found."""
-
-    missed: float
-
-    def features(self, encoded: Array) -> Array:
-        """ψ at points as the kernel sees them, shape (n, R)."""
-
-    def sample(self, w: Array) -> Sample:
-        """ψ·w."""
+        raise NotImplementedError("candidates are never searched for")
 
 
 class ArmBasis:
-    """All candidates, ΨΨᵀ = K up to 1e-10."""
+    """ψ over all candidates, ΨΨᵀ = K up to 1e-10. missed: the largest k(x,x) − ‖ψ(x)‖² found."""
 
     def __init__(self, domain: Finite, model: Model) -> None:
         self._Psi, residual = kernels.features(model.kernel, domain.encoded)
@@ -57,26 +48,22 @@ class ArmBasis:
         self._first = domain.first_alike
 
     def features(self, encoded: Array) -> Array:
+        """ψ at points as the kernel sees them, shape (n, R)."""
         return self._Psi[[self._row[x.tobytes()] for x in encoded]]
 
     def sample(self, w: Array) -> ArmSample:
+        """ψ·w."""
         values = self._Psi @ w
         return ArmSample(values if self._first is None else values[self._first])  # whatever the rounding
 
 
-class ArmSample:
+class ArmSample(Sample):
     def __init__(self, over_all: Array) -> None:
         self._values = over_all
 
     def at(self, actions: Actions) -> Array:
         assert actions.rows is not None  # other points are refused
         return self._values[actions.rows]
-
-    def values(self, U: Array) -> Array:
-        raise NotImplementedError("candidates are never searched for")
-
-    def slopes(self, U: Array) -> tuple[Array, Array]:
-        raise NotImplementedError("candidates are never searched for")
 
 
 class BoxBasis:
@@ -103,7 +90,7 @@ class BoxBasis:
         return BoxSample(self._kernel, self.Z, solve_triangular(self.L, w, lower=True, trans="T"))
 
 
-class BoxSample:
+class BoxSample(Sample):
     """k_Z(x)·a with a = L_Z⁻ᵀw."""
 
     def __init__(self, kernel: kernels.Kernel, Z: Array, a: Array) -> None:
@@ -120,3 +107,6 @@ class BoxSample:
     def slopes(self, U: Array) -> tuple[Array, Array]:
         values, slopes = kernels.cross_with_gradient(self._kernel, U, self._Z)
         return values @ self._a, np.einsum("nrd,r->nd", slopes, self._a)
+
+
+Basis = ArmBasis | BoxBasis

@@ -63,20 +63,20 @@ class Evidence:
         asked, self._asked = self._asked, {}
         for id_, place in asked.items():
             for posterior in self.feeds(id_):
-                self.field.expect(posterior, place)
+                posterior.expect(place.code)
             self._expected.add(id_)
         for layer in self.layers:
             for place in asked.values():
-                layer.expect(*self._point(place))
+                layer.expect(place.key, place.code)
 
     def learn(self, id_: int, place: Place, y: float, noise: float | None = None) -> None:
         """The result of a query; noise: its own standard deviation."""
         posteriors, expected = self._settled(id_)
         for posterior in posteriors:
-            self.field.learn(posterior, place, y, expected=expected, noise=noise)
+            posterior.add(place.code, y, expected=expected, noise=noise)
         self.own.tell(place.key, y, id_, self._precision(noise))
         for layer in self.layers:
-            layer.learn(*self._point(place), y, expected=expected, noise=noise)
+            layer.learn(place.key, place.code, y, expected=expected, noise=noise)
 
     def forget(self, id_: int, place: Place) -> None:
         """A query that was dropped."""
@@ -84,7 +84,7 @@ class Evidence:
         posteriors, expected = self._settled(id_)
         if expected:
             for posterior in posteriors:
-                self.field.release(posterior, place)
+                posterior.release(place.code)
             for layer in self.layers:
                 layer.release(place.key)
 
@@ -99,7 +99,7 @@ class Evidence:
         self.own.observe([place.key for place in places], y, [place.x for place in places], by)
         for layer in self.layers:
             for place, value, one in zip(places, y, each, strict=True):
-                layer.learn(*self._point(place), value, noise=None if one != one else one)
+                layer.learn(place.key, place.code, value, noise=None if one != one else one)
 
     def _settled(self, id_: int) -> tuple[list[Posterior], bool]:
         """The posteriors of a query that is no longer pending, and whether they have counted it as such."""
@@ -107,9 +107,6 @@ class Evidence:
         self._asked.pop(id_, None)
         self._expected.discard(id_)
         return self._restricted.pop(id_, self.posteriors), expected
-
-    def _point(self, place: Place) -> tuple[int | bytes, Array]:
-        return place.key, self.field.only(place).encoded
 
     def _precision(self, noise: float | None) -> float | None:
         """How often a result counts in its own band; None for once."""

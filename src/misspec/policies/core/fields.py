@@ -1,19 +1,34 @@
-"""Which field a domain has, and domains from their states: the only place that asks for their kind."""
+"""The field, the active set and the features that suit a domain, and domains to and from their states.
+
+`field_of` alone asks which kind of domain it is. A space without floats and with at most 20,000 members is searched
+whole, as a list is.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from misspec.domains import Box, Domain, Finite, Joint, Open, Space
+import numpy as np
+
+from misspec.domains import Box, Domain, Finite, Joint, Open, Space, Table
+from misspec.domains.parameters import decode_parameter
+from misspec.encoding import decode_array, encode_array
 from misspec.errors import InvalidInput, StorageError, shown
-from misspec.policies.core.field import DIFFERS, Field
-from misspec.policies.core.joint_field import JointField
-from misspec.policies.core.listed import FiniteField, MembersField
-from misspec.policies.core.open_field import OpenField
-from misspec.policies.core.searched import BoxField, OfSpace, SpaceField
+from misspec.model import Model
+from misspec.policies.core.active import Arms
+from misspec.policies.core.basis import ArmBasis, Basis, BoxBasis
+from misspec.policies.core.contextual import JointField, OpenField
+from misspec.policies.core.field import BoxField, Field, FiniteField, MembersField, SpaceField
+from misspec.policies.core.level_sets import LevelSets
+from misspec.theory.own_bands import OwnBands
 
 WHOLE = 20_000  # members of a space without floats up to which all of them are scored
+FEATURED = 4_000  # of them up to which samples are drawn with the features of all: rough kernels have as many
+LARGE = 10_000_000  # bytes of points above which a domain is stored as a hash
+Active = Arms | LevelSets
 
 
 def field_of(domain: Any, seed: int, resolution: float) -> Field:
@@ -28,7 +43,7 @@ def field_of(domain: Any, seed: int, resolution: float) -> Field:
     if isinstance(domain, Open):
         return OpenField(domain)
     if isinstance(domain, Joint):
-        return JointField(domain, field_of(domain.domain, seed, resolution), field_of(domain.contexts, 0, 0.0))
+        return JointField(domain, field_of(domain.domain, seed, resolution))
     if hasattr(domain, "field"):
         own: Field = domain.field(seed, resolution)
         return own
@@ -38,38 +53,132 @@ def field_of(domain: Any, seed: int, resolution: float) -> Field:
     )
 
 
+def active_of(
+    field: Field, model: Model, own: OwnBands | None, *, seed: int, resolution: float, intersect: bool
+) -> Active:
+    """The whole domain as a set from which a phased policy eliminates; intersect: by the bands of several episodes."""
+    if not field.fixed:
+        raise InvalidInput(
+            f"a policy that eliminates needs a fixed set, and what there is to choose on {shown(field.domain)} varies; "
+            "use RegretBalancing"
+        )
+    if field.listed is None:
+        if intersect:
+            raise InvalidInput("intersect=True is for finitely many points; leave it out, or take box.cover(n)")
+        return LevelSets(field.domain, model, own, seed, resolution)
+    return Arms(field.listed, model, own, functools.partial(field.place, field.whole("")))
+
+
+def basis_of(field: Field, model: Model) -> Basis | None:
+    """Features of the whole domain, for samples; None where those are only ever looked at at actions."""
+    if not field.fixed and field.searched:
+        raise InvalidInput(
+            f"samples are drawn at lists of actions, and those of {shown(field.domain)} are searched; make a list of "
+            "them: box.grid(n), space.cover(n)"
+        )
+    if not field.fixed:
+        return None
+    if field.listed is not None and (field.indexed or field.size <= FEATURED):
+        return ArmBasis(field.listed, model)
+    return BoxBasis(field.domain, model)
+
+
+# -- states ------------------------------------------------------------------------------------------------------------
+
+
+def state_of(domain: Any) -> dict[str, Any]:
+    """A domain as JSON, except large arrays; only the kind of one that is not of this library."""
+    kind = _kind(domain)
+    if kind in SETTINGS:
+        return {"kind": kind, SETTINGS[kind][0]: domain.settings()}
+    if kind == Joint.kind:
+        return {"kind": kind, "domain": state_of(domain.domain), "contexts": state_of(domain.contexts)}
+    if kind != Finite.kind:
+        return {"kind": kind}
+    stored = {"kind": kind, "names": domain.names, "box": None, "sha256": _digest(domain)}
+    if domain.points.nbytes > LARGE:
+        return stored
+    return {**stored, **domain.settings(), "points": encode_array(domain.points)}
+
+
 def stored_domain(stored: Any, given: Domain | None) -> Domain:
     """A domain from its state; one that was not stored is the one handed in."""
-    kinds: dict[str, Callable[..., Domain]] = {
-        "Finite": FiniteField.restored,
-        "Box": BoxField.restored,
-        "Space": OfSpace.restored,
-        "Open": _open,
-        "Joint": _joint,
-    }
     kind = stored.get("kind") if isinstance(stored, dict) else None
     if not isinstance(kind, str):
         raise StorageError(f"a stored domain must say its kind, got {shown(stored)}")
-    if given is not None and getattr(given, "kind", None) != kind:
+    if given is not None and _kind(given) != kind:
         raise StorageError(f"this policy was made on a {kind} domain, got {shown(given)}; leave domain= out")
-    if kind in kinds:
-        return kinds[kind](stored, given)
+    if kind in SETTINGS:
+        name, make = SETTINGS[kind]
+        domain = make(stored.get(name))
+        if given is not None and given.settings() != domain.settings():  # type: ignore[attr-defined]  # of this kind
+            raise StorageError(DIFFERS)
+        return domain
+    if kind == Joint.kind:
+        parts = [stored_domain(stored.get(name), getattr(given, name, None)) for name in ("domain", "contexts")]
+        return Joint(*parts)  # type: ignore[arg-type]  # it says what it does not take
+    if kind == Finite.kind:
+        return _stored_list(stored, given)
     if given is None:
         raise StorageError(f"a domain of kind {kind!r} is not stored; hand it in again: restore(…, domain=…)")
     return given
 
 
-def _open(stored: dict[str, Any], given: Open | None) -> Open:
-    settings = stored.get("open")
+def _kind(domain: Any) -> str:
+    return str(getattr(domain, "kind", type(domain).__name__))
+
+
+def _stored_space(parameters: Any) -> Space:
+    try:
+        return Space([(name, decode_parameter(each)) for name, each in parameters])
+    except (InvalidInput, TypeError, ValueError, KeyError) as error:
+        raise StorageError(f"a stored space cannot be made: {error}") from None
+
+
+def _stored_open(settings: Any) -> Open:
     if not isinstance(settings, dict) or set(settings) != {"dimension", "radius", "box"}:
         raise StorageError(f"a stored Open domain must have dimension, radius and box, got {shown(settings)}")
-    found = Open(**settings)
-    if given is not None and given.settings() != found.settings():
-        raise StorageError(DIFFERS)
-    return found
+    return Open(**settings)
 
 
-def _joint(stored: dict[str, Any], given: Joint | None) -> Joint:
-    parts = (None, None) if given is None else (given.domain, given.contexts)
-    x, c = (stored_domain(stored.get(name), part) for name, part in zip(("domain", "contexts"), parts, strict=True))
-    return Joint(x, c)  # type: ignore[arg-type]  # it says what it does not take
+SETTINGS: dict[str, tuple[str, Callable[[Any], Domain]]] = {  # kinds that their settings make: where these are stored
+    Box.kind: ("bounds", lambda bounds: Box(() if bounds is None else bounds)),
+    Space.kind: ("parameters", _stored_space),
+    Open.kind: ("open", _stored_open),
+}
+DIFFERS = "this state holds its domain, and the one handed in differs from it; leave domain= out"
+
+
+def _stored_list(stored: dict[str, Any], given: Any) -> Finite:
+    points, digest, names = (stored.get(name) for name in ("points", "sha256", "names"))
+    if given is None and points is None:
+        raise StorageError("the domain was too large to be stored; hand it in again: load(path, domain=…)")
+    domain: Finite = _made_list(stored) if given is None else given
+    right = points is None or np.array_equal(domain.points, decode_array("stored points", points))
+    if given is not None and (not right or _digest(given) != digest or given.names != names):
+        unlike = "the domain handed in is not the one that this policy was made with: its points, names or box differ"
+        raise StorageError(unlike if points is None else DIFFERS)
+    if not right or _digest(domain) != digest:
+        raise StorageError(
+            "the stored points are not those that the policy was made with: they were edited, or the domain "
+            "encodes its points in a way of its own; hand it in again: domain=…"
+        )
+    return domain
+
+
+def _made_list(stored: dict[str, Any]) -> Finite:
+    """A list or a table from its state."""
+    names, table, bounds, space = (stored.get(name) for name in ("names", "table", "box", "space"))
+    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+        raise StorageError(f"stored names must be a list of text, got {shown(names)}")
+    if table is not None:
+        try:
+            return Table(dict(table["columns"]), table["target"], table["ignore"], names)
+        except (InvalidInput, TypeError, ValueError, KeyError) as error:
+            raise StorageError(f"a stored table cannot be made: {error}") from None
+    box = Box(bounds) if bounds is not None else None if space is None else _stored_space(space)
+    return Finite(decode_array("stored points", stored.get("points")), names, box=box)
+
+
+def _digest(domain: Finite) -> str:
+    return hashlib.sha256(domain.points.tobytes() + domain.encoded.tobytes()).hexdigest()

@@ -35,9 +35,7 @@ def round_of(policy: Hooks, actions: Any, context: Any) -> Round:
 
 def points_of(policy: Hooks, points_or_indices: Any, context: Any) -> Actions:
     """Points to learn or to expect, each with its context."""
-    if context is None:
-        return policy.admit(policy.field.parse(points_or_indices, policy.model))
-    return policy.admit(policy.field.pair(points_or_indices, context, policy.model))
+    return policy.admit(policy.field.parse(points_or_indices, policy.model, context))
 
 
 def noises(policy: Hooks, noise: Any, count: int) -> list[float] | None:

@@ -181,7 +181,7 @@ class Hooks(abc.ABC):
 
     def mean_at(self, place: Place) -> float:
         """The model's mean at a place."""
-        return float(self.field.look(self.posterior_in_use, None, self.field.only(place), pending=False).mean[0])
+        return float(self.field.look(self.posterior_in_use, None, place.only(), pending=False).mean[0])
 
     def find_conflicts(self, events: Sequence[Event]) -> list[Conflict]:
         """The `certified_conflicts` in the observations of some events, each certificate with its share of δ."""

@@ -17,16 +17,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from misspec import kernels, search
 from misspec.domains import Box, Finite, Space
-from misspec.errors import Array, InvalidInput, flag
+from misspec.errors import Array, InvalidInput
 from misspec.model import Model
-from misspec.policies.core.active import Bands, Spending
+from misspec.policies.core.active import Spending
 from misspec.policies.core.answers import Band, frozen
 from misspec.policies.core.points import Actions, Place, nearest
 from misspec.posterior import Posterior, Tracked
@@ -53,15 +53,11 @@ class BoxBands:
     multiplier: float
     own: OwnBands | None
 
-    def frozen(self) -> BoxBands:
-        """With the own bands as they are now."""
-        return dataclasses.replace(self, own=None if self.own is None else self.own.copy())
-
     def band(self, actions: Actions, *, reported: bool) -> Band:
         prior = kernels.diagonal(self.posterior.model.kernel, actions.encoded) if reported else None
         return self.at(actions.points, prior)
 
-    def widths(self, active: Any, points: Array) -> Array:  # noqa: ARG002  # at the points asked
+    def widths(self, active: Any, points: Any) -> Array:  # noqa: ARG002  # at the points asked
         return self.multiplier * self.posterior.at(points)[1]
 
     def at(self, X: Array, prior: Array | None = None) -> Band:
@@ -100,30 +96,22 @@ class LevelSets:
     is about as large; 0 turns it off.
     """
 
-    width = "mixture"
+    bands: BoxBands
 
-    def __init__(self, box: Box | Space, model: Model, seed: int, resolution: float) -> None:
-        self.box = box
-        self.model = model
-        self.seed = seed
-        self.resolution = resolution
+    def __init__(self, box: Box | Space, model: Model, own: OwnBands | None, seed: int, resolution: float) -> None:
+        self.box, self.model, self.own, self.seed, self.resolution = box, model, own, seed, resolution
         self.levels: list[Level] = []
         self.volume = 1.0  # estimated share of the box that is active
         self.sample: Array = box.decode(box.uniform(SAMPLE, [seed, 0]))
         self._asked: dict[bytes, Array] = {}  # members asked so far, in any episode
 
-    def check_width(self, width: Width) -> Width:
+    def check_width(self, width: Width | None) -> Width:
         if width == "nonadaptive":
             raise InvalidInput('width "nonadaptive" is for finitely many points; take "mixture", or box.cover(n)')
-        return widths.check_width(width)
+        return "mixture" if width is None else widths.check_width(width)
 
-    def check_intersect(self, intersect: Any) -> bool:
-        if flag("intersect", intersect):
-            raise InvalidInput("intersect=True is for finitely many points; leave it out, or take box.cover(n)")
-        return False
-
-    def prior(self, multiplier: float, own: OwnBands | None) -> BoxBands:
-        return BoxBands(Posterior(self.model, self.box), multiplier, own)
+    def begin(self, multiplier: float) -> None:
+        self.bands = BoxBands(Posterior(self.model, self.box), multiplier, self.own)
 
     @property
     def extent(self) -> float:
@@ -142,42 +130,32 @@ class LevelSets:
         return kept
 
     @property
-    def members(self) -> Array:
+    def members(self) -> NDArray[Any]:
         """Known members: the anchor, the points asked, the sample."""
         anchor = [level.anchor for level in self.levels[-1:]]
         known = {x.tobytes(): x for x in [*anchor, *self._asked.values(), *self.sample]}
         return np.array(list(known.values()))
 
     def take(self, design: Tracked, place: Place) -> None:
-        design.observe(place.x[None, :], self.model.offset)
+        design.add(place.code, self.model.offset)
         self._asked.setdefault(place.x.tobytes(), place.x)
-
-    def std(self, design: Tracked, place: Place) -> float:
-        return float(design.at(place.x[None, :])[1][0])
 
     def points(self, places: Sequence[Place]) -> Array:
         return np.array([place.x for place in places])
 
-    def conclude(  # the design's candidates are of no use: the episode's posterior is one for the whole box
-        self,
-        design: Tracked,
-        places: Sequence[Place],
-        y: Array,
-        spending: Spending,
-        own: OwnBands | None,
-        earlier: Bands,  # noqa: ARG002  # widths on a box hold at all its points
-        *,
-        intersect: bool,  # noqa: ARG002  # refused
-    ) -> BoxBands:
+    def conclude(self, design: Tracked, places: Sequence[Place], y: Array, spending: Spending, intersect: bool) -> None:  # noqa: ARG002  # refused
+        # the design's candidates are of no use: the episode's posterior is one for the whole box
         posterior = Posterior(self.model, design.domain.box or self.box, check=False)
         posterior.observe(self.points(places), y)
-        return BoxBands(posterior, spending.multiplier(posterior), own)
+        self.bands = BoxBands(posterior, spending.multiplier(posterior), self.own)
 
     # -- Algorithm 2, line 9 ---------------------------------------------------------------------------------
 
-    def eliminate(self, bands: Bands) -> None:
+    def eliminate(self) -> None:
         """D_{e+1} from D_e and the bands of episode e."""
-        rng, then = self._rng(1), cast(BoxBands, bands).frozen()
+        # with the own bands as they are now
+        then = dataclasses.replace(self.bands, own=None if self.own is None else self.own.copy())
+        rng = self._rng(1)
         anchor, threshold = self.best(then, -1.0, rng)
         level = Level(then, threshold, anchor)
         margin = level.margin(self.sample)
@@ -229,8 +207,8 @@ class LevelSets:
         """A posterior without data that keeps its variance over the known members."""
         return Tracked(self.model, Finite(self.members, box=self.box), check=False)
 
-    def contenders(self, bands: Bands) -> Actions:
-        points = np.array([self.best(cast(BoxBands, bands), sign)[0] for sign in (-1.0, 1.0)])
+    def contenders(self) -> Actions:
+        points = np.array([self.best(self.bands, sign)[0] for sign in (-1.0, 1.0)])
         return Actions(points, self.box.encode(points), None)
 
     def most_uncertain(self, design: Tracked, slot: int) -> Place:
@@ -254,7 +232,7 @@ class LevelSets:
             if distance[0] <= self.resolution and design.at(z[None, :])[1][0] ** 2 >= WORTH * std**2:
                 x = z
         x = frozen(x.copy())
-        return Place(x, None, None, x.tobytes())
+        return Place(x, None, None, x.tobytes(), self.box.encode(x[None, :]))
 
     def best(self, bands: BoxBands, sign: float, rng: np.random.Generator | None = None) -> tuple[Array, float]:
         """The largest upper (sign = 1) or lower end (−1) over D_e as far as it is found, and where."""

@@ -173,7 +173,7 @@ def pending_of(content: Any, field: Field) -> list[Asked]:
 
 def observed(field: Field, model: Model, points: Any, _: Any, contexts: Any = None, __: Any = None) -> Actions:
     """The points of an event "observe"."""
-    return field.parse(points, model) if contexts is None else field.pair(points, contexts, model)
+    return field.parse(points, model, contexts)
 
 
 def noises_of(kind: str, rest: Sequence[Any]) -> list[float]:
@@ -186,7 +186,7 @@ def noises_of(kind: str, rest: Sequence[Any]) -> list[float]:
 def results(event: Event, query: Query | None, field: Field, model: Model) -> list[tuple[Array, float, float]]:
     """Points, y as told and own noises (NaN for none) of an event; query: the one that was told."""
     kind, *rest = event
-    points = [field.point(query)] if query else observed(field, model, *rest).points
+    points = [query.whole] if query else observed(field, model, *rest).points
     return list(zip(points, [rest[1]] if query else rest[1], noises_of(kind, rest), strict=True))
 
 

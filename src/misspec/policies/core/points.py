@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,13 @@ class Place:
     index: int | None
     name: str | None
     key: int | bytes
+    code: Array  # as the kernel sees it, shape (1, E)
+    inner: Place | None = None  # of a point [x, c], x alone
+
+    def only(self) -> Actions:
+        """This place as actions."""
+        rows = np.array([self.key]) if isinstance(self.key, int) else None
+        return Actions(self.x[None, :], self.code, rows, inner=None if self.inner is None else self.inner.only())
 
 
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
@@ -35,6 +43,12 @@ class Context:
     """The context of a round: the whole domain is on offer, to be listed or searched."""
 
     c: Array  # user units, shape (1, d_c)
+    code: Array  # as the kernel sees it
+
+
+def beside(X: Array, c: Array) -> Array:
+    """Rows [x, c], for one c each or one for all."""
+    return np.concatenate([X, np.broadcast_to(c, (len(X), c.shape[1]))], axis=1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -46,22 +60,33 @@ class Actions:
     rows: Rows | None  # the candidates that they are; None: they may never have been seen before
     flat: bool = False  # whether the enlargement that costs the same however much was observed is wanted, by default
     given: bool = True  # whether they were handed in one by one, so that a row among them means something
+    inner: Actions | None = None  # of points [x, c], the x alone as their own field knows them
 
     def offered(self) -> Actions:
         """These actions, marked as brought by a round."""
-        if self.rows is not None:
-            return self
-        plain = type(self) is Actions
-        return Actions(self.points, self.encoded, None, True) if plain else dataclasses.replace(self, flat=True)
+        return self if self.rows is not None else dataclasses.replace(self, flat=True)
 
     def part(self, chosen: NDArray[np.intp]) -> Actions:
         """Some of them."""
         rows = self.rows if self.rows is None else chosen if isinstance(self.rows, slice) else self.rows[chosen]
-        return Actions(self.points[chosen], self.encoded[chosen], rows, self.flat, self.given)
+        inner = None if self.inner is None else self.inner.part(chosen)
+        return Actions(self.points[chosen], self.encoded[chosen], rows, self.flat, self.given, inner)
 
     def __add__(self, other: Actions) -> Actions:
         points, encoded = ((self.points, other.points), (self.encoded, other.encoded))
-        return Actions(np.concatenate(points), np.concatenate(encoded), None)
+        inner = None if self.inner is None or other.inner is None else self.inner + other.inner
+        return Actions(np.concatenate(points), np.concatenate(encoded), None, inner=inner)
+
+    def are_all(self, size: int) -> bool:
+        """Whether these are all candidates of a list of this size."""
+        return isinstance(self.rows, slice) or (self.rows is not None and len(np.unique(self.rows)) == size)
+
+    def stored(self, *, indexed: bool) -> list[Any]:
+        """Indices, where users know these, or points, from which `Field.parse` makes these actions again; for points
+        [x, c], those of x, and c."""
+        if self.inner is not None:
+            return [*self.inner.stored(indexed=indexed), self.points[:, self.inner.points.shape[1] :]]
+        return [self.points if self.rows is None or not indexed else self.rows]
 
 
 Round = Actions | Context | None  # what there is to choose from; None: the whole domain

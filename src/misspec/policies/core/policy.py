@@ -281,7 +281,7 @@ class Policy(Readings):
             values = vector("observations", y, length=len(given.points), remedy=FAILED).tolist()
             own = noises(self, noise, len(values))
             places = [self.field.place(given, row) for row in range(len(values))]
-            if warn and self.field.edges:
+            if warn and self.field.fixed and not self.field.indexed:
                 outside = np.flatnonzero(~self.domain.contains(given.points))
                 if len(outside):
                     warnings.warn(
@@ -291,7 +291,7 @@ class Policy(Readings):
                     )
 
             def learn() -> None:
-                points, *contexts = self.field.stored(given)
+                points, *contexts = given.stored(indexed=self.field.indexed)
                 self.log.add("observe", points, values, *(contexts if own is None else [*(contexts or [None]), own]))
                 signed = [self.log.sign * value for value in values]
                 self.on_observe(given, places, signed, *([] if own is None else [own]))

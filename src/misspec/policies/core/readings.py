@@ -43,7 +43,7 @@ class Readings(Hooks):
             if context is None:
                 points = self.field.whole("band() without points") if X is None else self._parse(X)
             elif X is not None:
-                points = self.field.pair(X, context, self.model)
+                points = self.field.parse(X, self.model, context)
             else:
                 points = self.field.within(context, None, self.model)
             if not isinstance(points, Actions):
@@ -81,7 +81,7 @@ class Readings(Hooks):
     def _says_nothing(self, place: Place, lower: float, upper: float) -> bool:
         """Whether a band is the interval of the class itself."""
         model = self.reported_model
-        prior = kernels.diagonal(model.kernel, self.field.only(place).encoded)[0]
+        prior = kernels.diagonal(model.kernel, place.code)[0]
         reach = (model.norm_bound * math.sqrt(prior) + self.epsilon) * (1.0 - 1e-9)
         return lower <= model.offset - reach and upper >= model.offset + reach
 

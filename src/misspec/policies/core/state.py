@@ -14,7 +14,7 @@ from misspec.encoding import Given, check_plain, decode_model, decode_value, enc
 from misspec.errors import InvalidInput, MisspecError, StorageError, short, shown
 from misspec.model import Model
 from misspec.policies.core import events, registry, undo
-from misspec.policies.core.fields import stored_domain
+from misspec.policies.core.fields import state_of, stored_domain
 from misspec.policies.core.registry import REGISTRY, signature_of
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def encode_made(policy: Policy) -> dict[str, Any]:
     return {
         "format": VERSION,
         "policy": name_of(type(policy)),
-        "domain": policy.field.state(),
+        "domain": state_of(policy.domain),
         "model": encode_model(policy.model_as_given) if "model" in signature_of(type(policy)).parameters else None,
         "settings": settings,
         "random": policy._rng.bit_generator.state,
@@ -144,7 +144,7 @@ def replay(policy: Policy, events: Iterable[tuple[Any, ...]]) -> None:
     with _unexpected("be replayed"):
         undo.replay(policy, events)
         asked = [event[1] for event in policy.log.events if event[0] == "ask"]
-        points = [policy.field.point(query) for query in asked if query.index is None or query.context is not None]
+        points = [query.whole for query in asked if query.index is None or query.context is not None]
         if points:
             found = policy.domain.validate(np.array(points))
             beyond = found[~policy.domain.contains(found)]  # as actions of a round may be, within limits
