@@ -199,7 +199,7 @@ class Formulas(ABC):
         return np.asarray(np.sqrt(np.maximum(total, 0.0) / self.ridge))
 
     def residual(self, encoded: Array, phi: Array) -> Array:
-        """What the features do not see of the variance."""
+        """The variance that the features do not see."""
         return np.asarray(kernels.diagonal(self.kernel, encoded) - np.einsum("nr,nr->n", phi, phi))
 
     def look(self, encoded: Array, *, pending: bool) -> Glance:

@@ -150,7 +150,7 @@ class Posterior:
         return self._base.features_with_slopes(encoded)
 
     def residual(self, encoded: Array, phi: Array) -> Array:
-        """What features φ do not see of the variance at encoded points."""
+        """The variance at encoded points that their features φ do not see."""
         return self._base.residual(encoded, phi)
 
     def weights_at(self, X: ArrayLike) -> Array:

@@ -243,7 +243,7 @@ def variance_constant(model: Model) -> float:
 
 
 def _misfit(T: Any, epsilon: float, regret: str) -> Any:
-    """What true regret has beyond that in the class: 2εT."""
+    """True regret beyond that in the class: 2εT."""
     return 2.0 * epsilon * T if regret == "true" else 0.0
 
 

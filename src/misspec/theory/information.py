@@ -137,11 +137,11 @@ def _gain(domain: Finite, model: Model, T: int, unseen: float) -> InformationGai
         "spectral": _spectral(Phi, T, model.regularization) + missed + outside,
         "design": _design(Phi, residual, T, model.regularization, path, float(values[-1])) + missed + outside,
     }
-    greedy, order = float(values[-1]), _rate(model.kernel, domain)
+    greedy, order = float(values[-1]), rate(model.kernel, domain)
     return InformationGain(greedy, max(greedy, min(bounds.values())), path, values, bounds, order, missed=outside)
 
 
-def _rate(kernel: Any, domain: Domain) -> str:
+def rate(kernel: Any, domain: Domain) -> str:
     """The order of γ_T in T for the common kernels (Srinivas et al. 2010; Vakili et al. 2021 for Matérn)."""
     name, d = type(kernel).__name__, domain.dimension
     if name == "RBF":
