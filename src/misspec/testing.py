@@ -6,7 +6,7 @@
     def test_contract(check):
         check(Subject(make=lambda seed: MyPolicy(domain, model, seed=seed), evaluate=f))
 
-Each check makes fresh policies and raises AssertionError where the contract is broken.
+Each check makes fresh policies; where the contract is broken it raises AssertionError, or what a call has raised.
 """
 
 from __future__ import annotations

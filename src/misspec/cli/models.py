@@ -128,13 +128,12 @@ def diagnose(
 def _draw(certificate: Any, picture: Path) -> None:
     from misspec import InvalidInput, reports
     from misspec.files import storage
-    from misspec.reports.matplotlib_backend import SUFFIXES, drawing, saved
+    from misspec.reports.matplotlib_backend import SUFFIXES, saved
 
     suffix = picture.suffix.removeprefix(".")
     if suffix not in SUFFIXES:
         raise InvalidInput(f"--picture takes a file that ends with {' or '.join(SUFFIXES)}, got {picture}")
-    with drawing():
-        storage.replace(picture, saved(reports.residuals_figure(certificate), suffix))
+    storage.replace(picture, saved(reports.residuals_figure(certificate), suffix))
 
 
 def _kernel(name: str | None, length_scale: float | None, nu: float | None) -> Any:

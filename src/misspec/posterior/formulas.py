@@ -229,13 +229,13 @@ class Formulas(ABC):
         kernel, ridge, S = self.kernel, self.ridge, self.shadows.rows
         (n, d), r = encoded.shape, self.rank
         phi, dphi = self.features_with_slopes(encoded, *near[:1])  # (n, r), (r, n, d)
-        v, dv, told_dv = phi, dphi, dphi
+        v, dv = phi, dphi
         mean = phi @ self.told.w + self.model.offset
         dmean = (self.told.w @ dphi.reshape(r, n * d)).reshape(n, d)
         residual = self.residual(encoded, phi)
         dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         e, de = np.zeros((n, 0)), np.zeros((n, 0, d))
-        ratio, told_ratio = self.shadow_ratio(pending), self.shadow_ratio(False)
+        ratio = self.shadow_ratio(pending)
         if S:
             F, alpha = self.rows(S), self.alpha()
             values, slopes = near[1] if near else kernels.cross_with_gradient(kernel, encoded, self.table.points[S])
@@ -245,13 +245,15 @@ class Formulas(ABC):
             dmean = dmean + np.einsum("s,nsd->nd", alpha, de)
             v = phi - (e * ratio) @ F
             dv = dphi - np.einsum("sr,s,nsd->rnd", F, ratio, de)
-            told_dv = dphi - np.einsum("sr,s,nsd->rnd", F, told_ratio, de)
         b = self.regression(pending).times(v)
         variance = nonnegative(residual + np.einsum("nr,nr->n", v, b) - (e * e) @ ratio)
         dvariance = dresidual + 2.0 * np.einsum("nr,rnd->nd", b, dv)
         if S:
             dvariance -= 2.0 * np.einsum("ns,nsd->nd", e * ratio, de)
         norms, dnorms = np.zeros(n), np.zeros((n, d))
+        if norm:
+            told_ratio = self.shadow_ratio(False)
+            told_dv = dphi - np.einsum("sr,s,nsd->rnd", F, told_ratio, de) if S else dphi
         if norm == 2:
             told = self.solve(phi, e)
             # half of the gradient of λ‖ζ‖₂² = bᵀSb + 2G·b + Σ n e²/λ, where db = C·d(φ − G)
