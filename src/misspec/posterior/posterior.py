@@ -176,10 +176,10 @@ class Posterior:
         counted in the variance for choosing. noise: its own standard deviation."""
         base, precision = self._base, 1.0 if noise is None else float(self.model.precision(noise)[0])
         if expected and precision != 1.0:  # it was counted as one
-            base.release(self._pending_row(encoded))
+            base.release(self._row(encoded, pending=True))
             expected = False
         if expected:
-            row = self._pending_row(encoded)
+            row = self._row(encoded, pending=True)
             base.table.release(row)
         else:
             row = self._row(encoded)
@@ -194,7 +194,7 @@ class Posterior:
 
     def release(self, encoded: Array) -> None:
         """A query is no longer pending, and was not told: undo `expect`."""
-        self._base.release(self._pending_row(encoded))
+        self._base.release(self._row(encoded, pending=True))
 
     def retell(self, averages: ArrayLike) -> None:
         """Replace what was observed, keeping where and how often: averages per distinct point, in units of y."""
@@ -202,7 +202,7 @@ class Posterior:
 
     def snapshot(self, *, forget: bool) -> Any:
         """All that was learnt, as JSON; None where that is every point. forget: without points that are summed up."""
-        base = self._copied_base() if forget else self._base
+        base = _copied_base(self) if forget else self._base
         return kept(base) if not forget or base.forget() else None
 
     def resume(self, snapshot: Any) -> None:
@@ -210,22 +210,20 @@ class Posterior:
         resume(self._base, snapshot, Regression)
 
     def _observe(self, encoded: Array, y: ArrayLike, noise: ArrayLike | None) -> None:
+        """Few results one by one. Of many, enter their points, count, and recompute; whatever fails, nothing is
+        changed."""
         precision = None if noise is None else self.model.precision(noise, len(encoded))
         values = vector("observations", y, length=len(encoded)) - self.model.offset
-        if len(values) >= (BULK if self.t else MANY):
-            self._observe_all(encoded, values, precision)
+        if len(values) < (BULK if self.t else MANY):
+            each = [1.0] * len(values) if precision is None else precision.tolist()
+            for row, value, by in zip(self._rows(encoded), values.tolist(), each, strict=True):
+                self._base.anticipate(row, by)
+                self._base.add(row, value, by)
             return
-        each = [1.0] * len(values) if precision is None else precision.tolist()
-        for row, value, by in zip(self._rows(encoded), values.tolist(), each, strict=True):
-            self._base.anticipate(row, by)
-            self._base.add(row, value, by)
-
-    def _observe_all(self, encoded: Array, values: Array, precision: Array | None) -> None:
-        """Many at once: enter their points, count, and recompute. Whatever fails, nothing is changed."""
         before = None
         if len(values) > BLOCK:  # else `_rows` tries all kernel values first
             kernels.check_bounded(self.model.kernel, encoded, "the points observed")
-            before = self._copied_base()
+            before = _copied_base(self)
         try:
             for start in range(0, len(values), BLOCK):
                 part = slice(start, start + BLOCK)
@@ -235,10 +233,6 @@ class Posterior:
         except BaseException:
             self._base = self._base if before is None else before
             raise
-
-    def _copied_base(self) -> FeatureBase:
-        shared = (self.model, self.model.kernel, self._base.view.X)
-        return copy.deepcopy(self._base, {id(each): each for each in shared})
 
     def _rows(self, encoded: Array) -> list[int]:
         table = self._base.table
@@ -250,18 +244,19 @@ class Posterior:
             self._base.enter(list(fresh), new)
         return [table.row_of[key] for key in keys]
 
-    def _row(self, encoded: Array) -> int:
+    def _row(self, encoded: Array, *, pending: bool = False) -> int:
+        """The row of a point, which is entered if it is new; pending: of one that is pending, and no other."""
         table, key = self._base.table, encoded.tobytes()
+        if pending and table.row_of.get(key) not in table.pending:
+            raise InvalidInput("only a point that is pending can be released or told as expected; this one is not")
         if key not in table.row_of:
             self._base.enter([key], encoded)
         return table.row_of[key]
 
-    def _pending_row(self, encoded: Array) -> int:
-        table = self._base.table
-        row = table.row_of.get(encoded.tobytes())
-        if row is None or row not in table.pending:
-            raise InvalidInput("only a point that is pending can be released or told as expected; this one is not")
-        return row
+
+def _copied_base(posterior: Posterior) -> FeatureBase:
+    shared = (posterior.model, posterior.model.kernel, posterior._base.view.X)
+    return copy.deepcopy(posterior._base, {id(each): each for each in shared})
 
 
 class Turned:
