@@ -23,8 +23,7 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct
 import misspec as ms
 from interrupts import Interrupt
 from misspec.files import records
-from misspec.policies.core import events, state
-from misspec.policies.core import listed as fields
+from misspec.policies.core import events, fields, state
 from misspec.policies.core.answers import Query
 
 MODEL = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1)

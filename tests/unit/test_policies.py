@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct, Ma
 import misspec as ms
 from misspec.encoding import decode_kernel, encode_kernel
 from misspec.errors import InvalidInput, StorageError
-from misspec.policies.core import listed
+from misspec.policies.core import fields
 from misspec.testing import Subject, continues_to_the_bit
 
 MODEL = ms.Model(RBF(0.2), norm_bound=1.5, noise=0.1)
@@ -215,7 +215,7 @@ def test_custom_kernels_are_handed_in_again():
 
 
 def test_large_domains_are_handed_in_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(listed, "LARGE", 100)
+    monkeypatch.setattr(fields, "LARGE", 100)
     policy = told(ms.GPUCB(DOMAIN, MODEL))
     policy.save(tmp_path / "p")
     assert (tmp_path / "p").stat().st_size < 10_000

@@ -76,7 +76,7 @@ def test_minimising_and_queries_of_its_own():
     assert found.id == found.row == 10
     assert -3 < found.lower < found.upper < 4
     said = policy.summary().splitlines()
-    assert said[0].startswith("Doubtful: evaluation 11, -900 at x0 = ")
+    assert said[0].startswith("Doubtful: evaluation 11 (id 10), -900 at x0 = ")
     assert "A slip, or a narrow optimum: evaluate it again" in said[0]
     assert not any("Nowhere do the results contradict" in line for line in said)
     policy.retract(found.id)
@@ -269,3 +269,24 @@ def test_one_wrong_result_of_75_does_not_move_importances():
         shares.append([each.share for each in policy.importance().values()])
         assert [each.row for each in policy.suspicious()] == ([33] if off else [])
     np.testing.assert_allclose(shares[0], shares[1], atol=0.1)
+
+
+@pytest.mark.parametrize("factor", [0.01, 10.0])
+def test_a_slip_by_a_factor_among_few_results_is_named(factor):
+    # it makes the scale of the model logarithmic, in which it may fit, so that it is looked at by itself
+    rows = [{"s": s, "T": t, "L": load} for s in "abcd" for t in (40, 60, 80, 100) for load in (1, 2, 5, 10)]
+    table = ms.Finite.from_table(rows)
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        i = rng.choice(len(rows), 12, replace=False)
+        y = np.array([72 + 4 * "abcd".index(rows[j]["s"]) + rows[j]["T"] / 10 + rows[j]["L"] for j in i])
+        y += 1.5 * rng.standard_normal(12)
+        for k in (0, 5, 11):
+            policy = ms.Auto(table)
+            policy.observe(i, np.where(np.arange(12) == k, factor * y, y))
+            policy.refresh()
+            assert [each.row for each in policy.suspicious()] == [k]
+        clean = ms.Auto(table)
+        clean.observe(i, y)
+        clean.refresh()
+        assert clean.suspicious() == []

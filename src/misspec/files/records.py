@@ -142,9 +142,13 @@ class Appender:
         self._loose = False  # whether bytes after the mark are ours to cut off
         self._foreign = False  # whether others have written to it
         self.handle: int | None = self._opened(held, stream)
-        found = os.fstat(self.handle)
-        self._identity = found.st_dev, found.st_ino
-        tell_of_forks(self)
+        try:
+            found = os.fstat(self.handle)
+            self._identity = found.st_dev, found.st_ino
+            tell_of_forks(self)
+        except BaseException:
+            os.close(self.handle)
+            raise
 
     def _opened(self, held: int | None, stream: BinaryIO | None) -> int:
         try:

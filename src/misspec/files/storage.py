@@ -89,6 +89,7 @@ def replace(
     if named.is_relative_to("/dev"):
         raise StorageError(f"cannot write {named}: it is no file; name a file")
     target = named if new else Path(os.path.realpath(named))
+    held: BinaryIO | None = None
     try:
         before = _there(target)
         turn = contextlib.nullcontext() if instead_of is None or before is None else _turn(target)
@@ -111,8 +112,12 @@ def replace(
                 temporary.replace(target)
         _flush_folder(target.parent)
         return held
-    except OSError as error:
-        raise StorageError(f"cannot write {named}: {_said(error, target)}") from error
+    except BaseException as error:
+        if held is not None:  # else its lock would keep others out until it is forgotten
+            held.close()
+        if isinstance(error, OSError):
+            raise StorageError(f"cannot write {named}: {_said(error, target)}") from error
+        raise
 
 
 def _there(target: Path) -> os.stat_result | None:

@@ -124,7 +124,9 @@ class PhasedUncertaintySampling(Episodic):
     # -- what a user sees ------------------------------------------------------------------------------------
 
     def _reasons(self, place: Place) -> dict[str, Any]:
-        return {"mean": self.mean_at(place), "std": float(self._design.at(place.x[None, :])[1][0])}
+        design, row = self._design, place.key
+        variance = design.variance[row] if isinstance(row, int) else design.look(place.code).variance[0]
+        return {"mean": self.mean_at(place), "std": math.sqrt(variance)}
 
     @property
     def active(self) -> NDArray[Any]:

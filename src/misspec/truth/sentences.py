@@ -52,7 +52,7 @@ def sentence(diagnosis: Diagnosis, model: Model, residual: float, where: str, se
         f"({how}, {doubt}; {seen}): {SAID[best.kind]}. Hardest to explain is {where}, observed {abs(residual):.3g} "
         f"{side} the nearest function of the class. {_suspicion(diagnosis, model)}Either allow for it, ECGPUCB with an "
         f"epsilon above {diagnosis.epsilon_lower:.3g} (or RegretBalancing, which needs none), or change the model: "
-        f"{_remedy(diagnosis, model)}."
+        f"{_remedy(diagnosis, model)}, or a larger noise, if that is possible."
     )
 
 
@@ -63,8 +63,9 @@ def _remedy(diagnosis: Diagnosis, model: Model) -> str:
     if not math.isfinite(needed):
         return "no norm bound that can be computed explains the data with this kernel, take another"
     if needed <= MODERATE * model.norm_bound:
-        return f"a norm bound of {needed:.3g} instead of {model.norm_bound:g} would explain all of it"
-    return f"a rougher kernel or a shorter length scale (this one would need a norm bound of {needed:.2g})"
+        alone = "as much as each point by itself needs; all of them together may need more"
+        return f"a norm bound of {needed:.3g} instead of {model.norm_bound:g} ({alone})"
+    return f"a rougher kernel or a shorter length scale (this one would need a norm bound of at least {needed:.2g})"
 
 
 def _suspicion(diagnosis: Diagnosis, model: Model) -> str:

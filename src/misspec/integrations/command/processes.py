@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import math
 import os
 import signal
 import socket
@@ -23,7 +22,6 @@ from typing import IO, NamedTuple
 from misspec.errors import InvalidInput
 
 PATIENCE = 3.0  # seconds between asking a command to end and ending it
-LOOK = 0.1  # seconds between looks at whether it must be ended
 TAIL = 2**20  # bytes at the end of an output that are looked at
 # The command starts once its number is on record; if the process that records it dies before, it never starts. Its
 # number and starting time stay when it takes over.
@@ -88,45 +86,72 @@ def run(
     record(pid, start) is called before it starts. What it leaves running in its group is ended with it.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        gate = [sys.executable, "-I", "-S", "-c", GATE, *words]
         try:
             process = subprocess.Popen(
-                gate, bufsize=0, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True
+                [sys.executable, "-I", "-S", "-c", GATE, *words],
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
             )
         except OSError as error:
             raise InvalidInput(f"cannot start a process: {error.strerror}") from None
-        with process:  # in the end, its input is closed and it is waited for
-            try:
-                record(process.pid, started(process.pid))
-                with contextlib.suppress(BrokenPipeError):
-                    process.stdin.write(b".")  # type: ignore[union-attr]  # a pipe
-                ended = _wait(process, timeout, stop)
-                if ended is not None:
-                    _signal(process.pid, signal.SIGTERM)
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(PATIENCE)
-            finally:
-                _signal(process.pid, signal.SIGKILL)
-        return Running(None if ended else process.returncode, ended, _tail(out), _tail(err))
+        assert process.stdin is not None
+        try:
+            record(process.pid, started(process.pid))
+            with contextlib.suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(b".")
+            ended = _wait(process, timeout, stop)
+        except BaseException:
+            if process.returncode is None:
+                _end(process, 0.0)
+            raise
+        finally:
+            process.stdin.close()
+        code = None if ended else process.returncode
+        return Running(code, ended, _tail(out), _tail(err))
 
 
 def _wait(process: subprocess.Popen[bytes], timeout: float | None, stop: threading.Event) -> str | None:
-    """Wait until it has ended; otherwise the reason why it must be."""
-    limit = math.inf if timeout is None else time.monotonic() + timeout
-    while True:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(min(LOOK, max(0.0, limit - time.monotonic())))
-            return None
-        if stop.is_set():
-            return "stopped"
-        if time.monotonic() > limit:
-            return f"it took more than {timeout:g} seconds"
+    """Until it has ended; why it was made to, if it was."""
+    limit = None if timeout is None else time.monotonic() + timeout
+    pause = 0.002
+    while not _exited(process):
+        if stop.is_set() or (limit is not None and time.monotonic() > limit):
+            why = "stopped" if stop.is_set() else f"it took more than {timeout:g} seconds"
+            _end(process, PATIENCE)
+            return why
+        left = pause if limit is None else min(pause, max(0.0, limit - time.monotonic()))
+        stop.wait(left)
+        pause = min(0.05, 1.5 * pause)
+    _end(process, 0.0)  # only what it left behind
+    return None
+
+
+def _end(process: subprocess.Popen[bytes], patience: float) -> None:
+    """End the whole group: asked first if there is patience, then made to. Its leader is waited for last, since its
+    number belongs to the group as long as it is listed."""
+    if patience > 0:
+        _signal(process.pid, signal.SIGTERM)
+        limit = time.monotonic() + patience
+        while not _exited(process) and time.monotonic() < limit:
+            time.sleep(0.01)
+    _signal(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _signal(group: int, number: int) -> None:
-    """Signal a group. Its number is its leader's, and not given again while it has members."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS says so of groups that are only listed
         os.killpg(group, number)
+
+
+def _exited(process: subprocess.Popen[bytes]) -> bool:
+    """Test whether it has exited, leaving it listed where the system can."""
+    if process.returncode is not None:
+        return True
+    if not hasattr(os, "waitid"):  # macOS before Python 3.13
+        return process.poll() is not None
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _tail(file: IO[bytes]) -> str:

@@ -128,7 +128,10 @@ def _fill(shared: Shared, evaluate: Callable[[Trial], float], jobs: int, show: C
                     del running[ended]
                     failures += result is not None and result.value is None
         finally:
-            _give_up(shared, running)
+            try:
+                _give_up(shared, running)
+            finally:  # interrupted again: no thread may wait for its command to end by itself
+                _stop(shared)
 
 
 def _evaluate(
@@ -192,8 +195,7 @@ def _check_hope(failures: int, done: int, n: int, last: Result | None) -> None:
 
 def _give_up(shared: Shared, running: Mapping[Future[float], Trial]) -> None:
     """End what runs; its points come first the next time."""
-    for mine in shared.mine.values():
-        mine.stop.set()
+    _stop(shared)
     wait(running)
     values = {trial.number: ended.result() for ended, trial in running.items() if ended.exception() is None}
     for trial in list(shared.mine):
@@ -201,6 +203,11 @@ def _give_up(shared: Shared, running: Mapping[Future[float], Trial]) -> None:
             shared.finish(trial, values[trial])
         else:
             shared.fail(trial, "stopped before it had a result", again=True)
+
+
+def _stop(shared: Shared) -> None:
+    for mine in list(shared.mine.values()):
+        mine.stop.set()
 
 
 @contextlib.contextmanager

@@ -73,7 +73,7 @@ class Axes:
         if not isinstance(stored, dict):
             return None
         numbers: list[Any] = [stored.get(name) for name in self.distributions]
-        if any(type(number) not in (int, float) or abs(number) > LARGEST for number in numbers):
+        if not all(type(number) in (int, float) and abs(number) <= LARGEST for number in numbers):
             return None
         x = np.array(numbers, dtype=np.float64)
         if any(parameter.wrong(x[[i]]).any() for i, parameter in enumerate(self._parameters)):

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from misspec.domains import Choice
-from misspec.errors import FileChanged, InvalidInput, nearest, shown, whole
+from misspec.errors import FileChanged, InvalidInput, alike, nearest, shown, whole
 from misspec.files import frames
 from misspec.integrations.suggest import sheets
 from misspec.integrations.suggest.menu import Entry, Key, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
@@ -175,7 +175,9 @@ def suggest(
             "not exist yet: --results results.csv"
         )
     if read is not None and read.content is None:
-        notes.append(f"{read.path} does not exist: starting from {'nothing' if not menu.entries else path}.")
+        beside = [each.name for each in Path(read.path).absolute().parent.glob("*") if each.name != Path(path).name]
+        hint = alike(Path(read.path).name, beside).replace("; did", " Did")
+        notes.append(f"{read.path} does not exist: starting from {'nothing' if not menu.entries else path}.{hint}")
     own = noise if isinstance(noise, str) else None
     if own is not None and read is None:
         raise InvalidInput(f"noise {shown(own)} names a column of the results; name their file: --results results.csv")

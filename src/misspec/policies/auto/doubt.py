@@ -87,6 +87,9 @@ class Judge(NamedTuple):
         # a result far off makes the noise large, and all others are nearer than is usual
         scores /= max(float(np.median(scores)) / USUAL, TIGHTEST)
         worst = [int(rows[k]) for k in np.argsort(-scores, kind="stable")[:LOOKED_AT] if scores[k] > LOOSE]
+        y = self.told.y[rows]  # a slip by a factor makes the scale logarithmic, in which it may fit
+        for size in (y, np.log(y)) if y.min(initial=1.0) > 0 else (y,):
+            worst += [int(rows[k]) for k in _apart(size, BELOW) if rows[k] not in worst]
         found = {}
         for i in worst:
             without = self.renewal({*out, i}, states, samples=CHECKED)

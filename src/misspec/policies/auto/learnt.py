@@ -117,16 +117,17 @@ class Facts:
         self.importance = importance_of(policy, self.names)
         self.conflicts: list[Conflict] = policy.conflicts()
         self.chance: float = policy.chance()  # of a gain that is worth it within ten more
-        self.best = best_tried(policy)
         self.suspicious: list[Suspicion] = policy.suspicious()
+        self.best = best_tried(policy, [each.row for each in self.suspicious if each.factor == 1.0])
 
 
-def best_tried(policy: Any) -> Tried:
-    """Of a policy with results; by their averages alone where there is no model."""
+def best_tried(policy: Any, doubted: Sequence[int] = ()) -> Tried:
+    """Of a policy with results; by their averages alone where there is no model. doubted: rows that do not count."""
     told = policy.observations
-    points = distinct(told.x)
+    x, y = (np.delete(each, doubted, axis=0) for each in (told.x, told.y))
+    points = distinct(x)
     counts = np.bincount(points.position)
-    averages = np.bincount(points.position, told.y / counts[points.position])
+    averages = np.bincount(points.position, y / counts[points.position])
     means = policy.posterior.at(points.points)[0] if modelled(policy) else averages
     i = int((means if policy.minimize else -means).argmin())
     return Tried(float(means[i]), float(averages[i]), int(counts[i]))
@@ -165,7 +166,8 @@ def _unit(facts: Facts, block: Sequence[Suspicion]) -> str:
 
 def _doubt(facts: Facts, each: Suspicion) -> str:
     """A result that the others do not predict, and what would settle it."""
-    called = f"evaluation {each.row + 1}" if facts.called is None else facts.called[each.row]
+    number = f"evaluation {each.row + 1}" + ("" if each.id is None else f" (id {each.id})")
+    called = number if facts.called is None else facts.called[each.row]
     step = each.upper - each.lower
     low, high = rounded(each.lower, step), rounded(each.upper, step)
     better = (each.y < each.expected) if facts.minimize else (each.y > each.expected)

@@ -120,7 +120,8 @@ class Field:
     def place(self, actions: Actions, row: int) -> Place:
         """One of the actions."""
         key = actions.points[row].tobytes()  # copies: a query must not keep a whole action set alive
-        return Place(np.frombuffer(key)[:], None, None, key, actions.encoded[row : row + 1].copy())
+        x = np.frombuffer(key)[:]
+        return Place(x, None, None, key, self._code(x[None, :]))  # alone, as a restored query is encoded
 
     def stored_place(self, index: int | None, x: Any, context: Any = None) -> Place:
         """The place of a query that was saved."""

@@ -156,7 +156,10 @@ def _stored_list(stored: dict[str, Any], given: Any) -> Finite:
     domain: Finite = _made_list(stored) if given is None else given
     right = points is None or np.array_equal(domain.points, decode_array("stored points", points))
     if given is not None and (not right or _digest(given) != digest or given.names != names):
-        unlike = "the domain handed in is not the one that this policy was made with: its points, names or box differ"
+        unlike = (
+            "the domain handed in is not the one that this policy was made with: its points differ, or its names or "
+            "box do"
+        )
         raise StorageError(unlike if points is None else DIFFERS)
     if not right or _digest(domain) != digest:
         raise StorageError(
