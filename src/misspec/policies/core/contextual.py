@@ -26,6 +26,7 @@ class OpenField(Field):
     """Points are their own code; what a round does not bring is not there."""
 
     fixed = False
+    searched = False
 
     def __init__(self, domain: Open) -> None:
         self.domain: Open = domain

@@ -68,7 +68,7 @@ class Field:
     size = 0
     indexed = False
     fixed = True
-    searched = False
+    searched = True  # with the whole of a domain that is neither a list nor brought by the rounds
 
     # -- points ------------------------------------------------------------------------------------------------
 
@@ -204,6 +204,7 @@ class _Listed(Field):
     """All candidates are in a list: Tracked posteriors, own bands by index."""
 
     listed: Finite
+    searched = False
 
     def __init__(self, domain: Any, candidates: Finite) -> None:
         self.domain = domain
@@ -323,8 +324,6 @@ class MembersField(OfSpace, _Listed):
 
 class BoxField(Field):
     """A box: posteriors anywhere, offers by search; the same for the same seed and turn."""
-
-    searched = True
 
     def __init__(self, domain: Any, seed: int, resolution: float) -> None:
         self.domain, self.seed, self.resolution = domain, seed, resolution
