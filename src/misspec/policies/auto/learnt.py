@@ -154,13 +154,15 @@ def sentences(facts: Facts) -> list[str]:
 def _unit(facts: Facts, block: Sequence[Suspicion]) -> str:
     """Results that look like another unit."""
     rows = sorted(each.row for each in block)
-    called = [str(row + 1) if facts.called is None else facts.called[row] for row in rows]
-    shown = f"{'evaluations ' if facts.called is None else ''}{', '.join(called[:5])}{', …' if len(called) > 5 else ''}"
+    called = [f"evaluation {row + 1}" if facts.called is None else facts.called[row] for row in rows]
+    parts = [name.rpartition(" ") for name in called]  # "results.csv, line 12": said once, with all numbers
+    alike = len({before for before, _, _ in parts}) == 1 < len(parts) and all(each.isdigit() for *_, each in parts)
+    shown = f"{parts[0][0]}s {', '.join(each for *_, each in parts)}" if alike else ", ".join(called)
     factor = block[0].factor
     off = f"{factor:g} times too small" if factor > 1 else f"{1 / factor:g} times too large"
     return (
         f"{DOUBTFUL} {len(rows)} of {len(facts.y)} results ({shown}) look as if they were in another unit, {off} "
-        "beside the others. Correct them, or leave them out."
+        "beside the others. Correct them, or leave them out: all that follows rests on them as they are."
     )
 
 
