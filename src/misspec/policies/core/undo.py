@@ -14,6 +14,8 @@ the sums, and their own bands are dropped. On a list all points stay.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -166,14 +168,22 @@ def snapshot_of(policy: Policy, history: int | None) -> dict[str, Any]:
     if reason:
         raise InvalidInput(f"{type(policy).__name__} cannot be compacted: {reason}")
     own = {name: snapshots.kept(getattr(policy, name)) for name in policy.counters}
-    return {"log": policy.log.snapshot(), "history": history, "counters": own, **content}
+    content |= {"log": policy.log.snapshot(), "history": history, "counters": own}
+    return {**content, "sha256": _digest(content)}
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def resume(policy: Policy, content: Any) -> None:
     """Let a policy go on from a snapshot of one that was made in the same way."""
-    parts = {"log", "history", "counters", "own", "posteriors", "layers", "expected"}
+    parts = {"log", "history", "counters", "own", "posteriors", "layers", "expected", "sha256"}
     if not isinstance(content, dict) or set(content) != parts or set(content["counters"]) != set(policy.counters):
         raise StorageError(f"a snapshot must have {', '.join(sorted(parts))}, got {shown(content)}")
+    # its arrays belong together in more ways than could be checked one by one
+    if _digest({name: each for name, each in content.items() if name != "sha256"}) != content["sha256"]:
+        raise StorageError("a snapshot in this state was edited or damaged; restore the state as it was")
     policy.log.add("snapshot", content)
     policy._evidence.resume(content, policy.log.pending)
     for name, stored in content["counters"].items():
