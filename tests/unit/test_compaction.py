@@ -379,6 +379,7 @@ def test_no_flipped_byte_of_a_compacted_file_goes_unnoticed(tmp_path):
         lambda content: content["posteriors"][0]["has"].update(told={"object": "Policy", "has": {}}),
         lambda content: content["posteriors"][0]["has"]["told"]["has"].update(w=3.0),
         lambda content: content["posteriors"][0]["has"]["told"]["has"].update(w={"rows": {"array": "AAAA"}}),
+        lambda content: content["log"].update(t=content["log"]["t"] + 1),  # each part is right, but not together
     ],
 )
 def test_spoilt_snapshots_are_refused(spoil):
