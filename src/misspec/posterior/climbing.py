@@ -55,14 +55,15 @@ class Climbing:
         used = sorted({row for pair in needed for rows in pair for row in rows})
         self._kernels = Kernels([p.model.kernel for p in posteriors], posteriors[0].points[used])
         self._samples = [
-            (base, [np.searchsorted(used, rows) for rows in pair]) for base, pair in zip(bases, needed, strict=True)
+            (base, [np.searchsorted(used, rows) for rows in pair], base.shadowed(pending))
+            for base, pair in zip(bases, needed, strict=True)
         ]
         self._pending = pending
 
     def __call__(self, U: Array) -> Local:
         """Of K samples at n points of dimension d: shapes (K, n) and (K, n, d)."""
         found = []
-        for (base, parts), values, gradients in zip(self._samples, *self._kernels(U), strict=True):
+        for (base, parts, shadowed), values, gradients in zip(self._samples, *self._kernels(U), strict=True):
             near = [(values.take(part, axis=1), gradients.take(part, axis=2).transpose(1, 2, 0)) for part in parts]
-            found.append(base.local(U, pending=self._pending, near=near))
+            found.append(base.local(U, pending=self._pending, near=near, shadowed=shadowed))
         return Local(*(np.array(each) for each in zip(*found, strict=True)))

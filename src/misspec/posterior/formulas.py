@@ -36,6 +36,14 @@ TINY = 1e-150  # a norm: 0/0 is 0
 Bias = Callable[[float, bool], Array]  # of ε, and whether exactly
 
 
+class Shadowed(NamedTuple):
+    """Features of the shadows, shape (s, r), their coefficients in the mean, and n/λ of each."""
+
+    F: Array
+    alpha: Array
+    ratio: Array
+
+
 class Glance(NamedTuple):
     """Mean and variance at some points, and, for as long as nothing is told, ‖ζ‖₁ and ‖ζ‖₂ there.
 
@@ -169,6 +177,10 @@ class Formulas(ABC):
             counts = counts + np.array([self.table.pending.get(row, 0) for row in S], dtype=np.float64)
         return np.asarray(counts / self.ridge)
 
+    def shadowed(self, pending: bool) -> Shadowed:
+        """All of the shadows that does not depend on where one looks."""
+        return Shadowed(self.rows(self.shadows.rows), self.alpha(), self.shadow_ratio(pending))
+
     def alpha(self) -> Array:
         S = self.shadows.rows
         return self.shadow_ratio(False) * (self.table.targets[S] - self.rows(S) @ self.told.w)
@@ -223,9 +235,17 @@ class Formulas(ABC):
         return seen._replace(variance=nonnegative(variance))
 
     def local(
-        self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None, near: Sequence[Near] = ()
+        self,
+        encoded: Array,
+        *,
+        pending: bool,
+        norm: int = 0,
+        epsilon: float | None = None,
+        near: Sequence[Near] = (),
+        shadowed: Shadowed | None = None,
     ) -> Local:
-        """See `Posterior.local`; near: the kernel at the dictionary and at the shadows, if it is known."""
+        """See `Posterior.local`; near: the kernel at the dictionary and at the shadows, shadowed: `self.shadowed`, if
+        they are known."""
         kernel, ridge, S = self.kernel, self.ridge, self.shadows.rows
         (n, d), r = encoded.shape, self.rank
         phi, dphi = self.features_with_slopes(encoded, *near[:1])  # (n, r), (r, n, d)
@@ -235,9 +255,8 @@ class Formulas(ABC):
         residual = self.residual(encoded, phi)
         dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         e, de = np.zeros((n, 0)), np.zeros((n, 0, d))
-        ratio = self.shadow_ratio(pending)
+        F, alpha, ratio = shadowed or self.shadowed(pending)
         if S:
-            F, alpha = self.rows(S), self.alpha()
             values, slopes = near[1] if near else kernels.cross_with_gradient(kernel, encoded, self.table.points[S])
             e = values - phi @ F.T
             de = slopes - np.einsum("sr,rnd->nsd", F, dphi)

@@ -17,7 +17,7 @@ from misspec.errors import Array
 from misspec.model import Model
 from misspec.posterior.base import FeatureBase
 from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained, Near
-from misspec.posterior.formulas import Local, nonnegative
+from misspec.posterior.formulas import Local, Shadowed, nonnegative
 from misspec.posterior.shadows import MOST_SHADOWS, Shadows
 from misspec.posterior.table import Table
 from misspec.posterior.view import NEGLIGIBLE, View
@@ -43,11 +43,18 @@ class FromDictionary(FeatureBase):
         return self.dictionary.features_with_slopes(encoded, near)
 
     def local(
-        self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None, near: Sequence[Near] = ()
+        self,
+        encoded: Array,
+        *,
+        pending: bool,
+        norm: int = 0,
+        epsilon: float | None = None,
+        near: Sequence[Near] = (),
+        shadowed: Shadowed | None = None,
     ) -> Local:
         """Without norms and shadows no slopes of features are needed: a·dφ = (L⁻ᵀa)·dk for a = w, φ and Cφ."""
         if norm or self.shadows:
-            return super().local(encoded, pending=pending, norm=norm, epsilon=epsilon, near=near)
+            return super().local(encoded, pending=pending, norm=norm, epsilon=epsilon, near=near, shadowed=shadowed)
         kernel, dictionary, n, w = self.kernel, self.dictionary, len(encoded), self.told.w
         values, slopes = near[0] if near else kernels.cross_with_gradient(kernel, encoded, dictionary.Z)
         phi = dictionary.forward(values)
