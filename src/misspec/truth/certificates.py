@@ -261,7 +261,7 @@ def _certificate(kind: str, epsilon: float, delta: float, distances: Array) -> C
     total = float(squares.sum())
     share = total**2 / (len(squares) * float((squares**2).sum())) if epsilon > 0 and total > 0 else 0.0
     proved = f"ε ≥ {epsilon:.3g}: {SAID[kind]}" if epsilon > 0 else "proves nothing"
-    carried = f" (carried by {100 * share:.0f} % of them)" if share else ""
+    carried = f" (carried by {100 * share:.0f} % of the results)" if share else ""
     return Certificate(kind, float(epsilon), delta, share, proved + carried)
 
 
