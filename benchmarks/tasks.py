@@ -1,8 +1,8 @@
-"""Problems as practitioners meet them, for `practical.py`: tables of mixed columns and noisy boxes.
+"""Problems as practitioners meet them, for `practical.py`: full tables of mixed columns, and noisy boxes.
 
-A task knows its noise-free values, its noise (one draw per round, the same for everybody), and its range. Tables of
+A task knows its noise-free values, its noise (one draw per round, the same for all players), and its range. Tables of
 scikit-learn fits are computed once and kept in `benchmarks/.cache`; the reaction table is read from the folder that
-MISSPEC_DATA names. All are maximised.
+MISSPEC_DATA names. All are maximised. `tables.py` has recorded tables with gaps, `spaces.py` mixed spaces.
 """
 
 from __future__ import annotations
@@ -40,6 +40,27 @@ class Task:
     @property
     def span(self) -> float:
         return self.best - self.least
+
+    @property
+    def domain(self) -> Any:
+        import misspec as ms
+
+        return ms.Box(self.bounds) if self.bounds else ms.Finite.from_table(self.rows)
+
+    def suggested(self, trial: Any) -> Any:
+        """A row number or a point that an Optuna trial chooses."""
+        if self.columns is None:
+            return np.array([trial.suggest_float(f"x{i}", a, b) for i, (a, b) in enumerate(self.bounds or [])])
+        return self.row_of([
+            values.index(trial.suggest_categorical(name, values)) if isinstance(values[0], str)
+            else trial.suggest_int(name, 0, len(values) - 1)
+            for name, values in self.columns.items()
+        ])  # fmt: skip
+
+    @property
+    def listed(self) -> bool:
+        """Whether points are row numbers."""
+        return self.columns is not None
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -377,14 +398,14 @@ def ripple() -> Task:
     return box("ripple", [(0.0, 1.0)] * 2, f, float(f(fine).max()) + 1e-9, 0.05)
 
 
-def levy() -> Task:
+def levy(d: int = 4) -> Task:
     def f(X: np.ndarray) -> np.ndarray:
         w = 1 + (X - 1) / 4
         inner = ((w[:, :-1] - 1) ** 2 * (1 + 10 * np.sin(math.pi * w[:, :-1] + 1) ** 2)).sum(axis=1)
         last = (w[:, -1] - 1) ** 2 * (1 + np.sin(2 * math.pi * w[:, -1]) ** 2)
         return -(np.sin(math.pi * w[:, 0]) ** 2) - inner - last
 
-    return box("Levy 4", [(-10.0, 10.0)] * 4, f, 0.0, 0.02)
+    return box(f"Levy {d}", [(-10.0, 10.0)] * d, f, 0.0, 0.02)
 
 
 def rosenbrock() -> Task:
@@ -395,6 +416,72 @@ def rosenbrock() -> Task:
     return box("Rosenbrock 4", [(-2.0, 2.0)] * 4, f, 0.0, 0.02)
 
 
+def gallagher() -> Task:
+    """Forty peaks of different heights and widths in three dimensions; the highest is narrow."""
+    rng = np.random.default_rng(41)
+    centres, heights = 0.05 + 0.9 * rng.random((40, 3)), np.append(1.0, 0.2 + 0.65 * rng.random(39))
+    widths = np.append(0.12, 0.08 + 0.17 * rng.random(39))
+
+    def f(X: np.ndarray) -> np.ndarray:
+        squares = ((X[:, None, :] - centres) ** 2).sum(axis=2)
+        return (heights * np.exp(-squares / (2 * widths**2))).max(axis=1)
+
+    return box("forty peaks", [(0.0, 1.0)] * 3, f, 1.0, 0.02)
+
+
+def griewank() -> Task:
+    def f(X: np.ndarray) -> np.ndarray:
+        waves = np.cos(X / np.sqrt(np.arange(1.0, 4.0))).prod(axis=1)
+        return waves - 1.0 - (X**2).sum(axis=1) / 40.0
+
+    return box("Griewank 3", [(-10.0, 8.0)] * 3, f, 0.0, 0.02)
+
+
+def cosines() -> Task:
+    def f(X: np.ndarray) -> np.ndarray:
+        return 0.1 * np.cos(5 * math.pi * X).sum(axis=1) - (X**2).sum(axis=1)
+
+    return box("cosine mixture 8", [(-1.0, 0.8)] * 8, f, 0.8, 0.02)
+
+
+def levy_twelve() -> Task:
+    return levy(12)
+
+
+def ellipsoid() -> Task:
+    """Twelve dimensions, of which some matter a hundred times as much as others."""
+    weights = 10.0 ** np.linspace(0.0, -2.0, 12)[np.random.default_rng(43).permutation(12)]
+    centre = 0.2 + 0.5 * np.random.default_rng(44).random(12)
+
+    def f(X: np.ndarray) -> np.ndarray:
+        return -np.sqrt(0.01 + ((X - centre) ** 2) @ weights)
+
+    return box("ellipsoid 12", [(0.0, 1.0)] * 12, f, -0.1, 0.02)
+
+
+def steps() -> Task:
+    """Plateaus, as where a size is rounded to whole units."""
+
+    def f(X: np.ndarray) -> np.ndarray:
+        return -(np.floor(8 * np.abs(X - [0.31, 0.64, 0.47])) ** 2).sum(axis=1)
+
+    return box("steps 3", [(0.0, 1.0)] * 3, f, 0.0, 0.02)
+
+
+def ridge() -> Task:
+    """A sharp ridge that is oblique to all axes."""
+    along = np.array([0.5, -0.4, 0.6, 0.48])
+
+    def f(X: np.ndarray) -> np.ndarray:
+        Z = X - [0.35, 0.6, 0.4, 0.55]
+        on = Z @ (along / np.linalg.norm(along))
+        off = np.sqrt(np.maximum((Z**2).sum(axis=1) - on**2, 0.0))
+        return -(on**2) - 2.0 * off
+
+    return box("ridge 4", [(0.0, 1.0)] * 4, f, 0.0, 0.02)
+
+
 CHOSEN_BY = [reactions, svm_digits, forest, network, regression, branin, hartmann, ackley, needle, ripple]
-SEEN = [neighbours, boosting, levy]  # no constant was chosen by them, but they were measured more than once
-LEFT_OUT = [logistic, tree, rosenbrock]  # measured once, when everything was chosen
+CHOSEN_BY += [gallagher, cosines, levy_twelve]
+SEEN = [neighbours, boosting, levy, griewank]  # no constant was chosen by them, but they were measured more than once
+LEFT_OUT = [logistic, tree, rosenbrock, steps, ridge, ellipsoid]  # measured once, when everything was chosen
