@@ -113,8 +113,8 @@ def solvents() -> Any:
     t, c = np.meshgrid(np.linspace(0, 1, 801), np.linspace(0, 1, 801), indexing="ij")
     tops = [L[i] + (S + joint[i]).max()
             + (-2.0 * (t - heat[i]) ** 2 - 0.8 * (c - 0.6) ** 2 - 0.6 * t * c).max() for i in range(10)]  # fmt: skip
-    params = {"ligand": ("choice", ligands), "solvent": ("choice", solvents), "temperature": ("float", 40.0, 140.0, False),
-              "concentration": ("float", 0.05, 2.0, True)}  # fmt: skip
+    params = {"ligand": ("choice", ligands), "solvent": ("choice", solvents),
+              "temperature": ("float", 40.0, 140.0, False), "concentration": ("float", 0.05, 2.0, True)}  # fmt: skip
     return _mixed("ligands and solvents", params, value, float(max(tops)) + 1e-5)
 
 
@@ -124,7 +124,9 @@ def learner() -> Any:
     def value(x: dict[str, Any]) -> float:
         rate, decay, depth, width = math.log10(x["rate"]), math.log10(x["decay"]), x["depth"], math.log2(x["width"])
         ideal = {"adam": -2.7, "sgd": -1.2, "rmsprop": -3.1}[x["optimizer"]]
-        loss = 0.35 * (rate - ideal) ** 2 + 0.05 * (decay + 4.2) ** 2 + 0.04 * (depth - 5) ** 2 + 0.03 * (width - 7.3) ** 2
+        loss = (
+            0.35 * (rate - ideal) ** 2 + 0.05 * (decay + 4.2) ** 2 + 0.04 * (depth - 5) ** 2 + 0.03 * (width - 7.3) ** 2
+        )
         loss += {"adam": 0.0, "sgd": 0.04, "rmsprop": 0.1}[x["optimizer"]] + (0.0 if x["norm"] == "layer" else 0.08)
         if rate > ideal + 0.9:  # it diverges
             loss += 0.8
