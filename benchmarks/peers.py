@@ -11,9 +11,9 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from tasks import Task
 
-REPORTED = (60, 100)
+Task = Any  # of tasks.py, tables.py or spaces.py
+REPORTED = (30, 60, 100)
 
 
 class Run(NamedTuple):
@@ -25,40 +25,42 @@ class Run(NamedTuple):
 def random(task: Task, seed: int, rounds: int) -> Run:
     """Uniform rows without replacement, or points; recommends the best result."""
     points, y, draws = task.first(seed + 1000, rounds), [], task.draws(seed, rounds)
+    points = (points * rounds)[:rounds]  # a list of fewer rows again and again
     for x, draw in zip(points, draws, strict=True):
         y.append(task.observed(x, draw))
-    best = {str(T): task.regret(points[int(np.argmax(y[:T]))]) for T in REPORTED if rounds >= T}
-    return Run([task.regret(x) for x in points], best, [0.0] * rounds)
+    return Run([task.regret(x) for x in points], _luckiest(task, points, y), [0.0] * rounds)
 
 
-def optuna(sampler: str) -> Any:
-    """TPESampler or GPSampler: text is categorical, columns of numbers are whole numbers in their order."""
+def _luckiest(task: Task, points: list[Any], y: list[float]) -> dict[str, float]:
+    """The regret of the best result, after so many rounds; results that failed are none."""
+    values = np.where(np.isfinite(y), y, -np.inf)
+    return {str(T): task.regret(points[int(values[:T].argmax())]) for T in REPORTED if len(y) >= T}
+
+
+def optuna(sampler: str, **settings: Any) -> Any:
+    """A sampler of Optuna: text is categorical, columns of numbers are whole numbers in their order."""
 
     def play(task: Task, seed: int, rounds: int) -> Run:
         import optuna as library
 
         library.logging.set_verbosity(library.logging.ERROR)
         warnings.simplefilter("ignore")
-        study = library.create_study(direction="maximize", sampler=getattr(library.samplers, sampler)(seed=seed))
+        study = library.create_study(
+            direction="maximize", sampler=getattr(library.samplers, sampler)(seed=seed, **settings)
+        )
         draws, points, y, seconds = task.draws(seed, rounds), [], [], []
         for draw in draws:
             start = time.perf_counter()
             trial = study.ask()
-            x: Any
-            if task.columns is not None:
-                x = task.row_of([
-                    values.index(trial.suggest_categorical(name, values)) if isinstance(values[0], str)
-                    else trial.suggest_int(name, 0, len(values) - 1)
-                    for name, values in task.columns.items()
-                ])  # fmt: skip
-            else:
-                x = np.array([trial.suggest_float(f"x{i}", a, b) for i, (a, b) in enumerate(task.bounds or [])])
+            x = task.suggested(trial)
             seconds.append(time.perf_counter() - start)
             points.append(x)
             y.append(task.observed(x, draw))
-            study.tell(trial, y[-1])
-        best = {str(T): task.regret(points[int(np.argmax(y[:T]))]) for T in REPORTED if rounds >= T}
-        return Run([task.regret(x) for x in points], best, seconds)
+            if np.isfinite(y[-1]):
+                study.tell(trial, y[-1])
+            else:
+                study.tell(trial, state=library.trial.TrialState.FAIL)
+        return Run([task.regret(x) for x in points], _luckiest(task, points, y), seconds)
 
     return play
 
@@ -80,14 +82,16 @@ def botorch(rule: str) -> Any:
         torch.manual_seed(seed)
         torch.set_default_dtype(torch.float64)
         draws, points, y, seconds = task.draws(seed, rounds), task.first(seed), [], []
-        everything = torch.tensor(task.one_hot()) if task.columns is not None else None
+        everything = torch.tensor(task.one_hot()) if task.listed else None
         bounds = None if everything is not None else torch.tensor(task.bounds).T
         recommended: dict[str, float] = {}
 
         def model() -> Any:
             X = everything[points] if everything is not None else torch.tensor(np.array(points))
+            known = torch.tensor(y)  # what failed counts as the worst
+            known = torch.where(known.isnan(), known[~known.isnan()].min(), known)
             scale = None if everything is not None else Normalize(d=X.shape[1], bounds=bounds)
-            Y = torch.tensor(y)[:, None]
+            Y = known[:, None]
             gp = SingleTaskGP(X, Y, input_transform=scale, outcome_transform=Standardize(m=1))
             fit_gpytorch_mll(ExactMarginalLogLikelihood(gp.likelihood, gp))
             return gp, X
@@ -96,7 +100,7 @@ def botorch(rule: str) -> Any:
             start = time.perf_counter()
             if t >= len(points):
                 gp, X = model()
-                best = max(y)
+                best = float(np.nanmax(y))
                 f = UpperConfidenceBound(gp, beta=4.0) if rule == "ucb" else LogExpectedImprovement(gp, best_f=best)
                 if everything is not None:
                     chosen, _ = optimize_acqf_discrete(f, q=1, choices=everything)
@@ -108,7 +112,7 @@ def botorch(rule: str) -> Any:
             y.append(task.observed(points[t], draws[t]))
             if t + 1 in REPORTED:
                 gp, X = model()
-                mean = gp.posterior(X).mean.detach().numpy().ravel()
+                mean = np.where(np.isfinite(y), gp.posterior(X).mean.detach().numpy().ravel(), -np.inf)
                 recommended[str(t + 1)] = task.regret(points[int(mean.argmax())])
         return Run([task.regret(x) for x in points[:rounds]], recommended, seconds)
 
@@ -118,11 +122,20 @@ def botorch(rule: str) -> Any:
 PEERS: dict[str, Any] = {
     "random": random,
     "Optuna TPE": optuna("TPESampler"),
+    "Optuna TPE, multivariate": optuna("TPESampler", multivariate=True, group=True),
+    "Optuna CMA-ES": optuna("CmaEsSampler"),
     "Optuna GP": optuna("GPSampler"),
     "BoTorch UCB": botorch("ucb"),
     "BoTorch LogEI": botorch("logei"),
 }
-QUICK = ("random", "Optuna TPE")  # the others take a minute or more per run
+QUICK = ("random", "Optuna TPE", "Optuna TPE, multivariate", "Optuna CMA-ES")  # others take half a minute per run
+
+
+def plays(name: str, task: Task) -> bool:
+    """Whether a peer takes the task: BoTorch's here has lists and boxes, CMA-ES no list whose rows have gaps."""
+    if name.startswith("BoTorch"):
+        return bool(task.listed or task.bounds)
+    return name != "Optuna CMA-ES" or bool(task.bounds)
 
 
 def versions() -> dict[str, str]:
