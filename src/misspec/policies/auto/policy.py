@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec.domains import Domain
-from misspec.errors import Array, HorizonReached, InvalidInput, number, shown, whole
+from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, one_of, shown, whole
 from misspec.hyperparameters import LARGEST_FLOAT, Scaling
 from misspec.model import Model
 from misspec.policies.auto import doubt, learnt, units
@@ -25,7 +25,7 @@ from misspec.policies.auto.feasible import SURE, Outcomes
 from misspec.policies.auto.importance import Importance
 from misspec.policies.auto.mixture import Mixture, moments, upper
 from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, checked_samples, due, models_of
-from misspec.policies.auto.rules import TRIED, Turn, choose
+from misspec.policies.auto.rules import ENDING, TRIED, Turn, choose, is_quiet
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, copied
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.hooks import Abilities
@@ -38,6 +38,7 @@ from misspec.posterior import Posterior
 from misspec.search import distinct
 
 SURPRISING = 5.0  # standard deviations between a result and its prediction after which the model is renewed at once
+PER_PARAMETER = 2  # first points for each parameter, where only the best counts: a model of fewer follows chance
 BAND = 2.0  # standard deviations of reported bands: 95 % if the model is right
 DELTA = 0.1  # of own bands, by which means are clipped: at 0.1 they are hardly wider than the bands of the model
 UNKNOWN = 4.0  # half-width, in ranges of the results, of the band of an unseen point before there is a model
@@ -48,8 +49,11 @@ MOST_IMAGINED = 1000  # evaluations of `chance` at most: beyond, the joint sampl
 class Auto(Policy):
     """ask, tell and recommend without a constant.
 
-    horizon: queries after which `ask` ends, if that is known; data from elsewhere do not count. noise: σ in units of y,
-    if that is known; repeated points teach it otherwise. minimize: smaller is better.
+    aim: "best", the best point in the end, or "earn", where every evaluation counts. minimize: smaller is better.
+    noise: σ in units of y, if that is known; repeated points teach it otherwise. repeats: False where a second result
+    at a point would equal the first. first: evaluations before the model chooses, results from elsewhere included; by
+    default 5, or for the best in the end 2 per parameter if that is more, but a quarter of the horizon at most.
+    horizon: queries after which `ask` ends, if that is known; data from elsewhere do not count.
     A table with a target (`Finite.from_table(…, target=…)`) starts it with the results that it holds.
 
     `ask` renews the model when the results have grown by a seventh; to read without asking, call `refresh()` first.
@@ -65,17 +69,21 @@ class Auto(Policy):
         self,
         domain: Domain,
         *,
+        aim: str = "best",
         minimize: bool = False,
         noise: float | None = None,
+        repeats: bool = True,
+        first: int | None = None,
         horizon: int | None = None,
         seed: int = 0,
     ) -> None:
         self._learner = Learner(domain, None if noise is None else number("noise", noise, above=0), seed)
         super().__init__(domain, self._learner.before_data(), grounded=True, minimize=minimize, seed=seed)
         self.horizon = self.limit = None if horizon is None else whole("horizon", horizon, at_least=1)
-        self.noise = self._learner.noise
-        self.seed = seed
+        self.noise, self.repeats = self._learner.noise, flag("repeats", repeats)
+        self.aim, self.seed = one_of("aim", aim, ("best", "earn")), seed
         self.columns = self._learner.columns  # of the encoding, which belong to which parameter
+        self.first = self._first_of(self.aim) if first is None else whole("first", first, at_least=1)
         self._without.append("its model is learnt from the data: nothing is guaranteed")
         self._states: Array | None = None  # of the samplers; None before there is a model
         self._renewed = 0  # results at the last renewal
@@ -225,22 +233,43 @@ class Auto(Policy):
         left = None if self.horizon is None else self.horizon - self.asked
         if left is not None and left <= 0:
             raise HorizonReached(f"all {self.horizon} evaluations of the horizon are asked; see recommend()")
+        new = self._untried()
+        if new:
+            left = new if left is None else min(left, new)
         return left
+
+    def _untried(self) -> int | None:
+        """How many candidates there are without an evaluation, where a second one at a point would teach nothing."""
+        quiet = self._states is not None and is_quiet(self._mixture)
+        if not self.field.size or (self.repeats and not (quiet and self.aim == "best")):
+            return None
+        ended = (*self._outcomes.told, *self._outcomes.dropped, *(each.place for each in self.log.pending.values()))
+        return self.field.size - len({place.key for place in ended if isinstance(place.key, int)})
 
     def choose(self, actions: Round) -> Decision:
         """By the table of `rules.py`."""
+        if actions is None and self._untried() == 0:
+            raise HorizonReached(
+                f"all {self.field.size} candidates were tried, and a repeat would teach nothing; see recommend()"
+            )
         pending, outcomes = list(self.log.pending.values()), self._outcomes
-        if self._states is None:
-            return self._first(actions, pending)
         n = self.t + len(outcomes.dropped) + len(pending)
+        if self._states is None or (n < self.first and actions is None):
+            return self._first(actions, pending)
         rule, found = choose(
             Turn(
                 self.field, self._mixture, self._own, outcomes, self.doubted, actions, n, min(1.0, self._unexplained),
-                pending, self._batch, self._parse,
+                pending, self._batch, self._parse, self.aim, self.repeats,
+                self.horizon is not None and self.asked >= (1.0 - ENDING) * self.horizon,
             )
         )  # fmt: skip
         mean, std = (float(each[0]) for each in self._mixture.reported(*found.here()))
         return decision(self.field, actions, found.offer, found.row, mean=mean, std=std, details={"rule": rule})
+
+    def _first_of(self, aim: str) -> int:
+        """Evaluations before the model chooses, where it is not said how many."""
+        most = [each // 4 for each in (self.horizon, self.field.size) if each]
+        return FIRST if aim == "earn" else max(FIRST, min([PER_PARAMETER * len(self.columns), *most]))
 
     def _first(self, actions: Round, pending: Sequence[Asked]) -> Decision:
         """Before there is a model: of some random points the farthest from all others, on the side of successes."""
