@@ -10,6 +10,7 @@ of order √t rounds are spent on caution, whatever the model believes.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -234,28 +235,29 @@ class Auto(Policy):
         if left is not None and left <= 0:
             raise HorizonReached(f"all {self.horizon} evaluations of the horizon are asked; see recommend()")
         new = self._untried()
-        if new:
-            left = new if left is None else min(left, new)
+        if new is not None and len(new):
+            left = len(new) if left is None else min(left, len(new))
         return left
 
-    def _untried(self) -> int | None:
-        """How many candidates there are without an evaluation, where a second one at a point would teach nothing."""
+    def _untried(self) -> NDArray[np.intp] | None:
+        """The candidates without an evaluation; None where a second one at a point would teach something."""
         quiet = self._states is not None and is_quiet(self._mixture)
         if not self.field.size or (self.repeats and not (quiet and self.aim == "best")):
             return None
-        ended = (*self._outcomes.told, *self._outcomes.dropped, *(each.place for each in self.log.pending.values()))
-        return self.field.size - len({place.key for place in ended if isinstance(place.key, int)})
+        failed = Counter(place.key for place in self._outcomes.dropped)  # what failed once may have failed by chance
+        tried = {place.key for place in (*self._outcomes.told, *(each.place for each in self.log.pending.values()))}
+        tried |= {key for key, times in failed.items() if times > 1}
+        return np.array([row for row in range(self.field.size) if row not in tried], dtype=np.intp)
 
     def choose(self, actions: Round) -> Decision:
         """By the table of `rules.py`."""
-        if actions is None and self._untried() == 0:
-            raise HorizonReached(
-                f"all {self.field.size} candidates were tried, and a repeat would teach nothing; see recommend()"
-            )
+        new = self._untried() if actions is None else None
+        if new is not None and not len(new):
+            raise HorizonReached("every candidate was tried, and a repeat would teach nothing; see recommend()")
         pending, outcomes = list(self.log.pending.values()), self._outcomes
         n = self.t + len(outcomes.dropped) + len(pending)
         if self._states is None or (n < self.first and actions is None):
-            return self._first(actions, pending)
+            return self._first(actions if new is None else self.field.whole("").part(new), pending, actions)
         rule, found = choose(
             Turn(
                 self.field, self._mixture, self._own, outcomes, self.doubted, actions, n, min(1.0, self._unexplained),
@@ -271,9 +273,9 @@ class Auto(Policy):
         most = [each // 4 for each in (self.horizon, self.field.size) if each]
         return FIRST if aim == "earn" else max(FIRST, min([PER_PARAMETER * len(self.columns), *most]))
 
-    def _first(self, actions: Round, pending: Sequence[Asked]) -> Decision:
+    def _first(self, offered: Round, pending: Sequence[Asked], actions: Round) -> Decision:
         """Before there is a model: of some random points the farthest from all others, on the side of successes."""
-        offers = [self.field.draw(self._rng, actions) for _ in range(TRIED)]
+        offers = [self.field.draw(self._rng, offered) for _ in range(TRIED)]
         rows = [int(self._rng.integers(len(offer.points))) for offer in offers]
         places = [self.field.place(offer, row) for offer, row in zip(offers, rows, strict=True)]
         best = self._outcomes.spread([place.x for place in places], [asked.place.x for asked in pending])
