@@ -1100,12 +1100,12 @@ def test_on_a_box_without_repeats_no_point_is_asked_twice():
     ("settings", "domain", "first"),
     [
         ({}, ms.Box([(0, 1)] * 2), 5),
-        ({}, ms.Box([(0, 1)] * 12), 24),
-        ({"horizon": 60}, ms.Box([(0, 1)] * 12), 15),
+        ({}, ms.Box([(0, 1)] * 12), 12),
+        ({"horizon": 40}, ms.Box([(0, 1)] * 12), 10),
         ({"aim": "earn"}, ms.Box([(0, 1)] * 12), 5),
         ({"first": 9}, ms.Box([(0, 1)]), 9),
         ({"first": 2}, ms.Box([(0, 1)]), 5),
-        ({}, ms.Finite(np.random.default_rng(0).random((40, 8))), 10),
+        ({}, ms.Finite(np.random.default_rng(0).random((28, 8))), 7),
     ],
 )
 def test_the_first_design_fits_the_problem(settings, domain, first):

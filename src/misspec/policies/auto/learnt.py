@@ -194,7 +194,8 @@ def use(domain: Any, found: Recommendation, sure: str = "95 %", names: Sequence[
     mean, low, high = (rounded(value, step) for value in (found.mean, found.lower, found.upper))
     what = f"Use {spelled(domain, found, names)}"
     if found.lower <= found.mean <= found.upper:
-        return f"{what}: expected {mean}, between {low} and {high} ({sure})."
+        new = "" if found.tried else " It was not tried yet: try it before you rely on it."
+        return f"{what}: expected {mean}, between {low} and {high} ({sure}).{new}"
     return f"{what}: between {low} and {high} ({sure}), by its own results; the model alone would expect {mean}."
 
 

@@ -39,7 +39,7 @@ from misspec.posterior import Posterior
 from misspec.search import distinct
 
 SURPRISING = 5.0  # standard deviations between a result and its prediction after which the model is renewed at once
-PER_PARAMETER = 2  # first points for each parameter, where only the best counts: a model of fewer follows chance
+PER_PARAMETER = 1  # first points for each parameter, where only the best counts: with 2, best missed at 60 was larger
 BAND = 2.0  # standard deviations of reported bands: 95 % if the model is right
 DELTA = 0.1  # of own bands, by which means are clipped: at 0.1 they are hardly wider than the bands of the model
 UNKNOWN = 4.0  # half-width, in ranges of the results, of the band of an unseen point before there is a model
@@ -53,7 +53,7 @@ class Auto(Policy):
     aim: "best", the best point in the end, or "earn", where every evaluation counts. minimize: smaller is better.
     noise: σ in units of y, if that is known; repeated points teach it otherwise. repeats: False where a second result
     at a point would equal the first. first: evaluations before the model chooses, results from elsewhere included; by
-    default 5, or for the best in the end 2 per parameter if that is more, but a quarter of the horizon at most.
+    default 5, or for the best in the end one per parameter if that is more, but a quarter of the horizon at most.
     horizon: queries after which `ask` ends, if that is known; data from elsewhere do not count.
     A table with a target (`Finite.from_table(…, target=…)`) starts it with the results that it holds.
 
