@@ -68,6 +68,7 @@ TAUGHT, EXHAUSTED = 0.7, 0.3  # std/noise below which a result teaches little (a
 RIVAL = 2.0  # standard deviations within which a value may be better than one that is known
 NEGLIGIBLE = 0.01  # noise, in spreads of the results, that is too small to matter; so is an improvement by less
 NEXT = 0.05  # distance to a pending point, in units of the domain: its result will tell enough of what is so near
+ALIKE = 0.97  # correlation with a pending point, as learnt: two points of a batch should not differ in trifles alone
 
 
 Wanted = Callable[[Array], NDArray[np.bool_]]  # of encoded points
@@ -287,7 +288,7 @@ class Turn:
             return self.outcomes.fails(U, self.least, len(self.pending))
 
         def search() -> Search:
-            barred = lambda U: waiting(U) | fails(U) | ~wanted(U)  # noqa: E731
+            barred = lambda U: waiting(U) | fails(U) | ~wanted(U) | self._alike(U)  # noqa: E731
             return self.mixture.search(score, self.own, self.n, barred=barred, success=success)
 
         offer = self.field.offer(search, self.actions)
@@ -300,10 +301,18 @@ class Turn:
             teaches, new = works & ~self._spent(beliefs, stay), ~waiting(offer.encoded)
         else:  # what the next rounds offer is unknown: the best is asked as often as it is, but once in a batch
             teaches, new = works, ~self._waiting(self.batch)(offer.encoded)
-        everything = np.ones(len(values), dtype=bool)
-        order = (teaches & new & wanted(offer.encoded), teaches & new, works & new, works, everything)
+        best = teaches & new & wanted(offer.encoded)
+        order = (best & ~self._alike(offer.encoded), best, teaches & new, works & new, works, _any(offer.encoded))
         left = next(some for some in order if some.any())
         return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs)
+
+    def _alike(self, U: Array) -> NDArray[np.bool_]:
+        """Which points are so much like a pending one, as the model has learnt, that they would answer one question."""
+        if self.actions is not None or not self.pending:
+            return np.zeros(len(U), dtype=bool)
+        codes = np.concatenate([asked.place.code for asked in self.pending])
+        alike = np.mean([each.model.kernel(U, codes) for each in self.mixture.posteriors], axis=0)
+        return np.asarray(alike.max(axis=1) > ALIKE)
 
     def _waiting(self, since: int) -> Callable[[Array], NDArray[np.bool_]]:
         """Which points are unsure, or pending since some query; where points differ by degrees, or next to one."""
