@@ -18,7 +18,8 @@ from misspec import reports
 from misspec.cli import app
 from misspec.errors import MisspecError, StorageError
 from misspec.experiments import contest
-from misspec.reports.contest import figure, plot, section
+from misspec.reports.contest import figure, plot
+from misspec.reports.page import section
 
 simulated = importlib.import_module("misspec.problems.reaction")
 SMALL = head(30, 2, [0.0, 0.2], grid=12, title="Small") + '[[problems]]\n[[policies]]\nkind = "GPUCB"\n'

@@ -50,8 +50,7 @@ class Report:
 
 def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], object] | None = None) -> Report:
     """Draw everything about a folder of results into its folder `report`. show: called with the name of each part."""
-    from misspec.reports import contest, figures, matplotlib_backend, tables, theorems
-    from misspec.reports.page import page
+    from misspec.reports import contest, figures, matplotlib_backend, page, tables, theorems
 
     found = read_results(folder)
     if not found.runs:
@@ -64,7 +63,7 @@ def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], object] 
     summary, allowed, first = tables.summary(found), theorems.all_bounds(found), kept(folder)
     show = show or str  # which shows nothing
     show("index.html")
-    storage.replace(target / "index.html", page(found, summary, allowed, first).encode())
+    storage.replace(target / "index.html", page.page(found, summary, allowed, first).encode())
     storage.replace(target / "summary.csv", summary.write_csv().encode())
     storage.replace(target / "runs.csv", tables.by_run(found).write_csv().encode())
     ahead, written = [] if first is None else [("contest", contest.figure(first))], []

@@ -1,8 +1,7 @@
-"""The contest without constants: the picture in print, and the first part of the demo's page."""
+"""The contest without constants, as a picture in print and on the demo's page."""
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ from matplotlib.figure import Figure
 
 from misspec.experiments.contest import Contest
 from misspec.reports import matplotlib_backend, plotly_backend
-from misspec.reports.markup import table
 from misspec.reports.picture import Axis, Band, Line, Mark, Note, Panel, Rule
 from misspec.reports.plotly_backend import Json
 from misspec.reports.style import COLOURS, TRUTH
@@ -57,19 +55,3 @@ def _apart(heights: list[float], least: float = 13.0) -> list[float]:
     for i in np.argsort(heights, kind="stable"):
         placed[int(i)] = max([heights[i], *(height + least for height in placed.values())])
     return [placed[i] for i in range(len(heights))]
-
-
-def section(found: Contest) -> str:
-    """The first part of the page; its figure is drawn into `contest`."""
-    (first, *others), heads = found.players, ("", "all batches", f"last {found.late}", "best found")
-    rows = [[name, *(f"{value:.1f}" for value in values)] for name, *values in found.rows()]
-    said, learnt = found.sentences, "".join(f"<li>{html.escape(line)}</li>" for line in found.said)
-    return (
-        f"<header><h1>Without constants: {first} beside {' and '.join(others)}</h1><p>{html.escape(found.about)}</p>"
-        f'</header><section><p class="message"><b>{html.escape(said[0])}</b> {html.escape(said[1])}</p>'
-        '<div id="contest"></div>'
-        f'<p class="small">Medians over {found.seeds} reactions; shaded: from the first to the third quartile.</p>'
-        f'{table(heads, rows, "short")}<p class="small">{html.escape(found.reading)}</p>'
-        f"<h2>What ms.Auto knows of the first reaction after {found.evaluations} batches</h2>"
-        f"<ul class='sentences'>{learnt}</ul></section>"
-    )

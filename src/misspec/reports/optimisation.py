@@ -1,7 +1,7 @@
 """One optimisation: what a policy was told and believes, as facts in the user's units, and `report`, which draws them.
 
 Every policy on every domain has them; what needs a model is missing before there is one. Names and values are as the
-user knows them; `optimisation_figures` draws the facts, `optimisation_page` shows them.
+user knows them; `optimisation_figures` draws the facts, `page` shows them.
 """
 
 from __future__ import annotations
@@ -245,11 +245,11 @@ def of_policy(
     parameters, where coordinates have none. Beside the page, every picture as PNG and PDF, and `evaluations.csv`.
     Nothing is written if anything fails, and the policy stays as it is.
     """
-    from misspec.reports import matplotlib_backend, optimisation_figures, optimisation_page
+    from misspec.reports import matplotlib_backend, optimisation_figures, page
 
     instance("folder", folder, (str, os.PathLike))
     found = Optimisation(policy, title=title, target=target, names=names)
-    content = {"index.html": optimisation_page.page(found).encode(), "evaluations.csv": _csv(found)}
+    content = {"index.html": page.policy_page(found).encode(), "evaluations.csv": _csv(found)}
     content |= matplotlib_backend.files(optimisation_figures.draw(found))
     into = Path(folder)
     try:
