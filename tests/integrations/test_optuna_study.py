@@ -225,7 +225,7 @@ def test_a_study_that_changes_its_policy(before, after):
     study.sampler = MisspecSampler(POLICIES[after], seed=0)
     study.optimize(objective, n_trials=5)
     assert len({json.dumps(trial.params) for trial in study.trials[9:]}) >= 4
-    assert study.sampler._kept.mirror.policy.t == 13
+    assert study.sampler._mirror.policy.t == 13
 
 
 @pytest.mark.parametrize("policy", EACH)
@@ -240,7 +240,7 @@ def test_trials_of_all_kinds_reach_the_policy(policy):
     study.optimize(objective, n_trials=1)
     study.tell(running, value(running.params))
     study.optimize(objective, n_trials=1)
-    told = study.sampler._kept.mirror.policy.observations
+    told = study.sampler._mirror.policy.observations
     axes = trials.Axes(dict(sorted(SPACE.items())))
     assert {tuple(x) for x in told.x} <= {tuple(axes.point(trial.params)) for trial in study.trials}
     assert len(told.y) == 10  # all but the failed one and the last
@@ -448,7 +448,7 @@ def test_thousands_of_trials_cost_no_more_than_hundreds():
         study.add_trial(create_trial(params=params, distributions=space, value=math.sin(3 * params["a"]) + params["b"]))
     trial = study.ask(space)
     study.tell(trial, 0.0)
-    mirror = study.sampler._kept.mirror
+    mirror = study.sampler._mirror
     assert all(each.rank <= 300 for each in mirror.policy.posterior.posteriors)
     assert len(mirror.policy.posterior.posteriors) == 2
     assert mirror.policy.t == 1200

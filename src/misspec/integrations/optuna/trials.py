@@ -118,14 +118,18 @@ class History(NamedTuple):
         trials, unseen = [], 0
         so_far: list[float] = []  # results of trials before
         for trial in every:
-            _refuse_constraints(trial)
+            if any(key == "constraints" or key.startswith("constraints:") for key in trial.system_attrs):
+                # ignoring them would look like respecting them
+                raise InvalidInput(
+                    f"trial {trial.number} has constraints, which MisspecSampler does not know; give infeasible trials "
+                    "a bad value, let them fail, or take Optuna's GPSampler or TPESampler"
+                )
             running, attributes = trial.state == TrialState.RUNNING, trial.system_attrs
             y = results.get(trial.number)
             if y is not None and abs(y) <= LARGEST:
                 bisect.insort(so_far, y)
-            if trial.number == number or trial.state == TrialState.WAITING:
-                continue
-            if trial.state == TrialState.FAIL and AGAIN in attributes:
+            again = trial.state == TrialState.FAIL and AGAIN in attributes
+            if trial.number == number or trial.state == TrialState.WAITING or again:
                 continue
             x = axes.read(trial)
             if x is None:
@@ -147,15 +151,6 @@ class History(NamedTuple):
                 )
             trials.append(Known(trial.number, x, y, not running and y is None, own))
         return cls(trials, unseen)
-
-
-def _refuse_constraints(trial: FrozenTrial) -> None:
-    """InvalidInput where a trial has constraints: ignoring them would look like respecting them."""
-    if any(key == "constraints" or key.startswith("constraints:") for key in trial.system_attrs):
-        raise InvalidInput(
-            f"trial {trial.number} has constraints, which MisspecSampler does not know; give infeasible trials a "
-            "bad value, let them fail, or take Optuna's GPSampler or TPESampler"
-        )
 
 
 def policy_of(study: Study, space: Space | None = None) -> Auto:
@@ -183,17 +178,13 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
     return policy
 
 
-# -- spaces ------------------------------------------------------------------------------------------------------------
-
-
 def space_of(distributions: Mapping[str, BaseDistribution]) -> Space:
     """An `ms.Space` of Optuna's distributions; InvalidInput names one that cannot be a parameter."""
-    parameters: dict[str, Parameter] = {}
-    for name, distribution in instance("distributions", distributions, Mapping, "as a trial has them by name").items():
-        parameter = parameter_of(distribution)
-        if parameter is None:
-            raise InvalidInput(f"parameter {shown(name)} cannot be one of a Space: {shown(distribution)}")
-        parameters[name] = parameter
+    given = instance("distributions", distributions, Mapping, "as a trial has them by name")
+    parameters = {name: parameter for name, each in given.items() if (parameter := parameter_of(each)) is not None}
+    for name in given:
+        if name not in parameters:
+            raise InvalidInput(f"parameter {shown(name)} cannot be one of a Space: {shown(given[name])}")
     return Space(parameters)
 
 
