@@ -100,9 +100,6 @@ def _inside(module: str) -> bool:
     return any(module == package or module.startswith(f"{package}.") for package in allowed())
 
 
-# -- domain, model, problem --------------------------------------------------------------------------------------------
-
-
 def make_domain(table: Mapping[str, Any]) -> Finite:
     """From a box with a grid or cover, or from points."""
     if table["points"] is not None:
@@ -189,9 +186,6 @@ def problem_of(settings: dict[str, Any], *, solve: bool = True) -> Problem:
 @functools.lru_cache(maxsize=8)  # neighbouring runs share their problem
 def _shared(settings: str) -> Problem:
     return make_problem(json.loads(settings))
-
-
-# -- policy ------------------------------------------------------------------------------------------------------------
 
 
 def maker(kind: str, as_in_paper: bool) -> Callable[..., Policy]:

@@ -53,9 +53,6 @@ def present() -> list[str]:
     return [name for name in PLAYERS if name != "Optuna" or importlib.util.find_spec("optuna") is not None]
 
 
-# -- what came out ---------------------------------------------------------------------------------------------
-
-
 class Row(NamedTuple):
     """Medians over the seeds, after the last batch."""
 
@@ -122,23 +119,19 @@ class Contest:
     def sentences(self) -> list[str]:
         """The figures in words: what all batches gave, and what was found."""
         first, *others = self.rows()
-        than = " and ".join(f"{_beside(first.average - other.average)} {other.player}" for other in others)
+
+        def beside(difference: float) -> str:
+            points = round(abs(difference))
+            more = f"{points} point{'s' * (points > 1)} {'more' if difference > 0 else 'less'} than"
+            return more if points else "as much as"
+
+        than = " and ".join(f"{beside(first.average - other.average)} {other.player}" for other in others)
         found = ", ".join(f"{row.found:.0f} % ({row.player})" for row in (first, *others))
         return [
             f"The {self.evaluations} batches of {first.player} gave {first.average:.0f} % on average, {than}.",
             f"The best conditions found truly give {found}, of {self.best:.0f} % that are possible. Medians of "
             f"{self.seeds} reaction{'s' * (self.seeds > 1)}.",
         ]
-
-
-def _beside(difference: float) -> str:
-    points = round(abs(difference))
-    if points == 0:
-        return "as much as"
-    return f"{points} point{'s' * (points > 1)} {'more' if difference > 0 else 'less'} than"
-
-
-# -- doing it ----------------------------------------------------------------------------------------------------
 
 
 def contest_in(

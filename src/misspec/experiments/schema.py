@@ -56,8 +56,6 @@ LONGEST = 600  # characters of a complaint
 DEEPEST = 30  # levels of tables: kernels can be sums of sums
 FEW = 12  # candidates, or rounds, on which to try a problem that takes long
 
-# -- parts of a file ---------------------------------------------------------------------------------------------------
-
 World = tuple[Finite | Open, Model]
 # control characters of a name are for no terminal, no picture and no table
 Name = Annotated[str, pydantic.AfterValidator(printable)]

@@ -48,7 +48,6 @@ def rounds(trace: Trace) -> pl.DataFrame:
     return table.with_columns(pl.col("base", "episode").cast(pl.Int64))
 
 
-@functools.cache
 def version() -> str:
     """The version of this misspec: another may give other numbers."""
     return misspec.__version__
@@ -61,8 +60,7 @@ def encode(run: Run, played: Played) -> bytes:
     schema: Any = {"round": pl.Int64, "covered": pl.Float64, **bands, "active": pl.List(pl.Int64)}
     looks = pl.DataFrame(played.looks, schema=schema)
     table = rounds(trace).join(looks, on="round", how="left", maintain_order="left")
-    told = trace.facts
-    recommended = told["recommendation"]
+    told, recommended = trace.facts, trace.facts["recommendation"]
     facts: dict[str, Any] = {
         "format": FORMAT,
         "misspec": version(),
@@ -85,11 +83,8 @@ def encode(run: Run, played: Played) -> bytes:
         "episodes": [[e.length, len(e.active_before), len(e.active_after)] for e in told.get("history", [])],
     }
     if any("active" in look for look in played.looks):
-        facts |= {
-            "points": problem.domain.points.tolist(),
-            "truth": problem.values.tolist(),
-            "in_class": problem.in_class.tolist(),
-        }
+        pictured = {"points": problem.domain.points, "truth": problem.values, "in_class": problem.in_class}
+        facts |= {name: values.tolist() for name, values in pictured.items()}
     facts["digest"] = _digest(facts, table)
     buffer = io.BytesIO()
     table.write_parquet(buffer, metadata={"misspec": json.dumps(facts)})
@@ -294,10 +289,11 @@ class Results:
         found: dict[tuple[str, float | None], dict[str, list[Finished]]] = {}
         for each in self.runs:
             found.setdefault((each.run.problem, each.run.epsilon), {}).setdefault(each.run.policy, []).append(each)
-        return {
-            (problem, eps if eps is not None else _mean_epsilon(by_policy)): by_policy
-            for (problem, eps), by_policy in found.items()
-        }
+
+        def mean(by_policy: dict[str, list[Finished]]) -> float:
+            return float(np.mean([each.epsilon for runs in by_policy.values() for each in runs]))
+
+        return {(problem, mean(each) if eps is None else eps): each for (problem, eps), each in found.items()}
 
     def __repr__(self) -> str:
         return f"Results({str(self.path)!r}, {len(self.runs)} of {self.of} runs)"
@@ -316,7 +312,3 @@ def _content(path: Path) -> bytes:
 
 def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _mean_epsilon(by_policy: dict[str, list[Finished]]) -> float:
-    return float(np.mean([each.epsilon for runs in by_policy.values() for each in runs]))
