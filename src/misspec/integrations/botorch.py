@@ -400,12 +400,7 @@ def model_of(
 
 
 def multiplier_of(
-    model: BotorchModel,
-    norm_bound: float,
-    *,
-    noise: float | None = None,
-    delta: float = 0.1,
-    width: Width = "mixture",
+    model: BotorchModel, norm_bound: float, *, noise: float | None = None, delta: float = 0.1, width: Width = "mixture"
 ) -> float:
     """The multiplier of a named width ("mixture", "lemma1") for the results that a SingleTaskGP has.
 

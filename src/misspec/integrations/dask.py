@@ -9,6 +9,7 @@ import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from typing import Any
 
 from misspec.errors import InvalidInput, MisspecError
@@ -198,9 +199,7 @@ def on_dask(job: Callable[[Any], Any], address: str, cores: int | None) -> Itera
                 cluster = distributed.LocalCluster(n_workers=cores, **options)
                 stack.callback(cluster.close, timeout=GOODBYE)
             else:
-                distributed.comm.get_address_host_port(
-                    address
-                )  # a client of what is no address would wait for it in `close`
+                distributed.comm.get_address_host_port(address)  # of no address: a client would wait for it in `close`
             client = distributed.Client(cluster, timeout=PATIENCE, set_as_default=False)
             stack.callback(client.close, timeout=GOODBYE)
             _check_versions(client)
@@ -218,8 +217,6 @@ def on_dask(job: Callable[[Any], Any], address: str, cores: int | None) -> Itera
 
 
 def _check_versions(client: Any) -> None:
-    from importlib import metadata
-
     ours = metadata.version("misspec")
     try:
         found = client.run(metadata.version, "misspec")

@@ -148,12 +148,7 @@ class Optimisation:
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        *,
-        title: str | None = None,
-        target: str | None = None,
-        names: Sequence[str] | None = None,
+        self, policy: Policy, *, title: str | None = None, target: str | None = None, names: Sequence[str] | None = None
     ) -> None:
         """As for `of_policy`."""
         if not isinstance(policy, Policy):

@@ -175,8 +175,8 @@ def suggest(
             "not exist yet: --results results.csv"
         )
     if read is not None and read.content is None:
-        beside = [each.name for each in Path(read.path).absolute().parent.glob("*") if each.name != Path(path).name]
-        hint = alike(Path(read.path).name, beside).replace("; did", " Did")
+        beside = [each.name for each in read.path.absolute().parent.glob("*") if each.name != path.name]
+        hint = alike(read.path.name, beside).replace("; did", " Did")
         notes.append(f"{read.path} does not exist: starting from {'nothing' if not menu.entries else path}.{hint}")
     own = noise if isinstance(noise, str) else None
     if own is not None and read is None:
@@ -292,9 +292,6 @@ def _exact(policy: Auto) -> bool:
     return bool(np.mean([each.model.noise for each in policy.posterior.posteriors]) < NEGLIGIBLE)
 
 
-# -- the file of results -----------------------------------------------------------------------------------------------
-
-
 def _target(target: str | None, read: sheets.File | None, known: Sequence[str], path: Path, notes: list[str]) -> str:
     """The column of results."""
     header = [] if read is None else read.sheet.header
@@ -312,9 +309,8 @@ def _target(target: str | None, read: sheets.File | None, known: Sequence[str], 
     if not header:
         raise InvalidInput("say which column holds the results, or will hold them, as in --target yield")
     among = new or header
-    raise InvalidInput(
-        f"say which column of {where} holds the results, as in --target {among[-1]} ({', '.join(among)})"
-    )
+    hint = f"as in --target {among[-1]} ({', '.join(among)})"
+    raise InvalidInput(f"say which column of {where} holds the results, {hint}")
 
 
 def _results(
@@ -330,9 +326,8 @@ def _results(
     if noise is not None:
         frames.check_column(noise, sheet.header, path, "--noise")
         if noise in (*used, target):
-            raise InvalidInput(
-                f"{shown(noise)} is a column of the experiments; --noise takes a number or another column"
-            )
+            said = "is a column of the experiments; --noise takes a number or another column"
+            raise InvalidInput(f"{shown(noise)} {said}")
     columns = {name: sheet.cells(name) for name in [*used, target, *([] if noise is None else [noise])]}
     numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
     entries: list[Entry] = []
@@ -371,12 +366,7 @@ def _check_header(read: sheets.File, target: str, menu: Menu) -> None:
     missing = [name for name, p in menu.parameters.items() if name not in header and p.count != 1]
     if not missing or (menu.label is not None and menu.label in header):
         return
-    how = (
-        ""
-        if menu.size is None
-        else f", or one of names, {shown(menu.label)}"
-        if menu.label is not None
-        else f", or one of names (--names says which column of {menu.path} it is)"
-    )
+    which = f" (--names says which column of {menu.path} it is)" if menu.label is None else f", {shown(menu.label)}"
+    how = "" if menu.size is None else f", or one of names{which}"
     hint = nearest(missing[0], [name for name in header if name != target])
     raise InvalidInput(f"{path} has no column {shown(missing[0])} of {menu.path}{hint}; add it{how}")
