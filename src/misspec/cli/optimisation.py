@@ -163,11 +163,10 @@ def _show_rows(console: Console, found: Any) -> None:
         expected = "–" if math.isnan(reach) else f"{rounded(row.mean, reach)} ± {rounded(reach, reach)}"
         values = [plain(row.values[name]) for name in found.menu.parameters]
         lines.append([f"{i}.", *([row.called] if called else []), *values, expected])
-    widths = [max(len(line[i]) for line in [heads, *lines]) for i in range(len(heads))]
-    fits = sum(widths) + 3 * len(widths) <= console.width
+    widths = [max(map(len, cells)) + 3 for cells in zip(heads, *lines, strict=True)]
     console.print()
     grid = Table.grid(padding=(0, 1))
-    if fits:
+    if sum(widths) <= console.width:
         columns = [Column(Text(name), no_wrap=True) for name in heads]
         columns[-1].justify = "right"
         table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)

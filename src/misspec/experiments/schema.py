@@ -1,26 +1,6 @@
 """An experiment as a TOML file: policies × problems × ε × seeds, all of it checked before anything runs.
 
-horizon = 2000
-seeds = 5                                   # 0 … 4, or a list
-epsilons = [0.0, 0.1, 0.2]                  # of every problem that takes one
-minimize = false                            # whether smaller is better; a problem can have its own
-
-[domain]
-box = [[0, 1]]
-grid = 200                                  # or cover = 500, or points = [[0.1], [0.2]] instead of a box
-
-[model]
-kernel = { name = "RBF", length_scale = 0.2 }
-norm_bound = 2.0
-noise = 0.1
-
-[[problems]]
-kind = "misspecified"                       # a function of misspec.problems, or module:function
-misfit = "ripple"
-
-[[policies]]
-kind = "ECGPUCB"                            # a policy of misspec, or module:Class, with its arguments
-epsilon = "known"                           # the problem's
+`demo.toml`, beside this file, is one; docs/experiments.md says what a file can hold.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from misspec.errors import Array, InvalidInput, StorageError, short
 from misspec.experiments.play import BANDS, Played
 from misspec.experiments.schema import Experiment, Run, parse
 from misspec.files import storage
+from misspec.files.frames import contents
 from misspec.policies.core.answers import NUMBERS
 from misspec.simulation import Trace
 
@@ -184,49 +185,40 @@ class Folder:
         One runner at a time: the lock ends with its process, however that ends, and what killed ones left
         half-written is removed. One experiment per folder: the lock holds the name of its file, which may be edited.
         """
-        if (self.path / EXPERIMENT).exists() and not self.runs.exists():
-            raise StorageError(
-                f"{self.path} has an {EXPERIMENT} that no run has put there; choose another folder with --into"
-            )
+        path, elsewhere = self.path, "choose another folder with --into"
+        if (path / EXPERIMENT).exists() and not self.runs.exists():
+            raise StorageError(f"{path} has an {EXPERIMENT} that no run has put there; {elsewhere}")
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
-            handle = (self.path / ".lock").open("a+", encoding="utf-8")
+            handle = (path / ".lock").open("a+", encoding="utf-8")
         except OSError as error:
-            raise StorageError(
-                f"cannot write to the folder {self.path}: {error.strerror}; choose one that is writable with --into"
-            ) from None
+            writable = "choose one that is writable with --into"
+            raise StorageError(f"cannot write to the folder {path}: {error.strerror}; {writable}") from None
         with handle:
             free = True
             with contextlib.suppress(ImportError, OSError):  # where there are no locks; results stay whole without
                 free = storage.lock(handle.fileno())
             if not free:
-                raise StorageError(
-                    f"another `misspec run` works in {self.path}; wait for it, or choose another folder with --into"
-                )
+                raise StorageError(f"another `misspec run` works in {path}; wait for it, or {elsewhere}")
             handle.seek(0)
             before = handle.read()
             if before not in ("", source) and source != EXPERIMENT:
-                raise StorageError(
-                    f"{self.path} holds the results of {before}; choose another folder for {source} with --into"
-                )
+                another = f"choose another folder for {source} with --into"
+                raise StorageError(f"{path} holds the results of {before}; {another}")
             if not before:
                 handle.write(source)
                 handle.flush()
-            storage.replace(self.path / EXPERIMENT, content)
-            for leftover in [*self.runs.glob(".*.part"), *self.path.glob(".*.part")]:
+            storage.replace(path / EXPERIMENT, content)
+            for leftover in [*self.runs.glob(".*.part"), *path.glob(".*.part")]:
                 leftover.unlink(missing_ok=True)
             yield
 
     def experiment(self) -> Experiment:
         path = self.path / EXPERIMENT
-        try:
-            return parse(path.read_bytes(), str(path))
-        except (FileNotFoundError, NotADirectoryError):
-            raise InvalidInput(
-                f"{self.path} holds no {EXPERIMENT}; hand in a folder that `misspec run` or `misspec demo` has made"
-            ) from None
-        except OSError as error:
-            raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
+        if not path.exists():
+            hint = "hand in a folder that `misspec run` or `misspec demo` has made"
+            raise InvalidInput(f"{self.path} holds no {EXPERIMENT}; {hint}")
+        return parse(contents(path), str(path))
 
     def files(self) -> dict[str, Path]:
         """Key of a run → its file."""

@@ -1,13 +1,8 @@
-"""A space in a TOML file, for the command line.
+"""A space in a TOML file, for the command line; docs/script.md says what can stand in it.
 
-    [parameters]
-    lr = { low = 1e-5, high = 0.1, log = true }     # a number; on a logarithmic scale
-    depth = { low = 1, high = 12 }                  # whole numbers at both ends: whole numbers only
-    dropout = { low = 0.0, high = 0.5, step = 0.1 }
-    booster = ["tree", "linear"]                    # one of these
-    seed = 7                                        # always this
-
-`kind = "float"`, "int" or "choice" says what the values do not. The line [parameters] may be left out.
+[parameters]                                    # this line may be left out
+lr = { low = 1e-5, high = 0.1, log = true }     # `kind = "float"`, "int" or "choice" says what the values do not
+booster = ["tree", "linear"]
 """
 
 from __future__ import annotations

@@ -93,9 +93,6 @@ def on_page(group: Group, style: Style, allowed: dict[str, list[Bound]]) -> dict
     }
 
 
-# -- curves over the seeds ---------------------------------------------------------------------------------------------
-
-
 def curve(found: Curve, label: str, stroke: Stroke, **options: Any) -> list[Mark]:
     """Mean and spread."""
     spread = Band(found.x, found.low, found.high, colour=stroke.colour, alpha=0.12, group=label)
@@ -165,9 +162,6 @@ def coverage(group: Group, style: Style) -> Panel:
     ]
     y = Axis("share of f* inside the band", range=(None, 1.02))
     return Panel(marks, Axis("round", log=True), y, together=True)
-
-
-# -- what the policies did ---------------------------------------------------------------------------------------------
 
 
 def _flat(each: Finished) -> bool:

@@ -55,8 +55,7 @@ def left_out(policy: Any) -> LeftOut:
         found = np.array([_predicted(model, x, z, np.hypot(model.noise, own), doubted) for model in models])
     else:
         found = np.array([_each(policy.model, x, z, own)])
-    means, variances = found[:, 0], found[:, 1]
-    mean, std = means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+    mean, std = found[:, 0].mean(axis=0), np.sqrt(found[:, 1].mean(axis=0) + found[:, 0].var(axis=0))
     reaches = norm.ppf(0.5 + 0.5 * np.array(LEVELS))
     inside = tuple(float(np.mean(np.abs(z - mean) <= reach * std)) for reach in reaches)
     ends = [sign * back(mean + side * reaches[-1] * std) for side in (-1.0, 1.0)]

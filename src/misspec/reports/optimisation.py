@@ -152,10 +152,8 @@ class Optimisation:
     ) -> None:
         """As for `of_policy`."""
         if not isinstance(policy, Policy):
-            raise InvalidInput(
-                f"a report is of a policy, got {type(policy).__name__}; "
-                "ms.reports.of_experiment(folder) draws experiments"
-            )
+            hint = "ms.reports.of_experiment(folder) draws experiments"
+            raise InvalidInput(f"a report is of a policy, got {type(policy).__name__}; {hint}")
         for name, given in (("title", title), ("target", target)):
             if given is not None:
                 instance(name, given, str)
@@ -175,6 +173,7 @@ class Optimisation:
         modelled = learnt.modelled(policy)
         conflicts = sorted(policy.conflicts() if modelled else [], key=lambda each: -each.gap)
         self.minimize, self.y, self.ids = policy.minimize, told.y, told.ids
+        self.better = "smaller" if self.minimize else "larger"
         self.target = str(target or getattr(domain, "target", None) or "result")
         self.title = title or ("Optimisation" if self.target == "result" else f"Optimisation of {self.target}")
         self.use = policy.recommend() if modelled else None
@@ -192,8 +191,7 @@ class Optimisation:
         shares = [self.importance[name].share if self.importance else 0.0 for name in called]
         order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -shares[j])
         self.axes = [axes[j] for j in order]
-        use, drawn = self.use, order[:MOST_SLICES]
-        self.slices = [] if use is None else [Slice(policy, use.x, axes[j], j) for j in drawn]
+        self.slices = [] if self.use is None else [Slice(policy, self.use.x, axes[j], j) for j in order[:MOST_SLICES]]
         self.points = Points(policy, called, conflicts, modelled=modelled)
         self.conflicts = [(learnt.spelled(domain, each, called), each.gap) for each in conflicts]
         self.left_out = left_out(policy) if modelled else None
@@ -203,10 +201,6 @@ class Optimisation:
             f"{type(policy).__name__}, {len(told):,} evaluation{'s' * (len(told) != 1)}{after}, "
             f"{len(axes)} parameter{'s' * (len(axes) > 1)}; {self.better} is better"
         )
-
-    @property
-    def better(self) -> str:
-        return "smaller" if self.minimize else "larger"
 
     def leading(self, count: int) -> NDArray[np.intp]:
         """The points of which most is expected, or with the best averages where there is no model; best first."""
@@ -264,10 +258,8 @@ def _names(domain: Any, given: Sequence[str] | None) -> list[str]:
         return learnt.names_of(domain)
     names = [given] if isinstance(given, str) else [str(name) for name in listed("names", given)]
     if len(names) != domain.dimension or len(set(names)) != len(names):
-        raise InvalidInput(
-            f"names must be {domain.dimension} different ones, one per parameter, "
-            f"got {short(', '.join(map(repr, names)))}"
-        )
+        got = short(", ".join(map(repr, names)))
+        raise InvalidInput(f"names must be {domain.dimension} different ones, one per parameter, got {got}")
     return names
 
 
@@ -277,8 +269,9 @@ def _axis(domain: Any, name: str, parameter: Parameter | None, j: int) -> Axis:
         return Axis(name, parameter, 0.0, count - 1.0, np.arange(float(count)), labels)
     if isinstance(domain, Finite):
         column = np.unique(domain.points[:, j])
-        few = len(column) <= MOST_LEVELS
-        return Axis(name, parameter, float(column[0]), float(column[-1]), column if few else None)
+        return Axis(
+            name, parameter, float(column[0]), float(column[-1]), column if len(column) <= MOST_LEVELS else None
+        )
     if isinstance(parameter, Float | Int):
         few = parameter.count is not None and 1 < parameter.count <= MOST_WHOLE
         return Axis(name, parameter, float(parameter.low), float(parameter.high), parameter.every() if few else None)

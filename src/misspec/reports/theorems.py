@@ -33,9 +33,8 @@ Allowed = dict[tuple[str, float], dict[str, list[Bound]]]  # by problem and ε, 
 
 def all_bounds(results: Results) -> Allowed:
     """Bounds, only where a theorem applies."""
-    return {
-        key: {policy: bounds(runs) for policy, runs in group.items()} for key, group in results.groups().items()
-    }  # fmt: skip
+    groups = results.groups().items()
+    return {key: {policy: bounds(runs) for policy, runs in group.items()} for key, group in groups}
 
 
 def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:

@@ -1,11 +1,8 @@
 """The next experiments for someone who runs them by hand: a table of candidates and a CSV file of results in, rows out.
 
 Nothing is kept between calls: the results file is all that is known, and the same files give the same rows. A line of
-it is an experiment, known by its name or by its values. Its target is
-
-    a number     a result; several lines of the same experiment are repeats
-    empty        it is being run: it is not suggested again, and others are chosen around it
-    failed       it gave no result: tried once more, perhaps, and then no more, nor what is like it (`Auto.drop`)
+it is an experiment, known by its name or by its values, whose target is a result, empty while it is being run, or the
+word failed (`Auto.drop`).
 """
 
 from __future__ import annotations
