@@ -26,15 +26,16 @@ import polars as pl
 
 import misspec
 from misspec.errors import Array, InvalidInput, StorageError, short
-from misspec.experiments.play import BANDS, Played
 from misspec.experiments.schema import Experiment, Run, parse
 from misspec.files import storage
 from misspec.files.frames import contents
 from misspec.policies.core.answers import NUMBERS
+from misspec.problems import Problem
 from misspec.simulation import Trace
 
 FORMAT = 1
 EXPERIMENT = "experiment.toml"
+BANDS = ("band_lower", "band_upper", "band_mean")
 MOST_COORDINATES = 10  # dimensions of a point that are columns of a table
 
 
@@ -52,6 +53,21 @@ def rounds(trace: Trace) -> pl.DataFrame:
 def version() -> str:
     """The version of this misspec: another may give other numbers."""
     return misspec.__version__
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Played:
+    """A finished run.
+
+    looks   after some rounds: the share of the candidates whose f* the band holds; of a run that is pictured also the
+            band and, of a policy that eliminates, what is active
+    """
+
+    trace: Trace
+    looks: list[dict[str, Any]]
+    problem: Problem
+    claims: bool  # whether the policy's bands are meant to hold
+    seconds: float
 
 
 def encode(run: Run, played: Played) -> bytes:

@@ -50,7 +50,7 @@ class Report:
 
 def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], object] | None = None) -> Report:
     """Draw everything about a folder of results into its folder `report`. show: called with the name of each part."""
-    from misspec.reports import contest, figures, matplotlib_backend, page, tables, theorems
+    from misspec.reports import figures, matplotlib_backend, page, tables, theorems
 
     found = read_results(folder)
     if not found.runs:
@@ -66,7 +66,7 @@ def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], object] 
     storage.replace(target / "index.html", page.page(found, summary, allowed, first).encode())
     storage.replace(target / "summary.csv", summary.write_csv().encode())
     storage.replace(target / "runs.csv", tables.by_run(found).write_csv().encode())
-    ahead, written = [] if first is None else [("contest", contest.figure(first))], []
+    ahead, written = [] if first is None else [("contest", figures.contest_figure(first))], []
     for name, content in matplotlib_backend.files(itertools.chain(ahead, figures.draw(found, allowed)), show):
         written.append(target / name)
         storage.replace(written[-1], content)

@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from misspec.errors import Array
-from misspec.experiments.play import BANDS
-from misspec.experiments.store import Finished
+from misspec.experiments.store import BANDS, Finished
 from misspec.reports import matplotlib_backend, plotly_backend, tables
 from misspec.reports.picture import Axis, Band, Bars, Counts, Heat, Line, Mark, Note, Panel, Points
 from misspec.reports.plotly_backend import Json

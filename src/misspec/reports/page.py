@@ -18,7 +18,7 @@ from misspec.errors import Array
 from misspec.experiments.contest import Contest
 from misspec.experiments.store import Results, version
 from misspec.policies.auto import learnt
-from misspec.reports import bands, contest, figures, optimisation_figures, plotly_backend, tables
+from misspec.reports import bands, figures, optimisation_figures, plotly_backend, tables
 from misspec.reports.left_out import sentence
 from misspec.reports.optimisation import BEST, MOST_SLICES, Optimisation
 from misspec.reports.plotly_backend import Json
@@ -55,7 +55,7 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Conte
             data.append(content)
     scripts = {"index": index} | {f"group-{number}": content for number, content in enumerate(data)}
     if first is not None:
-        scripts["contest-data"] = contest.plot(first)
+        scripts["contest-data"] = plotly_backend.figure(figures.contest(first), 380)
     title, seeds = experiment.title or results.path.resolve().name, len(experiment.all_seeds)
     missing = results.of - len(results.runs)
     about = (
