@@ -6,7 +6,6 @@ and that of the best conditions found. Every seed is another reaction. It is an 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.util
 import os
@@ -62,58 +61,33 @@ class Row(NamedTuple):
     found: float  # of the conditions with the best result
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Contest:
     """Every batch of every player.
 
     truth, y   true yield and result: (players, seeds, batches)
+    average    true yield of the batches so far
+    found      true yield of the conditions whose batch had the best result so far; the first of equal ones
     best       the best yield that is possible, the same in all reactions
     said       what `ms.Auto` has learnt of the first reaction, and what it would try next
+    late       number of batches at the end that are looked at
+    reading    what the columns mean
     """
 
-    players: list[str]
-    truth: Array
-    y: Array
-    best: float
-    about: str
-    said: list[str]
-
-    @property
-    def seeds(self) -> int:
-        return int(self.truth.shape[1])
-
-    @property
-    def evaluations(self) -> int:
-        return int(self.truth.shape[2])
-
-    @functools.cached_property
-    def average(self) -> Array:
-        """The average true yield of the batches so far."""
-        return np.cumsum(self.truth, axis=2) / np.arange(1, self.evaluations + 1)
-
-    @functools.cached_property
-    def found(self) -> Array:
-        """The true yield of the conditions whose batch had the best result so far; the first of equal ones."""
-        record = np.maximum.accumulate(self.y, axis=2)
-        new = np.diff(record, axis=2, prepend=-np.inf) > 0
+    def __init__(self, players: list[str], truth: Array, y: Array, best: float, about: str, said: list[str]) -> None:
+        self.players, self.truth, self.y, self.best, self.about, self.said = players, truth, y, best, about, said
+        _, self.seeds, self.evaluations = truth.shape
+        self.late = min(LATE, self.evaluations)
+        self.reading = READING.format(evaluations=self.evaluations, late=self.late)
+        self.average = np.cumsum(truth, axis=2) / np.arange(1, self.evaluations + 1)
+        new = np.diff(np.maximum.accumulate(y, axis=2), axis=2, prepend=-np.inf) > 0
         last = np.maximum.accumulate(np.where(new, np.arange(self.evaluations), 0), axis=2)
-        return np.take_along_axis(self.truth, last, axis=2)
+        self.found = np.take_along_axis(truth, last, axis=2)
 
     def rows(self) -> list[Row]:
         """One per player."""
         late = self.truth[..., -self.late :].mean(axis=2)
         ends = np.median([self.average[..., -1], late, self.found[..., -1]], axis=2)
         return [Row(name, *values) for name, values in zip(self.players, ends.T.tolist(), strict=True)]
-
-    @property
-    def late(self) -> int:
-        """Number of batches at the end that are looked at."""
-        return min(LATE, self.evaluations)
-
-    @property
-    def reading(self) -> str:
-        """Explanation of the columns."""
-        return READING.format(evaluations=self.evaluations, late=self.late)
 
     @property
     def sentences(self) -> list[str]:

@@ -137,45 +137,27 @@ def _digest(facts: dict[str, Any], table: pl.DataFrame) -> str:
     return found.hexdigest()
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Finished:
     """A run and what came out.
 
+    facts                     what is known of the run as a whole
+    epsilon                   the problem's, given or computed
     regret, in_class_regret   per round
     looks                     the rounds at which the band was looked at, with the bands of a run that is pictured
-    facts                     what is known of the run as a whole
     table                     everything, a row per round; read again whenever it is asked for
     """
 
-    run: Run
-    path: Path
-    facts: dict[str, Any]
-    regret: Array
-    in_class_regret: Array
-    looks: pl.DataFrame
+    def __init__(self, run: Run, path: Path, facts: dict[str, Any], table: pl.DataFrame) -> None:
+        self.run, self.path, self.facts = run, path, facts
+        self.epsilon, self.minimize = float(facts["epsilon"]), bool(run.settings.get("minimize", False))
+        self.contextual, self.pictured = bool(facts["contextual"]), "truth" in facts
+        self.regret: Array = table["regret"].to_numpy()
+        self.in_class_regret: Array = table["in_class_regret"].to_numpy()
+        self.looks = table.filter(pl.col("covered").is_not_null()).select("round", "covered", *BANDS, "active")
 
     @property
     def table(self) -> pl.DataFrame:
         return pl.read_parquet(io.BytesIO(_content(self.path)))
-
-    @property
-    def epsilon(self) -> float:
-        """The problem's, given or computed."""
-        return float(self.facts["epsilon"])
-
-    @property
-    def minimize(self) -> bool:
-        """True if smaller is better."""
-        return bool(self.run.settings.get("minimize", False))
-
-    @property
-    def contextual(self) -> bool:
-        """True if action sets vary from round to round."""
-        return bool(self.facts["contextual"])
-
-    @property
-    def pictured(self) -> bool:
-        return "truth" in self.facts
 
 
 class Damaged(StorageError):
@@ -265,8 +247,7 @@ class Folder:
             raise
         except (Exception, pl.exceptions.PanicException) as error:  # polars raises many kinds
             raise Damaged(path, short(error)) from error
-        looks = table.filter(pl.col("covered").is_not_null()).select("round", "covered", *BANDS, "active")
-        return Finished(run, path, facts, table["regret"].to_numpy(), table["in_class_regret"].to_numpy(), looks)
+        return Finished(run, path, facts, table)
 
     def set_aside(self, path: Path) -> Path:
         """Rename a damaged file, so that its run is done again."""

@@ -56,6 +56,7 @@ class _Experiments:
     """
 
     domain: Any
+    parameters: Mapping[str, Any]
     known: Sequence[str]
     label: str | None = None
     size: int | None = None
@@ -67,11 +68,6 @@ class _Experiments:
         self.entries: list[Entry] = []
         self.notes: list[str] = []
         self.asked: set[Key] = set()
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        parameters: Mapping[str, Any] = self.domain.parameters
-        return parameters
 
     def called(self, key: Key) -> str:  # noqa: ARG002  # points of a space have no names
         """Its name, for people; "" where its values say all."""
@@ -145,7 +141,7 @@ class OfTable(_Experiments):
         self._rows, candidates = np.unique(first, return_inverse=True)  # of the file, and the candidate of each
         if len(self._rows) < len(first):
             self.domain = self._table({name: [cells[i] for i in self._rows] for name, cells in told.items()}, ignore)
-        self.size = len(self.domain)
+        self.size, self.parameters = len(self.domain), self.domain.parameters
         self.every = range(self.size)
         self._cells: list[dict[str, Any]] = self.domain.rows
         if self.names is not None:  # as they are written: 007 stays text
@@ -236,7 +232,7 @@ class OfSpace(_Experiments):
     def __init__(self, path: Path, *, strict: bool = False) -> None:
         super().__init__(path, strict=strict)
         self.domain: Space = space_file.read(path)
-        self.known = self.domain.names
+        self.known, self.parameters = self.domain.names, self.domain.parameters
         few = self.domain.size is not None and self.domain.size <= WHOLE
         self.every = [tuple(x) for x in self.domain.members().points.tolist()] if few else None
 
