@@ -5,13 +5,12 @@ Workers compute, one process writes: a run is durable once it is back, and the s
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import dataclasses
 import functools
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -39,19 +38,20 @@ SOME = 500  # vectors at which bands are looked at, where rounds bring vectors
 MOST_PICTURED = 2500  # candidates: no bands are kept of larger domains
 
 
-@dataclasses.dataclass
 class Progress:
-    """Progress of a `go`: runs and rounds of this call, not of earlier ones."""
+    """Progress of a `go`: runs and rounds of this call, not of earlier ones.
 
-    before: int  # runs that were done already
-    of: int  # runs to do
-    rounds_of: int
-    todo: dict[str, int]  # runs to do, by policy
-    runs: int = 0
-    rounds: int = 0
-    done: dict[str, int] = dataclasses.field(default_factory=dict)  # runs done, by policy
-    failed: dict[Run, str] = dataclasses.field(default_factory=dict)
-    news: list[str] = dataclasses.field(default_factory=list)  # files set aside, and the like
+    before     runs that were done already
+    todo       runs to do, by policy; done: those of them that are done
+    news       files set aside, and the like
+    """
+
+    def __init__(self, before: int, todo: list[Run], news: list[str]) -> None:
+        self.before, self.of, self.news = before, len(todo), news
+        self.todo = Counter(run.policy for run in todo)
+        self.done: Counter[str] = Counter()
+        self.rounds_of, self.runs, self.rounds = sum(run.horizon for run in todo), 0, 0
+        self.failed: dict[Run, str] = {}
 
 
 Show = Callable[[Progress], None]
@@ -102,7 +102,7 @@ def go(
                             progress.failed[run] = _reason(outcome, DIED if dask is None else KILLED)
                             progress.rounds_of -= run.horizon
                         progress.runs += 1
-                        progress.done[run.policy] = progress.done.get(run.policy, 0) + 1
+                        progress.done[run.policy] += 1
                     show(progress)
     return progress
 
@@ -135,9 +135,7 @@ def _todo(experiment: Experiment, target: Folder) -> tuple[list[Run], Progress]:
             news.append(f"{str(error).partition(';')[0]}: set aside as {aside.name}, doing it again")
     if older:
         news.append(f"{older} runs were made by another misspec than {store.version()}: doing them again")
-    by_policy = dict(collections.Counter(run.policy for run in todo.values()))
-    rounds = sum(run.horizon for run in todo.values())
-    return list(todo.values()), Progress(runs - len(todo), len(todo), rounds, by_policy, news=news)
+    return list(todo.values()), Progress(runs - len(todo), list(todo.values()), news)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import csv
-import dataclasses
 import io
 import os
 from collections.abc import Sequence
@@ -40,24 +39,27 @@ FILES = ("best", "slices", "importance", "parallel", "model")  # pictures, each 
 REACH = 3.0  # results farther than so many times the range of the central 80 % from these are out of the picture
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Axis:
     """A parameter as it is drawn. levels: its values one by one, else None; labels: of a choice."""
 
-    name: str
-    parameter: Parameter | None  # None where coordinates are plain numbers
-    low: float
-    high: float
-    levels: Array | None = None
-    labels: list[str] | None = None
-
-    @property
-    def log(self) -> bool:
-        return bool(getattr(self.parameter, "log", False))
-
-    @property
-    def varies(self) -> bool:
-        return self.high > self.low if self.levels is None else len(self.levels) > 1
+    def __init__(self, domain: Any, name: str, parameter: Parameter | None, j: int) -> None:
+        """parameter: None where coordinates are plain numbers."""
+        self.name, self.parameter, self.log = name, parameter, bool(getattr(parameter, "log", False))
+        self.labels: list[str] | None = None
+        self.levels: Array | None = None
+        if isinstance(parameter, Choice):
+            self.labels = [learnt.plain(option) for option in parameter.options]
+            ends = self.levels = np.arange(float(len(self.labels)))
+        elif isinstance(domain, Finite):
+            ends = np.unique(domain.points[:, j])
+            self.levels = ends if len(ends) <= MOST_LEVELS else None
+        elif isinstance(parameter, Float | Int):
+            ends = np.array([parameter.low, parameter.high], dtype=np.float64)
+            self.levels = parameter.every() if 1 < (parameter.count or 0) <= MOST_WHOLE else None
+        else:
+            ends = np.array([domain.low[j], domain.high[j]])
+        self.low, self.high = float(ends[0]), float(ends[-1])
+        self.varies = self.high > self.low if self.levels is None else len(self.levels) > 1
 
     def curve(self) -> Array:
         """Legal points at which a slice is computed."""
@@ -187,7 +189,7 @@ class Optimisation:
         best = np.minimum if self.minimize else np.maximum
         self.best: Array = best.accumulate(policy.posterior.at(told.x)[0] if modelled else told.y)
         parameters = (learnt.parameters_of(domain) or dict.fromkeys(called)).values()
-        axes = [_axis(domain, name, each, j) for j, (name, each) in enumerate(zip(called, parameters, strict=True))]
+        axes = [Axis(domain, name, each, j) for j, (name, each) in enumerate(zip(called, parameters, strict=True))]
         shares = [self.importance[name].share if self.importance else 0.0 for name in called]
         order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -shares[j])
         self.axes = [axes[j] for j in order]
@@ -261,21 +263,6 @@ def _names(domain: Any, given: Sequence[str] | None) -> list[str]:
         got = short(", ".join(map(repr, names)))
         raise InvalidInput(f"names must be {domain.dimension} different ones, one per parameter, got {got}")
     return names
-
-
-def _axis(domain: Any, name: str, parameter: Parameter | None, j: int) -> Axis:
-    if isinstance(parameter, Choice):
-        count, labels = len(parameter.options), [learnt.plain(option) for option in parameter.options]
-        return Axis(name, parameter, 0.0, count - 1.0, np.arange(float(count)), labels)
-    if isinstance(domain, Finite):
-        column = np.unique(domain.points[:, j])
-        return Axis(
-            name, parameter, float(column[0]), float(column[-1]), column if len(column) <= MOST_LEVELS else None
-        )
-    if isinstance(parameter, Float | Int):
-        few = parameter.count is not None and 1 < parameter.count <= MOST_WHOLE
-        return Axis(name, parameter, float(parameter.low), float(parameter.high), parameter.every() if few else None)
-    return Axis(name, parameter, float(domain.low[j]), float(domain.high[j]))
 
 
 def _nearness(domain: Any, X: Array, at: Array, j: int) -> Array:

@@ -13,7 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -34,19 +34,61 @@ TRIES = 20  # queries of one call that may come to what was tried before, once r
 RESTARTS = 20  # each means that another process has written: of so many that append at once, the last needs them all
 
 
-class Results(NamedTuple):
-    """A file of results.
+class Results:
+    """The lines of a file of results, each matched to its experiment.
 
-    read    as it was read; None where no file was named
+    read    the file as it was read; None where none was named
     style   how it is written, or will be
     names   its columns, or those that it will have
     """
 
-    read: sheets.File | None
-    style: frames.Style
-    names: list[str]
-    entries: list[Entry]
-    notes: list[str]
+    def __init__(
+        self, read: sheets.File | None, target: str, menu: Menu, noise: str | None = None, *, repeats: bool = False
+    ) -> None:
+        """noise: the column of the results' own standard deviations."""
+        self.read, self.style = read, menu.style
+        self.names = [*([] if menu.label is None else [menu.label]), *menu.parameters, target]
+        self.entries: list[Entry] = []
+        self.notes: list[str] = []
+        if read is None or not read.sheet.header:
+            return
+        path, sheet = read.path, read.sheet
+        self.names = sheet.header
+        _check_header(read, target, menu)
+        used = [name for name in sheet.header if name in menu.parameters or name == menu.label]
+        if noise is not None:
+            frames.check_column(noise, sheet.header, path, "--noise")
+            if noise in (*used, target):
+                said = "is a column of the experiments; --noise takes a number or another column"
+                raise InvalidInput(f"{shown(noise)} {said}")
+        columns = {name: sheet.cells(name) for name in [*used, target, *([] if noise is None else [noise])]}
+        numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
+        outside: list[str] = []
+        again, self.notes = copies_of(read, target, repeats=repeats)
+        commas = False
+        for row in range(len(sheet.rows)):
+            line, cells = read.line(row), {name: columns[name][row] for name in columns}
+            if not any(cells.values()):
+                continue  # a remark
+            sheet.check(row, line)
+            key = menu.find(cells, line)
+            if row in again:
+                menu.asked.add(key)
+                continue
+            own = math.nan if noise is None else own_noise(cells[noise], line, noise)
+            self.entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own))
+            outside += [f"{name} in line {line.number}" for name in menu.outside(key)]
+            commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
+        left = [name for name in sheet.header if name and name not in columns]
+        if left:
+            self.notes.append(f"Columns of {path} that are left alone: {', '.join(left)}.")
+        if outside and menu.strict:
+            raise InvalidInput(f"{path}: {outside[0]} lies outside {menu.path}; correct it, or leave --strict out")
+        if outside:
+            some = ", ".join(outside[:3]) + (f" and {len(outside) - 3} more" if len(outside) > 3 else "")
+            self.notes.append(f"Learnt from, though it lies outside {menu.path}: {some}.")
+        commas = commas or (sheet.style.separator != "," and not self.entries and menu.style.decimal == ",")
+        self.style = sheet.style._replace(decimal="," if commas else ".")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,7 +143,7 @@ class Suggestion:
         """A file to be overwritten; InvalidInput if it holds what is known nowhere else."""
         try:
             file = sheets.read(path)
-            held = [] if file.content is None else _results(file, self.target, self.menu).entries
+            held = [] if file.content is None else Results(file, self.target, self.menu).entries
         except InvalidInput as error:
             raise InvalidInput(f"{path} exists, and holds no rows to try ({error}); choose another name") from None
         known = [*self.menu.entries, *self.file.entries]
@@ -178,7 +220,7 @@ def suggest(
     own = noise if isinstance(noise, str) else None
     if own is not None and read is None:
         raise InvalidInput(f"noise {shown(own)} names a column of the results; name their file: --results results.csv")
-    told = _results(read, goal, menu, own, repeats=repeats)
+    told = Results(read, goal, menu, own, repeats=repeats)
     notes += [*([] if read is None else read.notes), *menu.notes, *told.notes]
     with one_thread():
         policy = Auto(menu.domain, noise=None if isinstance(noise, str) else noise, minimize=minimize, seed=seed)
@@ -308,52 +350,6 @@ def _target(target: str | None, read: sheets.File | None, known: Sequence[str], 
     among = new or header
     hint = f"as in --target {among[-1]} ({', '.join(among)})"
     raise InvalidInput(f"say which column of {where} holds the results, {hint}")
-
-
-def _results(
-    read: sheets.File | None, target: str, menu: Menu, noise: str | None = None, *, repeats: bool = False
-) -> Results:
-    """The lines of a file of results, each matched to its experiment; noise: the column of their own ones."""
-    if read is None or not read.sheet.header:
-        names = [*([] if menu.label is None else [menu.label]), *menu.parameters, target]
-        return Results(read, menu.style, names, [], [])
-    path, sheet = read.path, read.sheet
-    _check_header(read, target, menu)
-    used = [name for name in sheet.header if name in menu.parameters or name == menu.label]
-    if noise is not None:
-        frames.check_column(noise, sheet.header, path, "--noise")
-        if noise in (*used, target):
-            said = "is a column of the experiments; --noise takes a number or another column"
-            raise InvalidInput(f"{shown(noise)} {said}")
-    columns = {name: sheet.cells(name) for name in [*used, target, *([] if noise is None else [noise])]}
-    numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
-    entries: list[Entry] = []
-    outside: list[str] = []
-    again, notes = copies_of(read, target, repeats=repeats)
-    commas = False
-    for row in range(len(sheet.rows)):
-        line, cells = read.line(row), {name: columns[name][row] for name in columns}
-        if not any(cells.values()):
-            continue  # a remark
-        sheet.check(row, line)
-        key = menu.find(cells, line)
-        if row in again:
-            menu.asked.add(key)
-            continue
-        own = math.nan if noise is None else own_noise(cells[noise], line, noise)
-        entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own))
-        outside += [f"{name} in line {line.number}" for name in menu.outside(key)]
-        commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
-    left = [name for name in sheet.header if name and name not in columns]
-    if left:
-        notes.append(f"Columns of {path} that are left alone: {', '.join(left)}.")
-    if outside and menu.strict:
-        raise InvalidInput(f"{path}: {outside[0]} lies outside {menu.path}; correct it, or leave --strict out")
-    if outside:
-        some = ", ".join(outside[:3]) + (f" and {len(outside) - 3} more" if len(outside) > 3 else "")
-        notes.append(f"Learnt from, though it lies outside {menu.path}: {some}.")
-    commas = commas or (sheet.style.separator != "," and not entries and menu.style.decimal == ",")
-    return Results(read, sheet.style._replace(decimal="," if commas else "."), sheet.header, entries, notes)
 
 
 def _check_header(read: sheets.File, target: str, menu: Menu) -> None:
