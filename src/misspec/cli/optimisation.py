@@ -19,6 +19,10 @@ import misspec
 from misspec.cli.app import INTERRUPTED, Repeats, Terminal, app, fail, line_of, number_or_column, one_line_errors
 from misspec.cli.progress import evaluations_shown, learning_shown
 from misspec.errors import MisspecError
+from misspec.integrations import space_file
+from misspec.integrations import suggest as by_hand
+from misspec.policies.auto.learnt import DOUBTFUL, plain, rounded
+from misspec.policies.auto.policy import BAND
 
 
 @app.command()
@@ -47,7 +51,7 @@ def optimize(
 
     misspec optimize space.toml -- python train.py --lr {lr} --depth {depth}
     """
-    from misspec.integrations import command, space_file
+    from misspec.integrations import command
     from misspec.integrations.command.storages import without_password
 
     study, where = space.stem if name is None else name, without_password(storage)
@@ -110,9 +114,6 @@ def suggest(
     seed: Annotated[int, Option(help="Seed of random choices.", min=0)] = 0,
 ) -> None:
     """The next experiments: what to try, why, and whether going on is worth it."""
-    from misspec.integrations import suggest as by_hand
-    from misspec.policies.auto.learnt import DOUBTFUL
-
     if append and out is not None:
         raise misspec.InvalidInput("--append and --out are two ways to fill in the same results; take one")
     if append and results is None:
@@ -152,9 +153,6 @@ def suggest(
 
 def _show_rows(console: Console, found: Any) -> None:
     """Print the experiments and their reasons: a table where it fits, else one row below the other."""
-    from misspec.policies.auto.learnt import plain, rounded
-    from misspec.policies.auto.policy import BAND
-
     called = ["candidate"] if found.rows[0].called else []
     heads = ["", *called, *found.menu.parameters, f"expected {found.target} (95 %)"]
     lines = []

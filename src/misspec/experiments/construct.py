@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, cast
 
+from sklearn.gaussian_process.kernels import RBF
+
 from misspec import comparators, policies, problems
 from misspec.domains import Box, Finite, Open
 from misspec.encoding import kernel_from_table
@@ -224,6 +226,4 @@ def arguments(make: Callable[..., Policy]) -> Mapping[str, inspect.Parameter]:
 @functools.cache
 def stand_in() -> tuple[Finite, Model]:
     """A world small enough to try settings on."""
-    from sklearn.gaussian_process.kernels import RBF
-
     return Box([(0, 1)]).grid(3), Model(RBF(0.5), norm_bound=1.0, noise=0.1)

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom, norm
 
 from misspec.errors import Array
 from misspec.hyperparameters import Scaling
@@ -39,8 +40,6 @@ class LeftOut(NamedTuple):
 def left_out(policy: Any) -> LeftOut:
     """Of a policy with a model. That was learnt from all results but doubted ones: only their values are left out, one
     at a time; a doubted one is predicted by the others, and predicts none."""
-    from scipy.stats import norm
-
     told, sign = policy.observations, policy.log.sign
     rows = np.arange(len(told))
     if len(rows) > MOST:
@@ -80,8 +79,6 @@ def _each(model: Model, x: Array, z: Array, noise: Array) -> Array:
 
 def sentence(found: LeftOut) -> str:
     """How often the bands hold, and whether that is as often as they should."""
-    from scipy.stats import binom
-
     n = len(found.rows)
     half, most, nearly = (f"{100 * share:.0f} %" for share in found.inside)
     said = (
