@@ -116,7 +116,7 @@ def _reason(outcome: str | Exception, died: str) -> str:
 
 def results(folder: str | os.PathLike[str]) -> Results:
     """The finished runs of a folder."""
-    return Folder(folder).results()
+    return Results(folder)
 
 
 def _todo(experiment: Experiment, target: Folder) -> tuple[list[Run], Progress]:

@@ -26,7 +26,7 @@ import polars as pl
 
 import misspec
 from misspec.errors import Array, InvalidInput, StorageError, short
-from misspec.experiments.schema import Experiment, Run, parse
+from misspec.experiments.schema import Run, parse
 from misspec.files import storage
 from misspec.files.frames import contents
 from misspec.policies.core.answers import NUMBERS
@@ -211,13 +211,6 @@ class Folder:
                 leftover.unlink(missing_ok=True)
             yield
 
-    def experiment(self) -> Experiment:
-        path = self.path / EXPERIMENT
-        if not path.exists():
-            hint = "hand in a folder that `misspec run` or `misspec demo` has made"
-            raise InvalidInput(f"{self.path} holds no {EXPERIMENT}; {hint}")
-        return parse(contents(path), str(path))
-
     def files(self) -> dict[str, Path]:
         """Key of a run → its file."""
         return {path.name.partition("-")[0]: path for path in sorted(self.runs.glob("*-*.parquet"))}
@@ -256,22 +249,20 @@ class Folder:
         except OSError as error:
             raise StorageError(f"{path} is damaged, and cannot be set aside: {error.strerror}; delete it") from None
 
-    def results(self) -> Results:
-        """All that is finished."""
-        experiment = self.experiment()
-        runs, files = experiment.runs(), self.files()
-        found = [self.read(run, files[run.key]) for run in runs if run.key in files]
-        return Results(self.path, experiment, found, len(runs))
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class Results:
-    """The results of an experiment so far; `of` is the number of runs that it asks for."""
+    """The finished runs of an experiment's folder; `of` is the number of runs that it asks for."""
 
-    path: Path
-    experiment: Experiment
-    runs: list[Finished]
-    of: int
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        folder = Folder(path)
+        self.path, asked = folder.path, folder.path / EXPERIMENT
+        if not asked.exists():
+            hint = "hand in a folder that `misspec run` or `misspec demo` has made"
+            raise InvalidInput(f"{self.path} holds no {EXPERIMENT}; {hint}")
+        self.experiment = parse(contents(asked), str(asked))
+        runs, files = self.experiment.runs(), folder.files()
+        self.runs = [folder.read(run, files[run.key]) for run in runs if run.key in files]
+        self.of = len(runs)
 
     def groups(self) -> dict[tuple[str, float], dict[str, list[Finished]]]:
         """By problem and ε (of problems that compute theirs, the mean over seeds), then by policy, seeds in order."""

@@ -23,17 +23,13 @@ if TYPE_CHECKING:
     from misspec.reports.single import residuals_figure, trace_figure
 
 __all__ = ["Report", "of_experiment", "of_policy", "residuals_figure", "trace_figure"]
-HOMES = {
-    "of_policy": "misspec.reports.optimisation",
-    "residuals_figure": "misspec.reports.single",
-    "trace_figure": "misspec.reports.single",
-}
+HOMES = {"of_policy": "optimisation", "residuals_figure": "single", "trace_figure": "single"}
 
 
 def __getattr__(name: str) -> Any:
     """Parts that draw load when they are first used."""
     if name in HOMES:
-        return getattr(importlib.import_module(HOMES[name]), name)
+        return getattr(importlib.import_module(f"{__name__}.{HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

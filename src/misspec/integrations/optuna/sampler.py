@@ -128,7 +128,7 @@ class MisspecSampler(BaseSampler):
         of = study._storage, study._study_id, axes.digest
         if mirror is not None and mirror.of == of:
             axes = mirror.axes  # which has read most trials
-        history = History.of(study, axes, trial.number)
+        history = History(study, axes, trial.number)
         if mirror is None or mirror.of != of or not mirror.follows(history):
             mirror = Mirror(self._made(axes.space, minimize=study.direction == StudyDirection.MINIMIZE), of, axes)
         mirror.learn(history, _learnt_by(study, axes, len(history.trials)))

@@ -101,21 +101,18 @@ class Known(NamedTuple):
     noise: float | None = None
 
 
-class History(NamedTuple):
-    """All trials but the one in question that lie in a space, and how many others are being chosen right now."""
+class History:
+    """All trials but the one in question that lie in a space, and how many others, `unseen`, are chosen right now."""
 
-    trials: list[Known]
-    unseen: int
-
-    @classmethod
-    def of(cls, study: Study, axes: Axes, number: int | None = None) -> History:
+    def __init__(self, study: Study, axes: Axes, number: int | None = None) -> None:
         """number: of the trial in question."""
         every = study.get_trials(deepcopy=False)
         minimize = study.direction == StudyDirection.MINIMIZE
         results = {t.number: t.value for t in every if t.state == TrialState.COMPLETE and t.value is not None}
         finite = [value for value in results.values() if abs(value) <= LARGEST] or [0.0]
         least, most = min(finite), max(finite)
-        trials, unseen = [], 0
+        self.trials: list[Known] = []
+        self.unseen = 0
         so_far: list[float] = []  # results of trials before
         for trial in every:
             if any(key == "constraints" or key.startswith("constraints:") for key in trial.system_attrs):
@@ -134,7 +131,7 @@ class History(NamedTuple):
             x = axes.read(trial)
             if x is None:
                 if running and number is not None and ASKED not in attributes and not trial.params:
-                    unseen += 0 < number - trial.number <= UNSEEN
+                    self.unseen += 0 < number - trial.number <= UNSEEN
                 continue
             if y is not None:
                 y = min(max(y, least), most)  # infinities, or what stands for them, teach nothing
@@ -149,8 +146,7 @@ class History(NamedTuple):
                     f"user attribute {NOISE!r} of trial {trial.number} must be the standard deviation of its result, "
                     f"got {shown(own)}"
                 )
-            trials.append(Known(trial.number, x, y, not running and y is None, own))
-        return cls(trials, unseen)
+            self.trials.append(Known(trial.number, x, y, not running and y is None, own))
 
 
 def policy_of(study: Study, space: Space | None = None) -> Auto:
@@ -170,7 +166,7 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
     done = {t.number: t for t in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
     names = [name for trial in done.values() for name in trial.params]
     policy.not_modelled = tuple(dict.fromkeys(name for name in names if name not in distributions))
-    for each in History.of(study, axes).trials:
+    for each in History(study, axes).trials:
         if each.failed or each.number in done:
             (query,) = policy.mark_pending(each.x[None, :])
             policy.drop(query) if each.y is None else policy.tell(query, each.y, noise=each.noise)
