@@ -610,7 +610,7 @@ def test_bytes_stay_and_rows_are_read_back(tmp_path_factory, notes, separator, n
     content = text([["a", "note", "y", ""], *(["1", note, "2", ""] for note in notes)], separator, newline)
     content = (b"\xef\xbb\xbf" if mark else b"") + (content.rstrip() if cut else content).encode()
     path.write_bytes(content)
-    file = sheets.read(path)
+    file = sheets.File(path)
     if file.sheet.header != ["a", "note", "y"]:
         return  # a first cell of the data can look like a separator that is none
     added = [["x", *row] for row in rows]
@@ -620,7 +620,7 @@ def test_bytes_stay_and_rows_are_read_back(tmp_path_factory, notes, separator, n
         assert path.read_bytes() == content
         assert '"' in "".join(notes)  # the file ends inside quotes, as far as a reader can tell
         return
-    after = sheets.read(path)
+    after = sheets.File(path)
     assert path.read_bytes().startswith(content)
     assert after.sheet.rows[: len(file.sheet.rows)] == file.sheet.rows
     got = [[*(cell.strip() for cell in row), "", "", ""][:3] for row in after.sheet.rows[len(file.sheet.rows) :]]

@@ -142,7 +142,7 @@ class Suggestion:
     def _spared(self, path: Path) -> sheets.File:
         """A file to be overwritten; InvalidInput if it holds what is known nowhere else."""
         try:
-            file = sheets.read(path)
+            file = sheets.File(path)
             held = [] if file.content is None else Results(file, self.target, self.menu).entries
         except InvalidInput as error:
             raise InvalidInput(f"{path} exists, and holds no rows to try ({error}); choose another name") from None
@@ -189,7 +189,7 @@ def suggest(
     """
     whole("batch", batch, at_least=1)
     path = Path(source)
-    read = None if results is None else sheets.read(Path(results))
+    read = None if results is None else sheets.File(Path(results))
     if read is not None and sheets.same(path, read.path):
         raise InvalidInput(
             f"{path} cannot be the file of results too: a line without a result is a candidate in one, and an "
@@ -204,7 +204,7 @@ def suggest(
         if goal in menu.known:
             raise InvalidInput(f"{shown(goal)} is a parameter of {path}; the target must be another column (--target)")
     else:
-        table = sheets.read(path)
+        table = sheets.File(path)
         goal = _target(target, read, table.sheet.header, path, notes)
         menu = OfTable(table, goal, names, ignore, columns, strict=strict, repeats=repeats)
         notes += table.notes
