@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any, cast
 
-from sklearn.gaussian_process.kernels import RBF
-
 from misspec import comparators, policies, problems
 from misspec.domains import Box, Finite, Open
 from misspec.encoding import kernel_from_table
@@ -60,7 +58,6 @@ def allowed() -> frozenset[str]:
 
 
 def policy_class(kind: str) -> type[Policy]:
-    """The class of a policy."""
     found: Any = _named(kind, POLICIES, "policy", "Class")
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise InvalidInput(f"{kind} must be a class derived from misspec.Policy, got {found!r}")
@@ -68,7 +65,6 @@ def policy_class(kind: str) -> type[Policy]:
 
 
 def problem_maker(kind: str) -> Callable[..., Problem]:
-    """The function that makes a problem of this kind."""
     found = _named(kind, PROBLEMS, "problem", "function")
     if not inspect.isfunction(found) and not isinstance(found, type):
         raise InvalidInput(f"{kind} must be a function that returns a misspec.Problem, got {found!r}")
@@ -221,9 +217,3 @@ def make_policy(
 def arguments(make: Callable[..., Policy]) -> Mapping[str, inspect.Parameter]:
     """The arguments of a class of policies, or of its `as_in_paper`."""
     return signature_of(make).parameters
-
-
-@functools.cache
-def stand_in() -> tuple[Finite, Model]:
-    """A world small enough to try settings on."""
-    return Box([(0, 1)]).grid(3), Model(RBF(0.5), norm_bound=1.0, noise=0.1)

@@ -162,9 +162,7 @@ class Cluster:
 
     def _lost(self, future: Any, result: Any) -> bool:
         """Test whether the cluster, and not the function, is why there is no result."""
-        from distributed import KilledWorker
-
-        if isinstance(result, KilledWorker):
+        if isinstance(result, _distributed().KilledWorker):
             return True
         lost = isinstance(result, BaseException) and future.status != "error"
         if lost and self._client.status not in ("running", "connecting"):

@@ -171,7 +171,6 @@ def _conflicts(found: Optimisation) -> str:
 
 
 def _filled(template: str, *, js: str, **parts: str) -> str:
-    """A page from its template."""
     common = {"version": html.escape(version()), "css": _asset("page.css"), "js": _asset("draw.js") + js}
     return _asset(template).format(**common, **parts)
 

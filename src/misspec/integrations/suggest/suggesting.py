@@ -332,7 +332,6 @@ def _exact(policy: Auto) -> bool:
 
 
 def _target(target: str | None, read: sheets.File | None, known: Sequence[str], path: Path, notes: list[str]) -> str:
-    """The column of results."""
     header = [] if read is None else read.sheet.header
     where = "the file of results" if read is None else str(read.path)
     if target is not None:
