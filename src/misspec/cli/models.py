@@ -109,7 +109,12 @@ def diagnose(
         for proof in certificate.certificates:
             console.print(f"{proof.kind}: {proof.sentence}", soft_wrap=True)
         if picture is not None:
-            _draw(certificate, picture)
+            from misspec.reports.matplotlib_backend import SUFFIXES, saved
+
+            suffix = picture.suffix.removeprefix(".")
+            if suffix not in SUFFIXES:
+                raise InvalidInput(f"--picture takes a file that ends with {' or '.join(SUFFIXES)}, got {picture}")
+            storage.replace(picture, saved(misspec.reports.residuals_figure(certificate), suffix))
             console.print(f"residuals: {picture}", soft_wrap=True)
         return
     table = Table(*(Column(name, justify="right") for name in ("norm bound B", "wrong by at least ε")), "proved by")
@@ -123,15 +128,6 @@ def diagnose(
     most = f"the noise is at most {made.noise:.4g}" if column is None else f"no noise exceeds what {column} says"
     console.print(f"each line holds with probability {1 - delta:g} if {most}")
     console.print("choose the norm bound that you believe in with --norm-bound")
-
-
-def _draw(certificate: Any, picture: Path) -> None:
-    from misspec.reports.matplotlib_backend import SUFFIXES, saved
-
-    suffix = picture.suffix.removeprefix(".")
-    if suffix not in SUFFIXES:
-        raise InvalidInput(f"--picture takes a file that ends with {' or '.join(SUFFIXES)}, got {picture}")
-    storage.replace(picture, saved(misspec.reports.residuals_figure(certificate), suffix))
 
 
 def _kernel(name: str | None, length_scale: float | None, nu: float | None) -> Any:
