@@ -19,7 +19,7 @@ from misspec.reports.style import COLOURS, TRUTH, Stroke, labels, slug, strokes
 from misspec.reports.tables import Curve, Group, Groups
 from misspec.reports.theorems import Allowed, Bound
 
-PLAYERS = dict(zip(("ms.Auto", "Optuna", "random search"), (COLOURS[0], COLOURS[1], COLOURS[6]), strict=True))
+COLOUR_OF = dict(zip(("ms.Auto", "Optuna", "random search"), (COLOURS[0], COLOURS[1], COLOURS[6]), strict=True))
 MOST_TICKS = 1000  # of a base that played more often, evenly spaced rounds are marked
 Style = dict[str, Stroke]
 
@@ -264,10 +264,10 @@ def contest(found: Contest) -> Panel:
     marks: list[Mark] = []
     for name, values in zip(found.players, found.average, strict=True):
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
-        marks.append(Band(x, low, high, colour=PLAYERS[name], alpha=0.15, group=name))
-        marks.append(Line(x, middle, width=2.0, colour=PLAYERS[name], label=name, hover="%{y:.0f} %"))
+        marks.append(Band(x, low, high, colour=COLOUR_OF[name], alpha=0.15, group=name))
+        marks.append(Line(x, middle, width=2.0, colour=COLOUR_OF[name], label=name, hover="%{y:.0f} %"))
     for row, height in zip(rows, _apart([row.average for row in rows]), strict=True):
-        beside: Any = {"colour": PLAYERS[row.player], "on": "print"}
+        beside: Any = {"colour": COLOUR_OF[row.player], "on": "print"}
         marks.append(Note(x[-1], height, f"{row.player}: {row.average:.0f} %", (8, 4), size=12, bold=True, **beside))
         marks.append(Note(x[-1], height, f"best found: {row.found:.0f} %", (8, -9), size=10, **beside))
     marks += [

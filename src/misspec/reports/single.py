@@ -51,7 +51,8 @@ def trace_figure(trace: Trace, bases: Sequence[str] | None = None) -> Figure:
         y = Axis("base that\nplayed", range=(len(names) - 0.5, -0.5), ticks=range(len(names)), labels=names, grid=False)
         marks = [*eliminations, *base_marks(np.asarray(trace.base), gone, COLOURS[0])]
         for base, when in gone:
-            shift, align = ((-9.0, 0.0), "right") if when > 0.6 * len(trace) else ((9.0, 0.0), "left")  # more room
+            # on the side that has more room
+            shift, align = ((-9.0, 0.0), "right") if when > 0.6 * len(trace) else ((9.0, 0.0), "left")
             marks.append(Note(when, base, f"eliminated after {when:,} rounds", shift, align, framed=True))
         panels.append(Panel(marks, rounds, y))
     title = f"{trace.policy} on {trace.problem}, seed {trace.seed}"

@@ -72,14 +72,13 @@ def go(
     shell: bool = False,
     seed: int | None = None,
     show: Callable[[Progress], None] = lambda _: None,
-    beat: float = 15.0,
     grace: float = 90.0,
 ) -> Auto:
     """Evaluate a command until a study has so many results; the policy that was told all of them.
 
     A command that fails (an exit code other than 0, no finite result, too long) is run again up to `retries` times;
     then its trial fails, with the reason, and does not count. Interrupted, what runs is ended and left for the next
-    time. beat and grace: see `Shared`.
+    time. grace: see `Shared`.
     """
     if os.name != "posix":
         raise InvalidInput("this needs process groups, as Linux and macOS have them; on Windows, use WSL")
@@ -92,7 +91,7 @@ def go(
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # it logs every trial; the command line has its own words
     with storage_errors(storage), _heeding():
         sampler = MisspecSampler(seed=seed)
-        shared = Shared(storage, name, space, minimize=minimize, n=evaluations, sampler=sampler, beat=beat, grace=grace)
+        shared = Shared(storage, name, space, minimize=minimize, n=evaluations, sampler=sampler, grace=grace)
 
         def evaluate(trial: Trial) -> float:
             """Run the command until it has a result."""
@@ -202,8 +201,8 @@ def _stop(shared: Shared) -> None:
 @contextlib.contextmanager
 def _heeding() -> Iterator[None]:
     """Being asked to end, by a scheduler or a closed terminal, is an interruption like Ctrl-C."""
-    here = threading.current_thread() is threading.main_thread()  # the only one that may say so
-    asked = [each for each in (signal.SIGTERM, signal.SIGHUP) if here and signal.getsignal(each) is signal.SIG_DFL]
+    main = threading.current_thread() is threading.main_thread()  # only there can signals be handled
+    asked = [each for each in (signal.SIGTERM, signal.SIGHUP) if main and signal.getsignal(each) is signal.SIG_DFL]
     for each in asked:
         signal.signal(each, signal.default_int_handler)  # raises KeyboardInterrupt
     try:
