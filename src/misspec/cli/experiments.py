@@ -29,7 +29,7 @@ def demo(
     console = Terminal()
     line = line_of("demo", into=None if into == Path("misspec-demo") else into)
     console.print(Text("1. Without constants: reactions tuned while they produce", style="bold"))
-    console.print(experiments.about())
+    console.print(experiments.contest.about())
     again = f"stopped; finished runs are kept in {into}; go on with: {line}"
     _show_contest(watched(lambda show: experiments.contest_in(into, cores=cores, show=show), lambda _: again))
     console.print(Text(f"2. With guarantees: {experiment.title}", style="bold"))
