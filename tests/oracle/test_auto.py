@@ -128,7 +128,7 @@ def decide(policy, history, offer, batch, anywhere=False, asked=0):
     if offer is None and policy.aim == "best":
         ending = policy.horizon is not None and asked >= 0.9 * policy.horizon
         may = allowed(b, offer, pending, batch, False)
-        return "improvement", may, b.improvement(best_means if ending else best_result)
+        return "improvement", may, b.improvement(best_result if due(lambda n: n / 2, n) and not ending else best_means)
     if anywhere:
         rule, score = "improvement", b.improvement(best_result)
     elif pending or due(lambda n: min(0.5, 2.0 * doubt) * n, n):
