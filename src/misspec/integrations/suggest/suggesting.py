@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from misspec.domains import Choice
-from misspec.errors import FileChanged, InvalidInput, alike, nearest, shown, whole
+from misspec.errors import FileChanged, HorizonReached, InvalidInput, alike, nearest, shown, whole
 from misspec.files import frames
 from misspec.integrations.suggest import sheets
 from misspec.integrations.suggest.menu import Entry, Key, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
@@ -300,7 +300,10 @@ def _asked(
                 new = [key for key in failures if failures[key] == 1 and key not in seen | taken]
             if new == []:
                 return asked, [_nothing_left(menu, taken | seen, running)]
-        query = policy.ask() if new is None else policy.ask(actions=np.array(new))
+        try:
+            query = policy.ask() if new is None else policy.ask(actions=np.array(new))
+        except HorizonReached:
+            return asked, [_nothing_left(menu, taken | seen, running)]
         key = menu.key(query)
         if new is None and not free(key, str(query.details["rule"])):
             if not isinstance(menu, OfSpace) or menu.every is not None:  # all were compared, and none is better
