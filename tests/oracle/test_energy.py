@@ -178,7 +178,7 @@ def test_coverage_in_batches_told_in_any_order_with_noises_of_their_own(kernel, 
 
 
 def test_a_ripple_is_proved_before_points_repeat():
-    """The misfit of `misspec demo`: by the energy after some tens of rounds, by the other certificates after hundreds."""
+    """The misfit of `misspec demo`: by the energy after tens of rounds, by the other certificates after hundreds."""
     domain, model = ms.Box([(0, 1)]).grid(200), ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
     problem = ms.problems.misspecified(domain, model, epsilon=0.2, misfit="ripple", wavelength=0.02, seed=0)
     trace = ms.simulate(ms.GPUCB(domain, model), problem, 60, seed=0)

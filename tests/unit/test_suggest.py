@@ -114,6 +114,18 @@ def test_a_line_that_is_there_twice_counts_once_unless_it_is_a_repeat():
     assert (suggested().running, suggested().failed) == (2, 2)
 
 
+def test_where_equal_lines_are_best_others_are_suggested():
+    # a source without noise answers the repeats that were suggested with equal lines
+    best = max(range(len(ROWS)), key=lambda i: truth(ROWS[i]))
+    done = [(i, truth(ROWS[i])) for i in (0, 5, 9, 14, 20, 23) if i != best]
+    for times in (1, 2, 3):
+        lab(*done, *[(best, truth(ROWS[best]))] * times)
+        found = suggested(batch=3)
+        assert len(found.rows) == 3
+        assert (best in indices(found)) <= (times == 1)
+        assert not any("Nothing is left" in note for note in found.notes)
+
+
 def test_equal_lines_of_candidates_with_results_count_once():
     made = [[*HEADER[1:], "yield"], *([*row[1:], truth(row)] for row in ROWS[:6]), [*ROWS[2][1:], truth(ROWS[2])]]
     Path("both.csv").write_text(text(made))

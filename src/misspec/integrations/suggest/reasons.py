@@ -43,6 +43,7 @@ class Reasons(NamedTuple):
     seen: Mapping[Key, list[float]]
     running: Sequence[Key]
     best: float | None
+    step: float  # a difference that its digits show: as in the summary, which has it too
 
     def of(self, query: Query, key: Key, others: bool) -> Proposal:
         """key: the experiment that it comes to; others: whether it is one of several."""
@@ -69,7 +70,7 @@ class Reasons(NamedTuple):
         what = "the most promising of all" if rule == "mean and spread" else "the best complement to the others"
         if not others and rule != "mean and spread":
             what = "the largest improvement is expected here"
-        return f"{what}: {odds} the best so far, which is put at {rounded(self.best, std)}"
+        return f"{what}: {odds} the best so far, which is put at {rounded(self.best, self.step)}"
 
     def _again(self, key: Key) -> list[str]:
         y = self.seen.get(key, [])
