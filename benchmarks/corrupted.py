@@ -125,7 +125,7 @@ def auto(task: Any, seed: int, rounds: int) -> peers.Run:
         domain: Any = ms.Finite.from_table(task.rows)
     else:
         domain = ms.Finite(task.points) if hasattr(task, "points") else ms.Box(task.bounds)
-    policy, regrets, seconds = ms.Auto(domain, seed=seed), [], []
+    policy, regrets, seconds = ms.Auto(domain, aim="earn", seed=seed), [], []
     for draw in task.draws(seed, rounds):
         start = time.perf_counter()
         query = policy.ask()

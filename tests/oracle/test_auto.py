@@ -21,6 +21,8 @@ from reference import Dense
 
 X = np.random.default_rng(3).random((14, 2))
 TRUTH = np.sin(4 * X[:, 0]) + X[:, 1] ** 2
+KINDS = ["one", "two", "three", "four", "five", "six"]
+ROWS = [{"kind": kind, "dose": dose} for kind in KINDS for dose in (0.0, 1.0, 2.0)]
 
 
 def due(budget, n):
@@ -39,7 +41,7 @@ class Beliefs:
         where = policy.domain.indices(told.x)
         self.unsure = [i for i in where[policy.doubted] if i not in where[believed]]
         U, y = U[believed], y[believed]
-        Z, models = policy.domain.encode(X), [each.model for each in policy.posterior.posteriors]
+        Z, models = policy.domain.encoded, [each.model for each in policy.posterior.posteriors]
         own = policy._evidence.own
         M, H = [], []
         for m in models:
@@ -68,7 +70,7 @@ class Beliefs:
 
 def allowed(b, offer, pending, batch, stay):
     """Candidates that may be asked: on offer, not pending (of actions: in this batch), not known well enough."""
-    new, offered = np.ones(len(X), dtype=bool), np.zeros(len(X), dtype=bool)
+    new, offered = np.ones(len(b.seen), dtype=bool), np.zeros(len(b.seen), dtype=bool)
     offered[offer if offer is not None else slice(None)] = True
     new[[*pending, *b.unsure] if offer is None else batch] = False
     if offer is not None:
@@ -79,30 +81,52 @@ def allowed(b, offer, pending, batch, stay):
         out = b.seen
     elif spent.any() and stay:
         rivals = ~spent & (b.upper(2.0) > b.M.mean(axis=0)[spent].max())
-        out = ~rivals if rivals.any() else np.zeros(len(X), dtype=bool)
-    return next(some for some in (~out & new, new, np.ones(len(X), dtype=bool)) if some.any())
+        out = ~rivals if rivals.any() else np.zeros(len(new), dtype=bool)
+    return next(some for some in (~out & new, new, np.ones(len(new), dtype=bool)) if some.any())
 
 
-def decide(policy, history, offer, batch, anywhere=False):
-    """The rule, the candidates that it may take, and their scores."""
+def untried(policy, tried):
+    """Candidates with an option that none of those tried had, or a number that is not as good as the only one."""
+    Z, new = policy.domain.encoded, np.zeros(len(policy.domain), dtype=bool)
+    for each in policy.domain.columns:
+        column = Z[:, each.start : each.stop]
+        if each.choice:
+            new |= (column[:, (column[tried] == 0.0).all(axis=0)] > 0).any(axis=1)
+        elif np.ptp(column[tried]) <= 0.1 * np.ptp(column):
+            new |= np.abs(column[:, 0] - np.median(column[tried])) > 0.1 * np.ptp(column)
+    return new
+
+
+def decide(policy, history, offer, batch, anywhere=False, asked=0):
+    """The rule, the candidates that it may take, and their scores. asked: queries before."""
     told, pending, failed = history
+    everything = np.ones(len(policy.domain), dtype=bool)
     if len(told) < 5:
-        return "first", np.ones(len(X), dtype=bool), np.zeros(len(X))
+        return "first", everything, np.zeros(len(everything))
     n, b = len(told) + len(pending) + len(failed), Beliefs(policy, pending)
     doubt = min(1.0, policy.samples["unexplained"])
-    known = np.flatnonzero(b.seen) if offer is None else offer
+    known = [*np.flatnonzero(b.seen), *pending] if offer is None else offer
     best_means = b.M[:, known].max(axis=1)
     tried = Counter([*told, *pending])
     hopes = {row: max(b.all_results[row], b.M[:, told[row]].mean()) for row in policy.doubted if tried[told[row]] == 1}
     once = [row for row in hopes if hopes[row] > np.mean(best_means) and told[row] not in failed]
     if once and offer is None:
         best = max(once, key=lambda row: hopes[row])
-        return "confirm", np.arange(len(X)) == told[best], np.zeros(len(X))
+        return "confirm", np.arange(len(everything)) == told[best], np.zeros(len(everything))
+    new = untried(policy, [*told, *pending, *failed])
+    if offer is None and due(lambda n: n / 3, n) and new.any():
+        may = allowed(b, offer, pending, batch, False)
+        if (may & new).any():
+            return "untried", may & new, b.upper(1.0)
     rule, score = "mean and spread", b.upper(1.0)
     quiet = b.noises.mean() < 0.01
     best_result = best_means + np.maximum(b.noises, 0.01)
     if offer is None:
-        best_result = b.results.max() + (0.01 if quiet else 0.0)
+        best_result = max([*b.results, *b.M[:, pending].mean(axis=0)]) + (0.01 if quiet else 0.0)
+    if offer is None and policy.aim == "best":
+        ending = policy.horizon is not None and asked >= 0.9 * policy.horizon
+        may = allowed(b, offer, pending, batch, False)
+        return "improvement", may, b.improvement(best_means if ending else best_result)
     if anywhere:
         rule, score = "improvement", b.improvement(best_result)
     elif pending or due(lambda n: min(0.5, 2.0 * doubt) * n, n):
@@ -135,17 +159,17 @@ def trust(policy, doubt, change=lambda states, fitted: None):
         policy.adopt(wanted)
 
 
-def play(policy, noise, doubt, offers, truth, change=lambda states, fitted: None):
+def play(policy, noise, doubt, offers, truth, change=lambda states, fitted: None, rounds=55):
     """Batches, results that come late and in any order, and evaluations of others, without failures; how often each
     rule was used."""
     rng = np.random.default_rng([int(100 * doubt), offers])
     told, pending, ids, rules, call = [], [], [], Counter(), 0
-    while len(told) < 55:
+    while len(told) < rounds and (policy.horizon is None or policy.asked < policy.horizon):
         trust(policy, doubt, change)
-        offer = np.sort(rng.choice(len(X), 5, replace=False)) if offers else None
+        offer = np.sort(rng.choice(len(truth), 5, replace=False)) if offers else None
         batch = []
         for query in policy.ask(3 if call % 5 == 3 else 1, actions=offer):
-            rule, may, score = decide(policy, (told, pending, []), offer, batch)
+            rule, may, score = decide(policy, (told, pending, []), offer, batch, asked=sum(rules.values()))
             assert query.details["rule"] == rule
             if rule != "first":
                 assert may[query.index]
@@ -155,7 +179,7 @@ def play(policy, noise, doubt, offers, truth, change=lambda states, fitted: None
             pending.append(query.index)
             ids.append(query.id)
         if call % 9 == 8:
-            (other,) = policy.mark_pending(rng.integers(0, len(X), 1))
+            (other,) = policy.mark_pending(rng.integers(0, len(truth), 1))
             pending.append(other.index)
             ids.append(other.id)
         while pending and (len(pending) > 4 or rng.random() < 0.9):
@@ -169,7 +193,7 @@ def play(policy, noise, doubt, offers, truth, change=lambda states, fitted: None
 @pytest.mark.parametrize("offers", [False, True], ids=["all", "offers"])
 @pytest.mark.parametrize(("noise", "doubt"), [(0.6, 1.0), (0.6, 0.3), (0.3, 0.1), (0.15, 0.02), (1e-4, 0.3)])
 def test_the_rule_and_its_choice(noise, doubt, offers):
-    rules = play(ms.Auto(ms.Finite(X), noise=noise, seed=1), noise, doubt, offers, TRUTH)
+    rules = play(ms.Auto(ms.Finite(X), aim="earn", noise=noise, seed=1), noise, doubt, offers, TRUTH)
     assert rules["first"] >= 5
     if noise < 0.01:  # all is known soon, and what may still improve is looked for
         assert rules["caution"] > 20
@@ -177,6 +201,48 @@ def test_the_rule_and_its_choice(noise, doubt, offers):
     assert rules["improvement"] > 10
     assert rules["mean and spread"] > 1
     assert rules["caution"] > 3 or doubt < 0.1
+
+
+@pytest.mark.parametrize("horizon", [None, 40])
+@pytest.mark.parametrize(("noise", "doubt"), [(0.6, 1.0), (0.15, 0.02)])
+def test_the_rule_and_its_choice_for_the_best_in_the_end(noise, doubt, horizon):
+    rules = play(ms.Auto(ms.Finite(X), noise=noise, horizon=horizon, seed=1), noise, doubt, False, TRUTH)
+    assert rules["improvement"] > 30
+    assert set(rules) <= {"first", "confirm", "improvement"}
+
+
+@pytest.mark.usefixtures("unsurprised")
+@pytest.mark.parametrize("aim", ["best", "earn"])
+def test_options_that_were_never_tried_are(aim):
+    """Every third round, until there is none: kinds that the first five evaluations did not have."""
+    policy = ms.Auto(ms.Finite.from_table(ROWS), aim=aim, noise=0.1, seed=1)
+    rows = [0, 1, 2, 3, 4]  # of the first two kinds
+    policy.observe(rows, [0.5, 0.55, 0.6, 1.0, 1.1])
+    policy.refresh()
+    told, rules = list(rows), []
+    for _ in range(16):
+        rule, may, score = decide(policy, (told, [], []), None, [])
+        query = policy.ask()
+        assert query.details["rule"] == rule
+        assert may[query.index]
+        assert score[query.index] >= score[may].max() - 1e-6 * (1 + abs(score[may].max()))
+        policy.tell(query, 0.1 * query.index)
+        told.append(query.index)
+        rules.append(rule)
+        trust(policy, 0.2)
+    assert rules.count("untried") >= 3
+    assert not untried(policy, told).any()
+
+
+def test_a_number_that_never_varied_is_varied():
+    """Results handed in that all have one dose: the third round asks for another."""
+    policy = ms.Auto(ms.Finite.from_table(ROWS), noise=0.1, seed=1)
+    policy.observe(rows := [0, 3, 6, 9, 12, 15], [0.5, 1.0, 0.0, 0.2, 0.1, 0.3])
+    for _ in range(3):
+        query = policy.ask()
+        policy.tell(query, 0.0)
+        rows.append(query.index)
+    assert len({ROWS[row]["dose"] for row in rows}) > 1
 
 
 @pytest.fixture
@@ -192,7 +258,7 @@ def test_where_half_of_the_samples_believe_in_no_noise():
     def quiet(states, fitted):
         states[::2, 2], states[1::2, 2], fitted[:, 1] = -30.0, -4.0, 1.0
 
-    policy = ms.Auto(ms.Finite(X), seed=1)
+    policy = ms.Auto(ms.Finite(X), aim="earn", seed=1)
     play(policy, 0.1, 0.1, False, TRUTH, quiet)
     noises = [each.model.noise for each in policy.posterior.posteriors]
     assert min(noises) < 0.003
@@ -206,7 +272,7 @@ def test_where_the_model_is_too_smooth():
     def smooth(states, fitted):
         states[:, :2], states[:, 2], fitted[:, 1] = 2.0, -6.0, 1.0
 
-    policy = ms.Auto(ms.Finite(X), noise=0.1, seed=1)
+    policy = ms.Auto(ms.Finite(X), aim="earn", noise=0.1, seed=1)
     play(policy, 0.1, 0.3, False, TRUTH + 0.8 * (-1.0) ** np.arange(len(X)), smooth)
     own, told = policy._evidence.own, policy.posterior.posteriors[0].at(X)[0]
     assert ((told < own.lower - 0.05) | (told > own.upper + 0.05)).sum() > 3
@@ -226,7 +292,7 @@ def test_the_rule_where_evaluations_fail(doubt):
     """One candidate a round, of which a part always fails: failures count as rounds, and in some of them any point may
     be asked."""
     rng, noise = np.random.default_rng(int(100 * doubt)), 0.5
-    policy = ms.Auto(ms.Finite(X), noise=noise, seed=2)
+    policy = ms.Auto(ms.Finite(X), aim="earn", noise=noise, seed=2)
     fails = X[:, 0] < 0.25
     told, failed, pending, ended, rules, daring = [], [], [], [], Counter(), 0
     while len(ended) < 60:

@@ -215,7 +215,7 @@ def test_a_renewal_is_an_event_of_asking_alone():
 
 
 def test_the_model_is_renewed_when_the_data_have_grown_by_a_seventh():
-    policy = ms.Auto(FINITE)
+    policy = ms.Auto(FINITE, aim="earn")
     at = []
     for _ in range(40):
         before = len(renewals(policy))
@@ -489,7 +489,7 @@ def test_units_change_nothing():
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_where_nothing_is_to_be_found_it_does_not_stay(settings):
     """A constant without noise, on 30 arms: after 40 rounds no arm was asked more than a fourth of them."""
-    policy = ms.Auto(FINITE, **SETTINGS[settings])
+    policy = ms.Auto(FINITE, aim="earn", **SETTINGS[settings])
     counts = np.bincount([q.index for q in play(policy, 40, lambda x: 0.7)], minlength=30)
     assert counts.max() <= 10
     assert np.count_nonzero(counts) >= 10
@@ -733,13 +733,13 @@ def test_lists_of_points_of_any_scale():
     constant = ms.Auto(ms.Finite(np.stack([np.linspace(0, 1, 20), np.full(20, 3.0)], axis=1)))
     play(constant, 7)
     assert np.isfinite(constant.band()).all()
-    play(ms.Auto(ms.Finite([[1.0, 2.0]])), 7)
+    play(ms.Auto(ms.Finite([[1.0, 2.0]]), aim="earn"), 7)
 
 
 def test_it_says_what_it_is():
     policy = ms.Auto(FINITE, horizon=20)
     play(policy, 6)
-    assert repr(policy).startswith("Auto(Finite(30 points in 2 dimensions), minimize=False, noise=None, horizon=20")
+    assert repr(policy).startswith("Auto(Finite(30 points in 2 dimensions), aim='best', minimize=False, noise=None")
     assert repr(policy.posterior) == "Mixture(8 samples of the model, t=6)"
     assert not policy.guaranteed
     assert any("learnt from the data" in each for each in policy.caveats)
@@ -753,7 +753,7 @@ def test_it_says_what_it_is():
 
 def test_a_failure_keeps_away_for_a_while_and_by_chance_not_for_ever():
     """What failed is not asked at once; if it was by chance it is tried again, and its result counts."""
-    policy = ms.Auto(FINITE)
+    policy = ms.Auto(FINITE, aim="earn")
     play(policy, 8)
     while (first := policy.ask()).x.tolist() in policy.observations.x.tolist():  # no result there would help it
         policy.tell(first, truth(first.x))
@@ -866,7 +866,8 @@ def test_failures_by_chance_keep_nothing_away():
     """A tenth of all evaluations fail, wherever they are: the best candidates still get their results."""
     late = []
     for seed in range(3):
-        policy, rng, told = ms.Auto(ms.Finite(np.linspace(0, 1, 12)[:, None])), np.random.default_rng(seed), []
+        policy = ms.Auto(ms.Finite(np.linspace(0, 1, 12)[:, None]), aim="earn")
+        rng, told = np.random.default_rng(seed), []
         while policy.t < 60:
             query = policy.ask()
             if rng.random() < 0.1:
@@ -880,7 +881,7 @@ def test_failures_by_chance_keep_nothing_away():
 
 def test_it_stays_with_the_best_where_nothing_else_is_left_to_try():
     """Few candidates, much noise, many rounds: those that are known to be worse are not asked instead."""
-    policy = ms.Auto(ms.Finite(np.linspace(0, 1, 12)[:, None]))
+    policy = ms.Auto(ms.Finite(np.linspace(0, 1, 12)[:, None]), aim="earn")
     asked = [q.index for q in play(policy, 70, lambda x: x[0], noise=0.3)]
     assert np.mean(asked[-30:]) > 9.5
     assert np.ptp(asked[-30:]) > 0  # some rounds are for caution
@@ -1039,8 +1040,87 @@ def test_without_a_model_it_says_so():
     assert "there is no model yet" in policy.recommend().caveats[0]
     play(policy, 6)
     assert "there is no model yet" not in "".join(policy.recommend().caveats)
-    with pytest.raises(TypeError, match="Auto too many positional arguments; it takes domain, minimize, noise"):
+    with pytest.raises(TypeError, match="Auto too many positional arguments; it takes domain, aim, minimize, noise"):
         ms.Auto(FINITE, policy.model)
+
+
+# -- the best in the end -----------------------------------------------------------------------------------------------
+
+
+SIX = ms.Finite(np.random.default_rng(3).random((6, 2)))
+
+
+def test_without_repeats_no_point_is_asked_twice_and_there_is_an_end():
+    policy = ms.Auto(SIX, repeats=False)
+    assert sorted(query.index for query in play(policy, 6)) == list(range(6))
+    before = policy.state()
+    with pytest.raises(ms.HorizonReached, match="every candidate was tried"):
+        policy.ask()
+    assert policy.state() == before
+    assert policy.ask(actions=[2]).index == 2  # where others say what is on offer, it is
+
+
+@pytest.mark.parametrize("aim", ["best", "earn"])
+def test_a_batch_without_repeats_ends_with_the_candidates(aim):
+    policy = ms.Auto(SIX, repeats=False, aim=aim)
+    play(policy, 4)
+    batch = policy.ask(5)
+    assert len(batch) == 2
+    policy.drop(batch[0])  # by chance, perhaps: tried once more
+    again = policy.ask()
+    assert again.index == batch[0].index
+    policy.drop(again)
+    with pytest.raises(ms.HorizonReached):
+        policy.ask()
+
+
+def test_the_loop_ends_quietly_when_all_was_tried():
+    found = ms.optimize(ms.Auto(SIX, repeats=False), lambda x: truth(x), 20)
+    assert len(found.y) == 6
+
+
+def test_without_noise_it_learns_that_repeats_are_of_no_use():
+    """Six values of a function without noise: all are tried within ten rounds, and then it ends."""
+    policy, asked = ms.Auto(SIX), []
+    with pytest.raises(ms.HorizonReached):
+        for _ in range(40):
+            asked += [query.index for query in play(policy, 1, lambda x: x[0] + np.sin(7 * x[1]))]
+    assert set(asked[:10]) == set(range(6))
+    forever = ms.Auto(SIX, aim="earn")
+    assert len(play(forever, 40)) == 40
+
+
+def test_on_a_box_without_repeats_no_point_is_asked_twice():
+    policy = ms.Auto(ms.Box([(0, 1)]), repeats=False)
+    asked = [query.x.tobytes() for query in play(policy, 25, lambda x: -((x[0] - 0.3) ** 2))]
+    assert len(set(asked)) == 25
+
+
+@pytest.mark.parametrize(
+    ("settings", "domain", "first"),
+    [
+        ({}, ms.Box([(0, 1)] * 2), 5),
+        ({}, ms.Box([(0, 1)] * 12), 12),
+        ({"horizon": 40}, ms.Box([(0, 1)] * 12), 10),
+        ({"aim": "earn"}, ms.Box([(0, 1)] * 12), 5),
+        ({"first": 9}, ms.Box([(0, 1)]), 9),
+        ({"first": 2}, ms.Box([(0, 1)]), 5),
+        ({}, ms.Finite(np.random.default_rng(0).random((28, 8))), 7),
+    ],
+)
+def test_the_first_design_fits_the_problem(settings, domain, first):
+    """Results from elsewhere count; a model takes five."""
+    policy = ms.Auto(domain, **settings)
+    policy.observe(domain.points[:2] if hasattr(domain, "points") else np.full((2, domain.dimension), 0.5), [0.0, 1.0])
+    rules = [query.details["rule"] for query in play(policy, first, lambda x: float(x.sum()), noise=0.1)]
+    assert rules[: first - 2] == ["first"] * (first - 2)
+    assert "first" not in rules[first - 2 :]
+
+
+@pytest.mark.parametrize("given", [{"aim": "win"}, {"first": 0}, {"repeats": "no"}])
+def test_what_auto_refuses(given):
+    with pytest.raises(ms.InvalidInput):
+        ms.Auto(BOX, **given)
 
 
 def test_several_are_dropped_at_once():

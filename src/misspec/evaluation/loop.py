@@ -196,7 +196,8 @@ class Drive:
         try:
             while len(self.y) < self.n:
                 more = self._fill()
-                self._hear(self.evaluator.collect(wait=not more))
+                if len(self.y) < self.n:
+                    self._hear(self.evaluator.collect(wait=not more))
             if isinstance(self.policy, Auto) and self.policy.stale:  # what is recommended rests on all results
                 self.policy.refresh()
         except BaseException as error:
@@ -250,11 +251,13 @@ class Drive:
         return len(queries) < room
 
     def _ask(self, n: int) -> list[Query]:
-        if not self.running:
-            return ask(self.policy, n)
         try:
-            return self.policy.ask(n)
-        except (AwaitingResults, HorizonReached):  # there is more when what runs is back, if that is needed
+            return self.policy.ask(n) if self.running else ask(self.policy, n)
+        except AwaitingResults:  # there is more when what runs is back
+            return []
+        except HorizonReached:  # there is more if what runs fails; else this is the end
+            if not self.running:
+                self.n = len(self.y)
             return []
 
     def _hear(self, outcomes: list[Outcome]) -> None:

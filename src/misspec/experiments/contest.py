@@ -34,7 +34,11 @@ problems = [{{ kind = "reaction", solve = false }}]
 policies = [{policies}]
 """
 TPE = "misspec.integrations.optuna.peer"
-PLAYERS = {"ms.Auto": "Auto", "Optuna": f"{TPE}:TPE", "random search": "UniformSampling"}
+PLAYERS = {
+    "ms.Auto": 'kind = "Auto", aim = "earn"',
+    "Optuna": f'kind = "{TPE}:TPE"',
+    "random search": 'kind = "UniformSampling"',
+}
 ABOUT = (
     "{seeds} simulated reactions, drawn at random: 12 ligands, 4 bases, 4 solvents, temperature and concentration, "
     "{size:,} combinations. Some ligands do not bear the heat, some not the base, and in every solvent they behave "
@@ -150,7 +154,7 @@ def contest_in(
     show: Show | None = None,
 ) -> Contest:
     """Play what is left of the contest in a folder of the demo's. cores, show: as for `go`."""
-    players = ", ".join(f'{{ name = "{name}", kind = "{PLAYERS[name]}" }}' for name in present())
+    players = ", ".join(f'{{ name = "{name}", {PLAYERS[name]} }}' for name in present())
     content = TOML.format(evaluations=evaluations, seeds=seeds, policies=players).encode()
     with store.Folder(folder).locked(demo(), "demo.toml"):
         made = go(content, Path(folder) / FOLDER, name="reactions.toml", cores=cores, show=show, allow=[TPE])
@@ -193,7 +197,7 @@ def about(seeds: int = SEEDS, players: list[str] | None = None) -> str:
 def _said(indices: Array, y: Array) -> list[str]:
     """Summary of an Auto that was told these batches of the first reaction."""
     with one_thread():
-        policy = Auto(_first().domain)
+        policy = Auto(_first().domain, aim="earn")
         policy.observe(indices, y)
         following = policy.ask().row or {}
         values = ", ".join(f"{name} = {learnt.plain(value)}" for name, value in following.items())

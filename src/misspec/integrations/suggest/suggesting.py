@@ -29,7 +29,7 @@ from misspec.integrations.suggest.reasons import Proposal, Reasons
 from misspec.policies.auto import Auto
 from misspec.policies.auto.learnt import best_tried, settled
 from misspec.policies.auto.model import FIRST
-from misspec.policies.auto.rules import NEGLIGIBLE
+from misspec.policies.auto.rules import is_quiet
 from misspec.policies.core.answers import Query
 from misspec.threads import one_thread
 
@@ -248,7 +248,7 @@ def _asked(
     def free(key: Key, rule: str = "") -> bool:
         """Test whether an experiment is worth doing."""
         if key in seen:
-            return key not in taken and policy.t >= FIRST and (rule == "confirm" or not _exact(policy))
+            return key not in taken and policy.t >= FIRST and (rule == "confirm" or not is_quiet(policy.posterior))
         return key not in taken and failures[key] <= (policy.t >= FIRST)
 
     while len(asked) < batch:
@@ -290,11 +290,6 @@ def _nothing_left(menu: Menu, done: set[Key], running: Sequence[Key]) -> str:
     what = "point of the space" if menu.size is None else "candidate"
     waits = ", is being run" if running else ""
     return f"Every {what} has a result{waits} or is suggested here: nothing is left to try."
-
-
-def _exact(policy: Auto) -> bool:
-    """Test whether results hardly vary, so that a repeat tells nothing."""
-    return bool(np.mean([each.model.noise for each in policy.posterior.posteriors]) < NEGLIGIBLE)
 
 
 # -- the file of results -----------------------------------------------------------------------------------------------

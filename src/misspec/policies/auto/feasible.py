@@ -97,10 +97,10 @@ class Outcomes:
     def __init__(self, domain: Domain, columns: Sequence[tuple[int, int]], reach: Array) -> None:
         self.told: list[Place] = []
         self.y: list[float] = []  # the results there
-        self.dropped: list[Array] = []  # points where an evaluation failed
+        self.dropped: list[Place] = []  # where an evaluation failed
         self.failed: list[bool] = []  # of each evaluation that has ended
         self._domain, self._columns, self._reach = domain, columns, reach
-        self._units = np.repeat(reach, [stop - start for start, stop in columns])  # of each column
+        self.units = np.repeat(reach, [stop - start for start, stop in columns])  # of each column of the encoding
         self._codes: tuple[list[Array], list[Array]] = [], []  # of what is told and of what failed, as far as needed
         self._learnt: tuple[tuple[int, int], Feasible] | None = None  # after so many results and failures
 
@@ -112,20 +112,20 @@ class Outcomes:
 
     def fail(self, place: Place) -> None:
         """An evaluation that failed."""
-        self.dropped.append(place.x)
+        self.dropped.append(place)
         self.failed.append(True)
 
     # -- distances, in units of the reach of each parameter ------------------------------------------------------
 
     def codes(self, points: Sequence[Array]) -> Array:
         """Points in these units."""
-        return np.asarray(self._domain.encode(points) / self._units) if points else np.zeros((0, len(self._units)))
+        return np.asarray(self._domain.encode(points) / self.units) if points else np.zeros((0, len(self.units)))
 
     def _ended(self) -> list[Array]:
         """The codes of what is told, and of what failed; each point is encoded once."""
-        for codes, points in zip(self._codes, ([place.x for place in self.told], self.dropped), strict=True):
-            codes += list(self.codes(points[len(codes) :]))
-        return [np.reshape(codes, (-1, len(self._units))) for codes in self._codes]
+        for codes, places in zip(self._codes, (self.told, self.dropped), strict=True):
+            codes += list(self.codes([place.x for place in places[len(codes) :]]))
+        return [np.reshape(codes, (-1, len(self.units))) for codes in self._codes]
 
     def distance(self, encoded: Array, codes: Array) -> Array:
         """To the nearest of some points, ∞ where there are none."""
@@ -134,16 +134,26 @@ class Outcomes:
     def _apart(self, encoded: Array, codes: Array) -> Array:
         from scipy.spatial.distance import cdist  # not while misspec is imported
 
-        return np.asarray(cdist(encoded / self._units, codes))
+        return np.asarray(cdist(encoded / self.units, codes))
 
     def is_told(self, encoded: Array) -> bool:
         """Whether there is a result at this point, shape (1, E)."""
         return bool(self.distance(encoded, self._ended()[0])[0] == 0.0)
 
+    def tried(self, pending: Sequence[Array]) -> Array:
+        """The codes of all points that were tried or are pending."""
+        return np.concatenate([self.codes(pending), *reversed(self._ended())])
+
+    @property
+    def kinds(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The columns of the encoding that stand for options, and those that are numbers."""
+        widths = [stop - start for start, stop in self._columns]
+        wide = np.repeat(widths, widths) > 1
+        return np.flatnonzero(wide), np.flatnonzero(~wide)
+
     def spread(self, points: Sequence[Array], pending: Sequence[Array]) -> int:
         """Of some points the farthest from all that were tried or are pending, on the side of successes."""
-        told, dropped = self._ended()
-        tried = np.concatenate([self.codes(pending), dropped, told])
+        (told, dropped), tried = self._ended(), self.tried(pending)
         if not len(tried):
             return 0
         encoded = self._domain.encode(points)
@@ -162,7 +172,7 @@ class Outcomes:
             return None
         now = len(self.told), len(self.dropped)
         if self._learnt is None or self._learnt[0] != now:
-            points = self._domain.encode([*(place.x for place in self.told), *self.dropped])
+            points = self._domain.encode([place.x for place in (*self.told, *self.dropped)])
             succeeded = np.arange(len(points)) < len(self.told)
             self._learnt = now, Feasible(points, succeeded, self._columns, self._reach)
         return self._learnt[1]

@@ -18,6 +18,7 @@ from misspec.policies.auto.gain import calibrated, gains_of, skewness
 from misspec.policies.auto.importance import FIXED, Importance, importance
 from misspec.policies.auto.model import Learner
 from misspec.policies.core.answers import Conflict, Recommendation, Suspicion
+from misspec.policies.core.fields import field_of
 from misspec.search import distinct
 
 LIKELY, UNLIKELY = 0.5, 0.2  # chances from which, and below which, the verdict is plain
@@ -50,6 +51,7 @@ def settled(policy: Any) -> Any:
     if policy.settled is None or policy.settled[0] != key:
         policy.settled = None  # not to be copied
         other = copy.deepcopy(policy)
+        other.field = field_of(policy.domain, 0, 0.0)
         learner = Learner(policy.domain, policy.noise, 0)
         other._adopt(doubt.learnt(learner, told, log.sign, None, ())[0])
         policy.settled = (key, other)
@@ -192,7 +194,8 @@ def use(domain: Any, found: Recommendation, sure: str = "95 %", names: Sequence[
     mean, low, high = (rounded(value, step) for value in (found.mean, found.lower, found.upper))
     what = f"Use {spelled(domain, found, names)}"
     if found.lower <= found.mean <= found.upper:
-        return f"{what}: expected {mean}, between {low} and {high} ({sure})."
+        new = "" if found.tried else " It was not tried yet: try it before you rely on it."
+        return f"{what}: expected {mean}, between {low} and {high} ({sure}).{new}"
     return f"{what}: between {low} and {high} ({sure}), by its own results; the model alone would expect {mean}."
 
 

@@ -10,6 +10,7 @@ of order √t rounds are spent on caution, whatever the model believes.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec.domains import Domain
-from misspec.errors import Array, HorizonReached, InvalidInput, number, shown, whole
+from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, one_of, shown, whole
 from misspec.hyperparameters import LARGEST_FLOAT, Scaling
 from misspec.model import Model
 from misspec.policies.auto import doubt, learnt, units
@@ -25,7 +26,7 @@ from misspec.policies.auto.feasible import SURE, Outcomes
 from misspec.policies.auto.importance import Importance
 from misspec.policies.auto.mixture import Mixture, moments, upper
 from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, checked_samples, due, models_of
-from misspec.policies.auto.rules import TRIED, Turn, choose
+from misspec.policies.auto.rules import ENDING, TRIED, Turn, choose, is_quiet
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, copied
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.hooks import Abilities
@@ -38,6 +39,7 @@ from misspec.posterior import Posterior
 from misspec.search import distinct
 
 SURPRISING = 5.0  # standard deviations between a result and its prediction after which the model is renewed at once
+PER_PARAMETER = 1  # first points for each parameter, where only the best counts: with 2, best missed at 60 was larger
 BAND = 2.0  # standard deviations of reported bands: 95 % if the model is right
 DELTA = 0.1  # of own bands, by which means are clipped: at 0.1 they are hardly wider than the bands of the model
 UNKNOWN = 4.0  # half-width, in ranges of the results, of the band of an unseen point before there is a model
@@ -48,8 +50,11 @@ MOST_IMAGINED = 1000  # evaluations of `chance` at most: beyond, the joint sampl
 class Auto(Policy):
     """ask, tell and recommend without a constant.
 
-    horizon: queries after which `ask` ends, if that is known; data from elsewhere do not count. noise: σ in units of y,
-    if that is known; repeated points teach it otherwise. minimize: smaller is better.
+    aim: "best", the best point in the end, or "earn", where every evaluation counts. minimize: smaller is better.
+    noise: σ in units of y, if that is known; repeated points teach it otherwise. repeats: False where a second result
+    at a point would equal the first. first: evaluations before the model chooses, results from elsewhere included; by
+    default 5, or for the best in the end one per parameter if that is more, but a quarter of the horizon at most.
+    horizon: queries after which `ask` ends, if that is known; data from elsewhere do not count.
     A table with a target (`Finite.from_table(…, target=…)`) starts it with the results that it holds.
 
     `ask` renews the model when the results have grown by a seventh; to read without asking, call `refresh()` first.
@@ -65,17 +70,21 @@ class Auto(Policy):
         self,
         domain: Domain,
         *,
+        aim: str = "best",
         minimize: bool = False,
         noise: float | None = None,
+        repeats: bool = True,
+        first: int | None = None,
         horizon: int | None = None,
         seed: int = 0,
     ) -> None:
         self._learner = Learner(domain, None if noise is None else number("noise", noise, above=0), seed)
         super().__init__(domain, self._learner.before_data(), grounded=True, minimize=minimize, seed=seed)
         self.horizon = self.limit = None if horizon is None else whole("horizon", horizon, at_least=1)
-        self.noise = self._learner.noise
-        self.seed = seed
+        self.noise, self.repeats = self._learner.noise, flag("repeats", repeats)
+        self.aim, self.seed = one_of("aim", aim, ("best", "earn")), seed
         self.columns = self._learner.columns  # of the encoding, which belong to which parameter
+        self.first = self._first_of(self.aim) if first is None else whole("first", first, at_least=1)
         self._without.append("its model is learnt from the data: nothing is guaranteed")
         self._states: Array | None = None  # of the samplers; None before there is a model
         self._renewed = 0  # results at the last renewal
@@ -225,26 +234,48 @@ class Auto(Policy):
         left = None if self.horizon is None else self.horizon - self.asked
         if left is not None and left <= 0:
             raise HorizonReached(f"all {self.horizon} evaluations of the horizon are asked; see recommend()")
+        new = self._untried()
+        if new is not None and len(new):
+            left = len(new) if left is None else min(left, len(new))
         return left
+
+    def _untried(self) -> NDArray[np.intp] | None:
+        """The candidates without an evaluation; None where a second one at a point would teach something."""
+        quiet = self._states is not None and is_quiet(self._mixture)
+        if not self.field.size or (self.repeats and not (quiet and self.aim == "best")):
+            return None
+        failed = Counter(place.key for place in self._outcomes.dropped)  # what failed once may have failed by chance
+        tried = {place.key for place in (*self._outcomes.told, *(each.place for each in self.log.pending.values()))}
+        tried |= {key for key, times in failed.items() if times > 1}
+        return np.array([row for row in range(self.field.size) if row not in tried], dtype=np.intp)
 
     def choose(self, actions: Round) -> Decision:
         """By the table of `rules.py`."""
+        new = self._untried() if actions is None else None
+        if new is not None and not len(new):
+            raise HorizonReached("every candidate was tried, and a repeat would teach nothing; see recommend()")
         pending, outcomes = list(self.log.pending.values()), self._outcomes
-        if self._states is None:
-            return self._first(actions, pending)
         n = self.t + len(outcomes.dropped) + len(pending)
+        if self._states is None or (n < self.first and actions is None):
+            return self._first(actions if new is None else self.field.whole("").part(new), pending, actions)
         rule, found = choose(
             Turn(
                 self.field, self._mixture, self._own, outcomes, self.doubted, actions, n, min(1.0, self._unexplained),
-                pending, self._batch, self._parse,
+                pending, self._batch, self._parse, self.aim, self.repeats,
+                self.horizon is not None and self.asked >= (1.0 - ENDING) * self.horizon,
             )
         )  # fmt: skip
         mean, std = (float(each[0]) for each in self._mixture.reported(*found.here()))
         return decision(self.field, actions, found.offer, found.row, mean=mean, std=std, details={"rule": rule})
 
-    def _first(self, actions: Round, pending: Sequence[Asked]) -> Decision:
+    def _first_of(self, aim: str) -> int:
+        """Evaluations before the model chooses, where it is not said how many."""
+        most = [each // 4 for each in (self.horizon, self.field.size) if each]
+        return FIRST if aim == "earn" else max(FIRST, min([PER_PARAMETER * len(self.columns), *most]))
+
+    def _first(self, offered: Round, pending: Sequence[Asked], actions: Round) -> Decision:
         """Before there is a model: of some random points the farthest from all others, on the side of successes."""
-        offers = [self.field.draw(self._rng, actions) for _ in range(TRIED)]
+        offers = [self.field.draw(self._rng, offered) for _ in range(TRIED)]
         rows = [int(self._rng.integers(len(offer.points))) for offer in offers]
         places = [self.field.place(offer, row) for offer, row in zip(offers, rows, strict=True)]
         best = self._outcomes.spread([place.x for place in places], [asked.place.x for asked in pending])

@@ -5,19 +5,29 @@
 
 | rule            | rounds                                          | score                                            |
 |-----------------|-------------------------------------------------|--------------------------------------------------|
-| first           | until there are five results                    | distance from all others, of 16 random points    |
+| first           | until there are five results, or `first`        | distance from all others, of 16 random points    |
 | confirm         | while a doubted result would be the best, or    | that point                                       |
 |                 | the model's best is there; if it is the only    |                                                  |
 |                 | result at its point                             |                                                  |
-| mean and spread | all others                                      | mean + standard deviation                        |
-| improvement     | 2u·n, at most n/2; of a batch all but the first | expected improvement over the best mean          |
-| caution         | 15u·√n, at most 6√n, where the choice by the    | expected improvement over the best result, which |
-|                 | rules above would teach little                  | is luckier than the best mean                    |
+| untried         | every third, while an option of a choice was    | mean + standard deviation, among what has such   |
+|                 | never tried, or a number never varied           | an option or another such number                 |
 
-The worse the model predicts results that it was not told, the more rounds go to improvement, which looks farther from
-what is known, and to caution, which looks where little is known. Of a batch none but the first is the one that will be
-used, so the others may as well find more. Budgets are functions of n and of the data alone: an Auto that was told
-everything by `observe` chooses as one that asked.
+For the best in the end (aim="best"), where rounds do not bring actions of their own:
+
+| improvement     | all others; in the last tenth of the horizon    | expected improvement over the best result;       |
+|                 |                                                 | over the best mean                               |
+
+To earn on the way (aim="earn"), and where rounds bring actions of their own:
+
+| improvement     | 2u·n, at most n/2; of a batch all but the first | expected improvement over the best mean          |
+| mean and spread | all others                                      | mean + standard deviation                        |
+| caution         | 15u·√n, at most 6√n, where the choice by the    | expected improvement over the best result        |
+|                 | two rules above would teach little              |                                                  |
+
+The best result is luckier than the best mean, so that improving on it looks farther from what is known: right where
+only the best in the end counts. To earn, the worse the model predicts results that it was not told, the more rounds go
+to improvement, and to caution. Budgets are functions of n and of the data alone: an Auto that was told everything by
+`observe` chooses as one that asked. What is believed of pending points counts among results and means.
 
 No point is asked while it is pending, nor one next to it; nor where a doubted result is the only one. A point whose
 value is known to 0.3 of a result's noise is *spent*: it is not asked again while there are rivals, whose mean + 2
@@ -47,6 +57,9 @@ from misspec.theory.own_bands import OwnBands
 from misspec.threads import once
 
 TRIED = 16  # random points of which the farthest from all others is the next of the first ones: a rough maximin design
+UNTRIED = 1 / 3  # share of the rounds that test what was never tried, while there is any: at 1/2 the rest starves
+VARIED = 0.1  # range of a number's values, in units of its reach, up to which it was never varied
+ENDING = 0.1  # share of the horizon, at its end, in which what is believed counts, not what luck could still bring
 EAGER = 1.0  # standard deviations of "mean and spread": more would explore what a model that is right knows to be bad
 IMPROVEMENT, MOST_IMPROVEMENT = 2.0, 0.5  # share of the rounds, times u, and at most: half stay with the model's best
 CAUTION, MOST_CAUTION = 15.0, 6.0  # cautious rounds in units of √n, times u, and at most
@@ -55,6 +68,13 @@ TAUGHT, EXHAUSTED = 0.7, 0.3  # std/noise below which a result teaches little (a
 RIVAL = 2.0  # standard deviations within which a value may be better than one that is known
 NEGLIGIBLE = 0.01  # noise, in spreads of the results, that is too small to matter; so is an improvement by less
 NEXT = 0.05  # distance to a pending point, in units of the domain: its result will tell enough of what is so near
+
+
+Wanted = Callable[[Array], NDArray[np.bool_]]  # of encoded points
+
+
+def _any(U: Array) -> NDArray[np.bool_]:
+    return np.ones(len(U), dtype=bool)
 
 
 class Found(NamedTuple):
@@ -74,6 +94,14 @@ def choose(turn: Turn) -> tuple[str, Found]:
     doubted = turn.to_confirm()
     if doubted is not None:
         return "confirm", doubted
+    untried = turn.to_try()
+    if untried is not None:
+        return "untried", untried
+    return _to_earn(turn) if turn.earns else ("improvement", turn.best(improvement(turn.goal), stay=False))
+
+
+def _to_earn(turn: Turn) -> tuple[str, Found]:
+    """Where every evaluation counts."""
     name, score = "mean and spread", upper(EAGER)
     if turn.least == ANYWHERE:
         name, score = "improvement", improvement(turn.best_result)
@@ -83,6 +111,11 @@ def choose(turn: Turn) -> tuple[str, Found]:
     if turn.is_idle(found) or (turn.knows(found, TAUGHT) and turn.allows(turn.caution(found))):
         return "caution", turn.best(improvement(turn.best_result), stay=False)
     return name, found
+
+
+def is_quiet(mixture: Mixture) -> bool:
+    """Whether results have no noise to speak of."""
+    return float(mixture.noises.mean()) < NEGLIGIBLE
 
 
 @dataclasses.dataclass(eq=False)
@@ -100,6 +133,14 @@ class Turn:
     pending: Sequence[Asked]
     batch: int  # id of the first query of this call of `ask`
     parse: Callable[[Array], Actions]  # points in user units as actions
+    aim: str
+    repeats: bool  # whether a point may be asked twice
+    ending: bool  # whether the horizon is near
+
+    @property
+    def earns(self) -> bool:
+        """Whether every evaluation counts; so they do where rounds bring actions of their own."""
+        return self.aim == "earn" or self.actions is not None
 
     def allows(self, budget: Callable[[float], float]) -> bool:
         """Whether a budget has a round left."""
@@ -113,11 +154,17 @@ class Turn:
 
     # -- what there is to improve on -----------------------------------------------------------------------------
 
+    @property
+    def goal(self) -> Array | float:
+        """What the best in the end improves on."""
+        return self.best_means if self.ending else self.best_result
+
     @once
     def best_means(self) -> Array:
-        """For each sample of the model, the largest mean at a point with results, or among those on offer."""
+        """For each sample of the model, the largest mean where results are or will be, or among those on offer."""
         if self.actions is None:
             believed = [place.x for row, place in enumerate(self.outcomes.told) if row not in self.doubted]
+            believed += [asked.place.x for asked in self.pending]
             known = self.parse(distinct(np.array(believed)).points)
         else:  # where the offer is to be searched, a cover of it
             known = self.field.spread(self.actions) if isinstance(self.actions, Context) else self.actions
@@ -125,17 +172,21 @@ class Turn:
 
     @once
     def best_result(self) -> Array | float:
-        """The best result; among what is on offer, a mean that is as lucky as one result can be. Without noise, what is
-        better by too little to matter is no better."""
+        """The best result, or what is expected of a pending point; among what is on offer, a mean that is as lucky as
+        one result can be. Without noise, what is better by too little to matter is no better."""
         if self.actions is None:
             results = self.mixture.scaling.to(np.delete(self.outcomes.y, self.doubted))
+            if self.pending:
+                waiting = self.parse(np.array([asked.place.x for asked in self.pending]))
+                means = self.mixture.look(self.field, self.own, waiting, pending=False).M.mean(axis=0)
+                results = np.append(results, means)
             return float(results.max()) + (NEGLIGIBLE if self.quiet else 0.0)
         return np.asarray(self.best_means + np.maximum(self.mixture.noises, NEGLIGIBLE))
 
     @once
     def quiet(self) -> bool:
         """Whether results have no noise to speak of, so that one that is known already is of no use."""
-        return float(self.mixture.noises.mean()) < NEGLIGIBLE
+        return is_quiet(self.mixture)
 
     # -- what is known -------------------------------------------------------------------------------------------
 
@@ -156,7 +207,7 @@ class Turn:
     def _spent(self, beliefs: Beliefs, stay: bool) -> NDArray[np.bool_]:
         """Spent points, and what is sure to be worse than them; none where no rival is left, if it may stay."""
         M, S, seen = beliefs
-        if self.quiet:
+        if self.quiet or not self.repeats:
             return seen
         spent = seen & self._known(S, EXHAUSTED)
         if not spent.any() or not stay:
@@ -171,19 +222,44 @@ class Turn:
             return None
         told, best = self.outcomes.told, float(np.mean(self.best_means))
         keys = [place.key for place in told] + [asked.place.key for asked in self.pending]
-        failed = {x.tobytes() for x in self.outcomes.dropped}
+        failed = {place.key for place in self.outcomes.dropped}
         z = self.mixture.scaling.to(self.outcomes.y)
         hopes: dict[float, Found] = {}
         for row in self.doubted:
             place = told[row]
             listed = isinstance(place.key, int) or not self.field.size
-            if keys.count(place.key) == 1 and place.x.tobytes() not in failed and listed:
+            if keys.count(place.key) == 1 and place.key not in failed and listed:
                 offer = place.only()
                 found = Found(offer, 0, self.mixture.look(self.field, self.own, offer, pending=True))
                 hope = max(float(z[row]), float(found.beliefs.M.mean()))
                 if hope > best and bool(self.field.domain.contains(place.x[None, :])[0]):
                     hopes[hope] = found
         return hopes[max(hopes)] if hopes else None
+
+    def to_try(self) -> Found | None:
+        """The best point with something that was never tried, in the rounds for that; None where there is none."""
+        if self.actions is not None or not self.allows(lambda n: UNTRIED * n):
+            return None
+        options, fixed, values = self._untried
+        if not len(options) and not len(fixed):
+            return None
+
+        def has_new(U: Array) -> NDArray[np.bool_]:
+            other = np.abs(U[:, fixed] / self.outcomes.units[fixed] - values) > VARIED
+            return np.asarray((U[:, options] > 0).any(axis=1) | other.any(axis=1))
+
+        found = self.best(upper(EAGER), stay=False, wanted=has_new)
+        return found if has_new(found.offer.encoded[[found.row]])[0] else None
+
+    @once
+    def _untried(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
+        """Columns of the encoding of options that no evaluation had; those of numbers that hardly varied, and where
+        these were."""
+        tried = self.outcomes.tried([asked.place.x for asked in self.pending])
+        options, numbers = self.outcomes.kinds
+        new = options[~(tried[:, options] > 0).any(axis=0)]
+        fixed = numbers[np.ptp(tried[:, numbers], axis=0) <= VARIED]
+        return new, fixed, np.asarray(np.median(tried[:, fixed], axis=0))
 
     @once
     def _unsure(self) -> list[Array]:
@@ -202,16 +278,17 @@ class Turn:
         """Least r (`feasible.py`) of what is asked."""
         return self.outcomes.least(self.n)
 
-    def best(self, score: Score, *, stay: bool = True) -> Found:
+    def best(self, score: Score, *, stay: bool = True, wanted: Wanted = _any) -> Found:
         """The best on offer, without what is pending, spent or likely to fail, as long as anything is left.
-        stay: whether a spent point may be asked again where it has no rival."""
+        stay: whether a spent point may be asked again where it has no rival; wanted: points that come before others."""
         success, waiting = self.outcomes.likely(max(self.least, EDGE)), self._waiting(0)
 
         def fails(U: Array) -> NDArray[np.bool_]:
             return self.outcomes.fails(U, self.least, len(self.pending))
 
         def search() -> Search:
-            return self.mixture.search(score, self.own, self.n, barred=lambda U: waiting(U) | fails(U), success=success)
+            barred = lambda U: waiting(U) | fails(U) | ~wanted(U)  # noqa: E731
+            return self.mixture.search(score, self.own, self.n, barred=barred, success=success)
 
         offer = self.field.offer(search, self.actions)
         beliefs = self.mixture.look(self.field, self.own, offer, pending=True)
@@ -223,7 +300,8 @@ class Turn:
             teaches, new = works & ~self._spent(beliefs, stay), ~waiting(offer.encoded)
         else:  # what the next rounds offer is unknown: the best is asked as often as it is, but once in a batch
             teaches, new = works, ~self._waiting(self.batch)(offer.encoded)
-        order = (teaches & new, works & new, works, np.ones(len(values), dtype=bool))
+        everything = np.ones(len(values), dtype=bool)
+        order = (teaches & new & wanted(offer.encoded), teaches & new, works & new, works, everything)
         left = next(some for some in order if some.any())
         return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs)
 
