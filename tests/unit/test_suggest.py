@@ -377,13 +377,18 @@ def test_repeats_are_several_lines():
 def test_reasons_are_words_with_numbers():
     lab(*told(0, 6, 12, 18, 1))  # DMSO only
     found = suggested(batch=6)
-    assert re.match(
-        r"The largest improvement is expected here: a chance of \d+ % to beat the best so far, which is put at 3\d",
-        found.rows[0].reason,
-    )
-    assert found.rows[0].rule == "improvement"
-    for row in found.rows[1:]:
-        assert row.reason.startswith(("The best complement to the others: ", "In case the model is wrong"))
+    kinds = {
+        "untried": "The most promising of what was never tried: ",
+        "improvement": "The best complement to the others: ",
+        "mean and spread": "The most promising of all: ",
+        "caution": "In case the model is wrong",
+    }
+    assert found.rows[0].rule == "untried"
+    assert re.search(r": a chance of \d+ % to beat the best so far, which is put at 3\d", found.rows[0].reason)
+    for row in found.rows:
+        assert row.reason.startswith(kinds[row.rule])
+    alone = suggested(batch=1, columns=["temperature", "loading"])  # no options
+    assert alone.rows[0].reason.startswith("The largest improvement is expected here: ")
     for row in found.rows:
         assert ("the first with this solvent" in row.reason) == (row.values["solvent"] != "DMSO")
     assert all(row.called == row.values["id"] for row in found.rows)

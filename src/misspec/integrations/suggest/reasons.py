@@ -68,7 +68,9 @@ class Reasons(NamedTuple):
         odds = "hardly a chance" if chance < HARDLY else f"a chance of {100 * chance:.0f} %"
         odds = f"{odds} to beat" if chance < EVEN else "about even with" if chance < LIKELY else "likely to beat"
         what = "the most promising of all" if rule == "mean and spread" else "the best complement to the others"
-        if not others and rule != "mean and spread":
+        if rule == "untried":
+            what = "the most promising of what was never tried"
+        elif not others and rule != "mean and spread":
             what = "the largest improvement is expected here"
         return f"{what}: {odds} the best so far, which is put at {rounded(self.best, self.step)}"
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from misspec.domains import Choice
-from misspec.errors import FileChanged, InvalidInput, alike, nearest, shown, whole
+from misspec.errors import FileChanged, HorizonReached, InvalidInput, alike, nearest, shown, whole
 from misspec.files import frames
 from misspec.integrations.suggest import sheets
 from misspec.integrations.suggest.menu import Entry, Key, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
@@ -260,7 +260,10 @@ def _asked(
                 new = [key for key in failures if failures[key] == 1 and key not in seen | taken]
             if new == []:
                 return asked, [_nothing_left(menu, taken | seen, running)]
-        query = policy.ask() if new is None else policy.ask(actions=np.array(new))
+        try:
+            query = policy.ask() if new is None else policy.ask(actions=np.array(new))
+        except HorizonReached:  # every candidate was tried, and a repeat would teach nothing
+            return asked, [_nothing_left(menu, taken | seen, running)]
         key = menu.key(query)
         if new is None and key in menu.asked and (others := [each for each in menu.every or () if free(each)]):
             # whether it was repeated is for people to say: until then the best of the others
