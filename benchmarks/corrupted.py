@@ -46,6 +46,8 @@ class Replicated:
     """A table of distinct points with replicates, one of which a reading replays; maximised."""
 
     columns = None
+    listed = False  # to peers: they get the box
+    suggested = tasks.Task.suggested
 
     def __init__(self, path: Path, *, minimize: bool, logarithm: bool) -> None:
         with path.open(newline="", encoding="utf-8-sig") as file:

@@ -28,6 +28,7 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct
 import misspec as ms
 
 TURN = 100  # rounds
+ms.Policy.clock = staticmethod(lambda: 1767225600.123)  # when a query was asked is in the state: those compared agree
 LIST = ms.Finite(np.random.default_rng(0).random((200, 2))), ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1)
 OPEN = ms.Open(8), ms.Model(DotProduct(sigma_0=0.0), norm_bound=2.0, noise=0.1)
 

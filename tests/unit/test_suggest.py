@@ -114,6 +114,18 @@ def test_a_line_that_is_there_twice_counts_once_unless_it_is_a_repeat():
     assert (suggested().running, suggested().failed) == (2, 2)
 
 
+def test_where_equal_lines_are_best_others_are_suggested():
+    # a source without noise answers the repeats that were suggested with equal lines
+    best = max(range(len(ROWS)), key=lambda i: truth(ROWS[i]))
+    done = [(i, truth(ROWS[i])) for i in (0, 5, 9, 14, 20, 23) if i != best]
+    for times in (1, 2, 3):
+        lab(*done, *[(best, truth(ROWS[best]))] * times)
+        found = suggested(batch=3)
+        assert len(found.rows) == 3
+        assert (best in indices(found)) <= (times == 1)
+        assert not any("Nothing is left" in note for note in found.notes)
+
+
 def test_equal_lines_of_candidates_with_results_count_once():
     made = [[*HEADER[1:], "yield"], *([*row[1:], truth(row)] for row in ROWS[:6]), [*ROWS[2][1:], truth(ROWS[2])]]
     Path("both.csv").write_text(text(made))
@@ -365,17 +377,18 @@ def test_repeats_are_several_lines():
 def test_reasons_are_words_with_numbers():
     lab(*told(0, 6, 12, 18, 1))  # DMSO only
     found = suggested(batch=6)
-    improved = [row for row in found.rows if row.rule == "improvement"]
-    assert len(improved) > 2
-    for row in improved:
-        what = (
-            "The largest improvement is expected here" if row is found.rows[0] else "The best complement to the others"
-        )
-        odds = r"(a chance of \d+ % to beat|hardly a chance to beat|about even with)"
-        assert re.match(f"{what}: {odds} the best so far, which is put at 3\\d", row.reason)
-    tests = [row for row in found.rows if row.rule == "untried"]
-    assert tests  # one in three, as long as there is one
-    assert all(row.reason.startswith("To test what was never tried before") for row in tests)
+    kinds = {
+        "untried": "The most promising of what was never tried: ",
+        "improvement": "The best complement to the others: ",
+        "mean and spread": "The most promising of all: ",
+        "caution": "In case the model is wrong",
+    }
+    assert found.rows[0].rule == "untried"
+    assert re.search(r": a chance of \d+ % to beat the best so far, which is put at 3\d", found.rows[0].reason)
+    for row in found.rows:
+        assert row.reason.startswith(kinds[row.rule])
+    alone = suggested(batch=1, columns=["temperature", "loading"])  # no options
+    assert alone.rows[0].reason.startswith("The largest improvement is expected here: ")
     for row in found.rows:
         assert ("never tried: solvent" in row.reason) == (row.values["solvent"] != "DMSO")
     assert all(row.called == row.values["id"] for row in found.rows)

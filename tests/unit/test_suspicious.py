@@ -1,5 +1,7 @@
 """Results that the others do not predict are named; clean ones are not."""
 
+import re
+
 import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF
@@ -233,6 +235,20 @@ def test_1024_for_102_4(tmp_path):
     said = suggested(tmp_path, rows, results)
     assert said[0].startswith("Doubtful: ")
     assert "results.csv, line 8" in said[0]
+
+
+def test_rows_and_summary_put_the_best_so_far_at_the_same_number(tmp_path):
+    # without a result that is doubted, and with as many digits
+    from misspec.integrations.suggest import suggest
+
+    rows, results, _ = reactions()
+    for off in (1, 10):
+        best = max(range(len(results)), key=lambda i: results[i][2])
+        results[best] = (*results[best][:2], round(off * results[best][2], 1))
+        suggested(tmp_path, rows, results)
+        found = suggest(tmp_path / "candidates.csv", tmp_path / "results.csv", "yield", batch=4)
+        (said,) = {put[1] for row in found.rows if (put := re.search(r"put at ([\d.]+\d)", row.reason))}
+        assert f"of the best of these {said} is expected" in " ".join(found.summary)
 
 
 def test_repeats_of_93_9_and_0_94(tmp_path):

@@ -42,6 +42,7 @@ class Reasons(NamedTuple):
     seen: Mapping[Key, list[float]]
     running: Sequence[Key]
     best: float | None
+    step: float  # a difference that its digits show: as in the summary, which has it too
 
     def of(self, query: Query, key: Key, others: bool) -> Proposal:
         """key: the experiment that it comes to; others: whether it is one of several."""
@@ -58,8 +59,6 @@ class Reasons(NamedTuple):
             return f"far from the others: the first {self.policy.first} results are spread out, to learn what matters"
         if rule == "confirm":
             return "the others do not predict its result, which would be the best: to confirm it before it is believed"
-        if rule == "untried":
-            return "to test what was never tried before the model writes it off"
         if rule == "caution":
             return "in case the model is wrong: it may be better than the model believes"
         assert self.best is not None  # there is no model without results
@@ -68,9 +67,11 @@ class Reasons(NamedTuple):
         odds = "hardly a chance" if chance < HARDLY else f"a chance of {100 * chance:.0f} %"
         odds = f"{odds} to beat" if chance < EVEN else "about even with" if chance < LIKELY else "likely to beat"
         what = "the most promising of all" if rule == "mean and spread" else "the best complement to the others"
-        if not others and rule != "mean and spread":
+        if rule == "untried":
+            what = "the most promising of what was never tried"
+        elif not others and rule != "mean and spread":
             what = "the largest improvement is expected here"
-        return f"{what}: {odds} the best so far, which is put at {rounded(self.best, std)}"
+        return f"{what}: {odds} the best so far, which is put at {rounded(self.best, self.step)}"
 
     def _again(self, key: Key) -> list[str]:
         y = self.seen.get(key, [])

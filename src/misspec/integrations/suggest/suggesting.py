@@ -24,7 +24,7 @@ from misspec.integrations.suggest import sheets
 from misspec.integrations.suggest.menu import Entry, Key, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
 from misspec.integrations.suggest.reasons import Proposal, Reasons
 from misspec.policies.auto import Auto
-from misspec.policies.auto.learnt import best_tried
+from misspec.policies.auto.learnt import best_tried, settled
 from misspec.policies.auto.model import FIRST
 from misspec.policies.auto.rules import is_quiet
 from misspec.policies.core.answers import Query
@@ -264,8 +264,9 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list
         if begun:
             policy.mark_pending(np.array(begun))
     queries, why = _asked(policy, menu, batch, set(seen), running, Counter(failed))
-    best = best_tried(policy).mean if told else None
-    reasons = Reasons(policy, menu, seen, running, best)
+    doubted = [each.row for each in policy.suspicious() if each.factor == 1.0]  # as the summary has it
+    best = best_tried(policy, doubted).mean if told else None
+    reasons = Reasons(policy, menu, seen, running, best, settled(policy).noise_level if policy.t >= FIRST else 1.0)
     rows = [reasons.of(query, key, bool(running) or i > 0) for i, (query, key) in enumerate(queries)]
     summary = policy.summary(called=[each.line for each in told]).splitlines()
     counts = (len(told), len(running), len(failed))
@@ -302,9 +303,13 @@ def _asked(
                 return asked, [_nothing_left(menu, taken | seen, running)]
         try:
             query = policy.ask() if new is None else policy.ask(actions=np.array(new))
-        except HorizonReached:
+        except HorizonReached:  # every candidate was tried, and a repeat would teach nothing
             return asked, [_nothing_left(menu, taken | seen, running)]
         key = menu.key(query)
+        if new is None and key in menu.asked and (others := [each for each in menu.every or () if free(each)]):
+            # whether it was repeated is for people to say: until then the best of the others
+            query = policy.ask(actions=np.array(others))
+            key = menu.key(query)
         if new is None and not free(key, str(query.details["rule"])):
             if not isinstance(menu, OfSpace) or menu.every is not None:  # all were compared, and none is better
                 return asked, [_nothing_left(menu, taken | seen, running)]
