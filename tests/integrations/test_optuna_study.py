@@ -519,3 +519,12 @@ def test_a_result_with_a_noise_of_its_own():
     ))  # fmt: skip
     with pytest.raises(ms.InvalidInput, match="'result_noise' of trial 9 must be the standard deviation"):
         policy_of(study)
+
+
+def test_a_space_that_is_used_up_gets_trials_all_the_same():
+    """Six values without noise, twelve trials: every value is tried, and then the best again."""
+    study = optuna.create_study(sampler=MisspecSampler(seed=1, repeats=False), direction="maximize")
+    study.optimize(lambda trial: float(trial.suggest_int("n", 0, 5)), n_trials=12)
+    values = [trial.value for trial in study.trials]
+    assert set(values[:6]) == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0}
+    assert values[6:] == [5.0] * 6

@@ -1038,3 +1038,11 @@ def test_ten_rounds_of_reactions_by_csv_alone(misspec_command):
     yields = [float(row[-1]) for row in lines_of("results.csv")[1:]]
     assert len(yields) == 50
     assert np.mean(yields) > 1.5 * np.mean([float(y) for y in list(known.values())[1:]])
+
+
+def test_where_every_experiment_counts_it_is_said_so():
+    lab(*told(*range(0, len(ROWS), 2), 1))
+    rules = [suggested(batch=1, aim=aim).rows[0].rule for aim in ("earn", "best")]
+    assert rules == ["mean and spread", "improvement"]
+    done = CliRunner().invoke(app, ["suggest", "candidates.csv", "--results", "results.csv", "--aim", "win"])
+    assert done.exit_code != 0
