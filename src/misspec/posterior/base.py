@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 
 from misspec.errors import Array
@@ -75,7 +76,7 @@ class FeatureBase(Formulas):
     def expect(self, row: int) -> None:
         """An observation is pending at a distinct point."""
         if self.with_pending is None:
-            self.with_pending = self.told.copy()
+            self.with_pending = copy.deepcopy(self.told)
         self.anticipate(row)
         self.table.expect(row)
 

@@ -110,7 +110,7 @@ class Layered:
         self._follow()
         row, table = self._enter(key, encoded), self._table
         if self._with_pending is None:
-            self._with_pending = self._told.copy()
+            self._with_pending = copy.deepcopy(self._told)
         self._count(self._with_pending, row, float(table.counts[row]) + table.pending.get(row, 0), 1)
         table.expect(row)
 
@@ -295,9 +295,6 @@ class Covariance:
 
     def __init__(self, C: Array, variance: Array | None) -> None:
         self.C, self.variance = C, variance
-
-    def copy(self) -> Covariance:
-        return Covariance(self.C.copy(order="F"), None if self.variance is None else self.variance.copy())
 
     def shrink(self, phi: Array, weight: float, tracked: Tracked | None) -> None:
         """A point with these features weighs so much more."""
