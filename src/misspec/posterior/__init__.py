@@ -6,8 +6,7 @@ on their features, and a view over the candidates, of which there may be none.
 """
 
 from misspec.posterior.formulas import Bias, Glance, Local
-from misspec.posterior.posterior import Posterior
-from misspec.posterior.tracked import Tracked
+from misspec.posterior.posterior import Posterior, Tracked
 from misspec.posterior.weights import Weights
 
 __all__ = ["Bias", "Glance", "Local", "Posterior", "Tracked", "Weights"]

@@ -30,10 +30,9 @@ from scipy.linalg import blas, cho_solve, cholesky
 
 from misspec import kernels
 from misspec.errors import Array
-from misspec.posterior.posterior import Posterior
+from misspec.posterior.posterior import Posterior, Tracked
 from misspec.posterior.regression import bordered, inverse_of, symmetric_times
 from misspec.posterior.table import FeatureTable, Key, Table
-from misspec.posterior.tracked import Tracked
 from misspec.snapshots import kept, resume
 
 HALVINGS = 7  # of B, the sizes of misfit that are considered beside none
@@ -133,12 +132,12 @@ class Layered:
     def _enter(self, key: Key, encoded: Array) -> int:
         if key in self._table.row_of:
             return self._table.row_of[key]
-        phi = self._posterior.features(encoded)[0]
+        phi = self._posterior._base.features(encoded)[0]
         row = self._table.enter(key, encoded[0])
         if self._tracked is not None and isinstance(key, int):
             self._where[key] = row
         self._F.append(phi)
-        self._residual.append(max(0.0, float(self._posterior.residual(encoded, phi[None, :])[0])))
+        self._residual.append(max(0.0, float(self._posterior._base.residual(encoded, phi[None, :])[0])))
         return row
 
     def _weight(self, n: Any, residual: Any) -> Any:
@@ -150,7 +149,7 @@ class Layered:
         """The dictionary may have grown, by features along which what was observed before has nothing to speak of."""
         if self._generation != self._posterior.generation:
             self._generation = self._posterior.generation
-            self._F.replace(self._posterior.features(self._table.points))
+            self._F.replace(self._posterior._base.features(self._table.points))
             self._renew()
         more = self._posterior.rank - self._F.rank
         if more:
@@ -178,7 +177,8 @@ class Layered:
         table = self._table
         once = (table.counts == 1.0) & (table.counts_with_pending == 1.0)
         once[[table.row_of[key] for key in keep if key in table.row_of]] = False
-        levels = np.array([_level(each) for each in self._residual])
+        residual = np.array(self._residual)  # rounded up to powers of two: few levels are sums to keep
+        levels = np.where(residual > TINY, 2.0 ** np.ceil(np.log2(np.maximum(residual, TINY))), 0.0)
         average, F = table.averages, self._F.all
         self._summed = copy.deepcopy(self._summed)
         for level in np.unique(levels[once]).tolist():
@@ -246,17 +246,17 @@ class Layered:
 
     def at(self, encoded: Array, keys: Sequence[Key]) -> Known:
         """f* at points as the kernel sees them, whose results have these keys."""
-        phi = self._posterior.features(encoded)
+        phi = self._posterior._base.features(encoded)
         seen = np.einsum("nr,nr->n", symmetric_times(self._choosing.C, phi), phi)
-        v = seen + self.scale**2 * np.maximum(self._posterior.residual(encoded, phi), 0.0)
+        v = seen + self.scale**2 * np.maximum(self._posterior._base.residual(encoded, phi), 0.0)
         known = np.array([self._table.row_of.get(key, -1) for key in keys], dtype=np.intp)
         return self._combined(phi @ self._coefficients, np.maximum(v, 0.0), known)
 
     def slopes(self, U: Array, factor: float) -> tuple[Array, Array]:
         """Mean + factor standard deviations of f* where nothing was observed, and the gradient."""
-        phi, dphi = self._posterior.features_with_slopes(U)
+        phi, dphi = self._posterior._base.features_with_slopes(U)
         kernel, h = self._posterior.model.kernel, symmetric_times(self._choosing.C, phi)
-        missed = self._posterior.residual(U, phi)
+        missed = self._posterior._base.residual(U, phi)
         dmissed = kernels.diagonal_gradient(kernel, U) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         std = np.sqrt(np.einsum("nr,nr->n", h, phi) + self.scale**2 * np.maximum(missed, TINY) + self.misfit_size**2)
         dvariance = 2.0 * np.einsum("nr,rnd->nd", h, dphi) + self.scale**2 * dmissed
@@ -315,11 +315,6 @@ class Summed:
         self.count, self.squares = 0, 0.0
         self.gram: Array = np.zeros((rank, rank))
         self.moment: Array = np.zeros(rank)
-
-
-def _level(residual: float) -> float:
-    """Round up to a power of two: few levels are sums to keep."""
-    return 0.0 if residual <= TINY else 2.0 ** math.ceil(math.log2(residual))
 
 
 def _evidence(F: Array, noise: Array, y: Array, sums: Sequence[tuple[float, Summed]], scale: float) -> float:
