@@ -194,15 +194,15 @@ class RegretBalancing(Eliminating):
         looks = self.caution.looks(i)
         c, row, mean, half = self._told(i, decided, everywhere=looks)
         half += self.epsilons[i]
-        if c.own_lower is None or c.own_upper is None:
+        if c.own is None:
             return {"bound": min(self._ranges[i], 2.0 * half)}
         # grounded, as in `own_bands.ground`
-        low, high = float(c.own_lower[row]), float(c.own_upper[row])
+        low, high = (float(end[row]) for end in c.own)
         lower, upper = max(mean - half, low), min(mean + half, high)
         bound = min(self._ranges[i], upper - lower if lower <= upper else high - low)
         if looks:
             reach = self._bases[i].half(c)
-            if ((c.own_lower > c.mean + reach) | (c.own_upper < c.mean - reach)).any():
+            if ((c.own[0] > c.mean + reach) | (c.own[1] < c.mean - reach)).any():
                 return {"bound": bound, "refuted": True}
         return {"bound": bound}
 

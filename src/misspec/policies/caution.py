@@ -71,8 +71,8 @@ class Caution:
         if row == decided.row:
             return {}
         expected = float(c.mean[row])
-        if c.own_lower is not None and c.own_upper is not None:
-            expected = min(max(expected, float(c.own_lower[row])), float(c.own_upper[row]))
+        if c.own is not None:
+            expected = min(max(expected, float(c.own[0][row])), float(c.own[1][row]))
         return {"expected": expected}
 
     def asked(self, details: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from scipy.linalg import cholesky, solve_triangular
@@ -82,7 +82,7 @@ class ThompsonSampling(UpperConfidence):
         mean, std, upper = float(c.mean[row]), math.sqrt(c.variance[row]), float(values[row])
         return decision(self.field, actions, offer, row, mean=mean, std=std, multiplier=multiplier, upper=upper)
 
-    def _search(self, sample: Sample) -> Search:
+    def _search(self, sample: Any) -> Search:
         """The largest value of a sample over a domain without a list."""
         p, multiplier = self.posterior_in_use, self._ends.multiplier
 

@@ -29,11 +29,11 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, cho_solve, cholesky
 
 from misspec import kernels
+from misspec.encoding import kept, resume
 from misspec.errors import Array
 from misspec.posterior.posterior import Posterior, Tracked
 from misspec.posterior.regression import bordered, inverse_of, symmetric_times
 from misspec.posterior.table import FeatureTable, Key, Table
-from misspec.snapshots import kept, resume
 
 HALVINGS = 7  # of B, the sizes of misfit that are considered beside none
 GROWTH = 1.15  # growth of the observations after which τ and σ are learnt again

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec import kernels
 from misspec.domains import Domain, Finite, width_of
+from misspec.encoding import kept, resume
 from misspec.errors import Array, InvalidInput, flag, instance, vector, whole
 from misspec.model import Model, a_model
 from misspec.posterior.base import FeatureBase
@@ -25,7 +26,6 @@ from misspec.posterior.regression import Regression
 from misspec.posterior.table import Table
 from misspec.posterior.view import View, WeightedView
 from misspec.posterior.weights import Weights
-from misspec.snapshots import kept, resume
 
 BULK = 256  # observations in one call from which on they are counted together, rather than step by step
 MOST_LINEAR = 1024  # features up to which a linear kernel has all of them from the start

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from misspec.encoding import kept, resume
 from misspec.errors import Array, number, whole
 from misspec.model import Model
-from misspec.snapshots import kept, resume
 
 
 def own_radius(noise: float, n: int, rank: int, delta: float) -> float:

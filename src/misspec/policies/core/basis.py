@@ -22,22 +22,6 @@ COVER = 2048  # points of the box that they are chosen from
 CHECK = 2048  # others, to measure what they miss
 
 
-class Sample:
-    """ψ·w."""
-
-    def at(self, actions: Actions) -> Array:
-        """At actions."""
-        raise NotImplementedError
-
-    def values(self, U: Array) -> Array:
-        """At points as the kernel sees them."""
-        raise NotImplementedError("candidates are never searched for")
-
-    def slopes(self, U: Array) -> tuple[Array, Array]:
-        """The same with gradients, shapes (n,) and (n, d)."""
-        raise NotImplementedError("candidates are never searched for")
-
-
 class ArmBasis:
     """ψ over all candidates, ΨΨᵀ = K up to 1e-10. missed: the largest k(x,x) − ‖ψ(x)‖² found."""
 
@@ -57,11 +41,14 @@ class ArmBasis:
         return ArmSample(values if self._first is None else values[self._first])  # whatever the rounding
 
 
-class ArmSample(Sample):
+class ArmSample:
+    """ψ·w, known at the candidates."""
+
     def __init__(self, over_all: Array) -> None:
         self._values = over_all
 
     def at(self, actions: Actions) -> Array:
+        """At actions."""
         assert actions.rows is not None  # other points are refused
         return self._values[actions.rows]
 
@@ -90,7 +77,7 @@ class BoxBasis:
         return BoxSample(self._kernel, self.Z, solve_triangular(self.L, w, lower=True, trans="T"))
 
 
-class BoxSample(Sample):
+class BoxSample:
     """k_Z(x)·a with a = L_Z⁻ᵀw."""
 
     def __init__(self, kernel: kernels.Kernel, Z: Array, a: Array) -> None:
@@ -102,11 +89,14 @@ class BoxSample(Sample):
         return values[found.first[found.position]]  # equal points have equal values, whatever the rounding
 
     def values(self, U: Array) -> Array:
+        """At points as the kernel sees them."""
         return np.asarray(kernels.cross(self._kernel, U, self._Z) @ self._a)
 
     def slopes(self, U: Array) -> tuple[Array, Array]:
+        """The same with gradients, shapes (n,) and (n, d)."""
         values, slopes = kernels.cross_with_gradient(self._kernel, U, self._Z)
         return values @ self._a, np.einsum("nrd,r->nd", slopes, self._a)
 
 
 Basis = ArmBasis | BoxBasis
+Sample = ArmSample | BoxSample

@@ -33,11 +33,6 @@ def round_of(policy: Hooks, actions: Any, context: Any) -> Round:
     return policy.admit(offered).offered() if isinstance(offered, Actions) else offered
 
 
-def points_of(policy: Hooks, points_or_indices: Any, context: Any) -> Actions:
-    """Points to learn or to expect, each with its context."""
-    return policy.admit(policy.field.parse(points_or_indices, policy.model, context))
-
-
 def noises(policy: Hooks, noise: Any, count: int) -> list[float] | None:
     """The own noises of results, NaN for those without; None where none has one."""
     if noise is None:

@@ -21,11 +21,10 @@ from misspec.domains import Domain
 from misspec.errors import InvalidInput, MisspecError, StorageError
 from misspec.files import records, storage
 from misspec.files.records import Appender, Mark, Reader
-from misspec.policies.core import events, state, undo
+from misspec.policies.core import state, undo
 from misspec.policies.core.answers import Query
-from misspec.policies.core.events import ENCODE, line
 from misspec.policies.core.given import alike
-from misspec.policies.core.log import Event
+from misspec.policies.core.log import ENCODE, Event, decoded, line
 
 if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
@@ -180,7 +179,7 @@ def load(
     """
     source = _Source(path)
     policy = state.made(source.header, kernel=kernel, domain=domain, width=width)
-    state.replay(policy, (events.decoded(source.parsed(entry), policy.field) for entry in source.events()))
+    state.replay(policy, (decoded(source.parsed(entry), policy.field) for entry in source.events()))
     state.draw_on(policy, source.random)
     if source.reader.torn:
         said = (

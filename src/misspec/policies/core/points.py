@@ -110,8 +110,7 @@ class Candidates:
 
     mean: Array
     variance: Array  # told and pending where they are to be chosen from, told alone for bands
-    own_lower: Array | None
-    own_upper: Array | None
+    own: tuple[Array, Array] | None  # ends of their own bands, where these ground the model's
     rows: Rows | None  # of the domain's candidates; of equal ones the first
     norm1: Callable[[], Array]  # ‖ζ(x)‖₁
     norm2: Callable[[], Array]  # ‖ζ(x)‖₂
@@ -123,11 +122,9 @@ class Candidates:
 
     def part(self, chosen: NDArray[np.intp]) -> Candidates:
         """Some of them, without their weights."""
-        low, high = (None if end is None else end[chosen] for end in (self.own_lower, self.own_upper))
-        return dataclasses.replace(
-            self, mean=self.mean[chosen], variance=self.variance[chosen], own_lower=low, own_upper=high, rows=None,
-            kept=None,
-        )  # fmt: skip
+        own = None if self.own is None else (self.own[0][chosen], self.own[1][chosen])
+        mean, variance = self.mean[chosen], self.variance[chosen]
+        return dataclasses.replace(self, mean=mean, variance=variance, own=own, rows=None, kept=None)
 
     def row(self, i: NDArray[np.intp] | int) -> NDArray[np.intp]:
         """Rows of the domain's candidates."""

@@ -38,7 +38,7 @@ from misspec.policies.core import state, undo
 from misspec.policies.core.answers import Query
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.fields import field_of
-from misspec.policies.core.given import is_empty, list_of, meant, noises, points_of, round_of
+from misspec.policies.core.given import is_empty, list_of, meant, noises, round_of
 from misspec.policies.core.hooks import LOG
 from misspec.policies.core.journal import Journal, attach, compact, compact_due, retract, save
 from misspec.policies.core.log import OTHERS, Asked, Log
@@ -167,7 +167,7 @@ class Policy(Readings):
                 raise InvalidInput(f"{type(self).__name__} evaluates what it has asked for, and nothing else")
             if points_or_indices is None:
                 raise InvalidInput("mark_pending takes points or indices, got None")
-            given = points_of(self, points_or_indices, context).offered()
+            given = self.admit(self.field.parse(points_or_indices, self.model, context)).offered()
             details = {OTHERS: self.log.next_id + len(given.points) - 1}  # the last query of this call
             places = [self.field.place(given, row) for row in range(len(given.points))]
             return self._asked(partial(self._hand_out, place, None, {"details": details}) for place in places)
@@ -277,7 +277,7 @@ class Policy(Readings):
                 )
             if is_empty(points_or_indices) and is_empty(y):
                 return  # a table, or a file of results, that has none yet
-            given = points_of(self, points_or_indices, context)
+            given = self.admit(self.field.parse(points_or_indices, self.model, context))
             values = vector("observations", y, length=len(given.points), remedy=FAILED).tolist()
             own = noises(self, noise, len(values))
             places = [self.field.place(given, row) for row in range(len(values))]

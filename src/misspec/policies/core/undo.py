@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from misspec import snapshots
+from misspec.encoding import kept, restored
 from misspec.errors import LARGEST, MOST_AT_ONCE, InvalidInput, MisspecError, NumericalError, StorageError, shown, whole
 from misspec.policies.core.log import OTHERS, Event, Log, place_of
 from misspec.policies.core.registry import made
@@ -167,7 +167,7 @@ def snapshot_of(policy: Policy, history: int | None) -> dict[str, Any]:
             reason = "its kernel has no features of bounded number; budget=… bounds them"
     if reason:
         raise InvalidInput(f"{type(policy).__name__} cannot be compacted: {reason}")
-    own = {name: snapshots.kept(getattr(policy, name)) for name in policy.counters}
+    own = {name: kept(getattr(policy, name)) for name in policy.counters}
     content |= {"log": policy.log.snapshot(), "history": history, "counters": own}
     return {**content, "sha256": _digest(content)}
 
@@ -187,4 +187,4 @@ def resume(policy: Policy, content: Any) -> None:
     policy.log.add("snapshot", content)
     policy._evidence.resume(content, policy.log.pending)
     for name, stored in content["counters"].items():
-        setattr(policy, name, snapshots.given(stored, getattr(policy, name)))
+        setattr(policy, name, restored(stored, getattr(policy, name)))
