@@ -19,6 +19,7 @@ import operator
 import pickle
 import tempfile
 import threading
+import unittest
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +31,7 @@ from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput
 from misspec.policies import Band, Policy, Query, load, restore
 
 THREADS = 8
+expect = unittest.TestCase().assertRaises  # of an error, a function and its arguments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -359,15 +361,6 @@ def assert_same(a: Query, b: Query) -> None:
     """Two queries equal to the bit."""
     for field in dataclasses.fields(Query):
         np.testing.assert_array_equal(getattr(a, field.name), getattr(b, field.name), err_msg=field.name)
-
-
-def expect(error: type[Exception], call: Callable[..., Any], *arguments: Any, **options: Any) -> None:
-    """Assert that the call raises this kind of error."""
-    try:
-        call(*arguments, **options)
-    except error:
-        return
-    raise AssertionError(f"expected {error.__name__}")
 
 
 def _timeless(state: dict[str, Any]) -> dict[str, Any]:

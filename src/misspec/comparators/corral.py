@@ -84,9 +84,8 @@ class Corral(OverBases):
         if not M:
             raise InvalidInput("epsilons must hold a candidate for every base, got none; None makes a grid of them")
         self._promise(width, model)
-        self._bases = self._make_bases(
-            [(model, e) for e in self.epsilons], self._shared, None, enlargement, width=width
-        )
+        pairs = [(model, e) for e in self.epsilons]
+        self._bases = self._make_bases(pairs, shared=self._shared, enlargement=enlargement, width=width)
         most = 2.0 * (model.norm_bound + max(self.epsilons))
         self._range = most if reward_range is None else number("reward_range", reward_range, above=0)
         rate = math.sqrt(M / T) if learning_rate is None else number("learning_rate (η)", learning_rate, above=0)

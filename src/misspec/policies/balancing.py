@@ -107,7 +107,8 @@ class RegretBalancing(Eliminating):
         self.theorem = "" if self.caution.kind != "price" or budget is not None else self.theorem
         self._ranges = [reward_range or 2.0 * (m.norm_bound + e) for m, e in pairs]
         self.gains = [self._gain_of(m, T, gain) if bounds == "paper" else math.nan for m, _ in pairs]
-        self._bases = self._make_bases(pairs, self._shared, budget, enlargement, width=width, inflate=inflate)
+        options: dict[str, Any] = {"enlargement": enlargement, "width": width, "inflate": inflate}
+        self._bases = self._make_bases(pairs, shared=self._shared, budget=budget, **options)
         self.active = list(range(len(pairs)))  # I_t
         self._offers: set[str] = set()  # digests of the action sets seen: more than one, and they vary
 

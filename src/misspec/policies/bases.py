@@ -120,12 +120,7 @@ class OverBases(Banded):
     _rounds: Rounds
 
     def _make_bases(
-        self,
-        pairs: Sequence[tuple[Model, float]],
-        shared: bool,
-        budget: int | None,
-        enlargement: str | None,
-        **options: Any,
+        self, pairs: Sequence[tuple[Model, float]], *, shared: bool, budget: int | None = None, **options: Any
     ) -> list[Enlarged]:
         """A base for each (model, ε̂); one posterior per kernel and ridge (shared), or one per base."""
         groups: dict[Any, list[int]] = {}
@@ -133,13 +128,13 @@ class OverBases(Banded):
             groups.setdefault((kernel_key(m.kernel), m.regularization, m.offset) if shared else i, []).append(i)
         bases: dict[int, Enlarged] = {}
         for members in groups.values():
-            weights = keeps_weights(enlargement, [pairs[i][1] for i in members], budget)
+            weights = keeps_weights(options["enlargement"], [pairs[i][1] for i in members], budget)
             posterior = self._evidence.posterior(pairs[members[0]][0], weights=weights, budget=budget)
             for i in members:
+                delta, flat = self._delta / len(groups), not self.field.fixed
                 bases[i] = Enlarged(
-                    pairs[i][0], posterior, self._own, epsilon=pairs[i][1], enlargement=enlargement,
-                    delta=self._delta / len(groups), flat=not self.field.fixed, **options,
-                )  # fmt: skip
+                    pairs[i][0], posterior, self._own, epsilon=pairs[i][1], delta=delta, flat=flat, **options
+                )
         return [bases[i] for i in range(len(pairs))]
 
     @abc.abstractmethod

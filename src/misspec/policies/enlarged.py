@@ -201,7 +201,7 @@ class Enlarged:
     def band(self, c: Candidates) -> Band:
         """The band for f*: the model's within what its class allows, then grounded."""
         half = self.half(c) + self.epsilon
-        lower, upper, _ = own_bands.within_class(c.mean - half, c.mean + half, self.model, c.prior(), self.epsilon)
+        lower, upper = own_bands.within_class(c.mean - half, c.mean + half, self.model, c.prior(), self.epsilon)
         return Band(lower, upper) if c.own is None else Band(*own_bands.ground(lower, upper, *c.own))
 
 

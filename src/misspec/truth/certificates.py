@@ -20,7 +20,7 @@ from misspec.files import frames
 from misspec.model import Model
 from misspec.theory import own_bands, widths
 from misspec.truth.convex import GAP, Program
-from misspec.truth.energy import Energy, energy
+from misspec.truth.energy import energy
 from misspec.truth.members import check_known, encoded_by, of_frame
 from misspec.truth.sentences import SAID, sentence, spelled
 
@@ -184,7 +184,7 @@ def diagnoses(
         norms += [needed.norm] if needed is not None else []
         by_class = nearest.proved if nearest.proved > GAP * program.scale else 0.0
         by_bands, _ = certificate_of_bands(model, own, told, delta=delta, also=also)
-        by_energy = everything.energy(model, delta=delta, fixed=not adaptive)
+        by_energy = energy(model, everything, delta=delta, fixed=not adaptive)
         far, seen_by_bands = np.abs(nearest.values - program.target) - own.radii, by_bands[: len(used)]
         worst = int((seen_by_bands if seen_by_bands.max() > by_class else far).argmax())
         proofs = (
@@ -245,10 +245,6 @@ class Averages(NamedTuple):
 
     def part(self, rows: NDArray[np.intp]) -> Averages:
         return Averages(*(column[rows] for column in self))
-
-    def energy(self, model: Model, *, delta: float, fixed: bool = False) -> Energy:
-        """The energy certificate of all of them."""
-        return energy(model, *self, delta=delta, fixed=fixed)
 
 
 def _sums(number: NDArray[np.intp], values: Array) -> Array:
@@ -330,7 +326,7 @@ def certified_conflicts(
                 gap, implied, kind = conflicts.get(worst, (0.0, 0.0, "class"))
                 kind = kind if implied > nearest.proved else "class"
                 conflicts[worst] = (max(gap, nearest.proved - epsilon), max(implied, nearest.proved), kind)
-    found = told.energy(model, delta=delta)
+    found = energy(model, told, delta=delta)
     if found.epsilon > epsilon:
         off = np.abs(told.averages[found.used] - found.fitted)
         position = len(own.averages) + (0 if also is None else len(also)) + int(found.used[off.argmax()])

@@ -59,7 +59,7 @@ class ArmBands:
         """Lower and upper ends; reported: the model's within what its class allows."""
         p, lower, upper = self.posterior, self.lower, self.upper
         if reported:
-            lower, upper, _ = own_bands.within_class(lower, upper, p.model, p.prior, 0.0)
+            lower, upper = own_bands.within_class(lower, upper, p.model, p.prior)
         if self.own is not None:
             lower, upper = own_bands.clip(lower, upper, self.own.lower, self.own.upper)
         rows = self.posterior.domain.indices(actions.points) if actions.rows is None else actions.rows

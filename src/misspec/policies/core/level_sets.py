@@ -66,7 +66,7 @@ class BoxBands:
         half = self.multiplier * std
         lower, upper = mean - half, mean + half
         if prior is not None:
-            lower, upper, _ = own_bands.within_class(lower, upper, self.posterior.model, prior, 0.0)
+            lower, upper = own_bands.within_class(lower, upper, self.posterior.model, prior)
         if self.own is not None:
             lower, upper = own_bands.clip(lower, upper, *self.own.at([x.tobytes() for x in X]))
         return Band(lower, upper)
