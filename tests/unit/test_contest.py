@@ -20,7 +20,7 @@ from misspec.errors import MisspecError, StorageError
 from misspec.experiments import contest
 from misspec.reports.contest import figure, plot, section
 
-simulated = importlib.import_module("misspec.problems.reaction")
+simulated = importlib.import_module("misspec.problems.synthetic")
 SMALL = head(30, 2, [0.0, 0.2], grid=12, title="Small") + '[[problems]]\n[[policies]]\nkind = "GPUCB"\n'
 NAMES = ["ms.Auto", "Optuna", "random search"]
 

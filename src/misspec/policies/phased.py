@@ -141,7 +141,7 @@ class PhasedUncertaintySampling(Episodic):
 
     @property
     def volume(self) -> float:
-        """The share of the domain that is still active; on a box an estimate, from a sample (`level_sets.py`)."""
+        """The share of the domain that is still active; on a box an estimate, from a sample (`core/active.py`)."""
         return self.active_set.volume
 
     @property

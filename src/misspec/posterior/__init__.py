@@ -7,6 +7,6 @@ on their features, and a view over the candidates, of which there may be none.
 
 from misspec.posterior.formulas import Bias, Glance, Local
 from misspec.posterior.posterior import Posterior, Tracked
-from misspec.posterior.weights import Weights
+from misspec.posterior.view import Weights
 
 __all__ = ["Bias", "Glance", "Local", "Posterior", "Tracked", "Weights"]

@@ -24,8 +24,7 @@ from misspec.posterior.formulas import Bias, Glance, Local
 from misspec.posterior.growing import BLOCK, MANY, Growing
 from misspec.posterior.regression import Regression
 from misspec.posterior.table import Table
-from misspec.posterior.view import View, WeightedView
-from misspec.posterior.weights import Weights
+from misspec.posterior.view import View, WeightedView, Weights
 
 BULK = 256  # observations in one call from which on they are counted together, rather than step by step
 MOST_LINEAR = 1024  # features up to which a linear kernel has all of them from the start
@@ -248,7 +247,7 @@ class Posterior:
 class Tracked(Posterior):
     """The posterior over a Finite domain, O(N·r) per step.
 
-    weights=True keeps W (`weights.py`) and takes covariances from it, the more stable form for tiny λ. Only those who
+    weights=True keeps W (`view.py`) and takes covariances from it, the more stable form for tiny λ. Only those who
     need ‖ζ‖₁ at every step should pay for it.
 
     Law: candidates that the kernel sees as the same have the same numbers, to the bit, so that ties go to the lowest.

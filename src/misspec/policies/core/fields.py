@@ -18,11 +18,10 @@ from misspec.domains.parameters import decode_parameter
 from misspec.encoding import decode_array, encode_array
 from misspec.errors import InvalidInput, StorageError, shown
 from misspec.model import Model
-from misspec.policies.core.active import Arms
+from misspec.policies.core.active import Arms, LevelSets
 from misspec.policies.core.basis import ArmBasis, Basis, BoxBasis
 from misspec.policies.core.contextual import JointField, OpenField
 from misspec.policies.core.field import BoxField, Field, FiniteField, MembersField, SpaceField
-from misspec.policies.core.level_sets import LevelSets
 from misspec.theory.own_bands import OwnBands
 
 WHOLE = 20_000  # members of a space without floats up to which all of them are scored
