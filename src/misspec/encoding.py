@@ -286,7 +286,6 @@ def _decode_parameter(name: str, value: Any, given: Given) -> Any:
 
 
 def kept(value: Any) -> Any:
-    """A value as JSON."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
@@ -310,7 +309,6 @@ def kept(value: Any) -> Any:
 
 
 def _names(value: Any) -> list[str]:
-    """The attributes of an object that are kept."""
     slots = [field.name for field in dataclasses.fields(value)] if dataclasses.is_dataclass(value) else []
     return [name for name in slots or vars(value) if name not in SKIPPED]
 

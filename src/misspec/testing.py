@@ -358,7 +358,6 @@ def band_of(policy: Policy) -> Band:
 
 
 def assert_same(a: Query, b: Query) -> None:
-    """Two queries equal to the bit."""
     for field in dataclasses.fields(Query):
         np.testing.assert_array_equal(getattr(a, field.name), getattr(b, field.name), err_msg=field.name)
 

@@ -17,7 +17,7 @@ from misspec import theory
 from misspec.domains import Domain
 from misspec.errors import Array, InvalidInput, flag, number, one_of, vector, whole
 from misspec.model import Model
-from misspec.policies.bases import OverBases, Rounds
+from misspec.policies.bases import Ledger, OverBases
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked, Event
@@ -94,8 +94,8 @@ class Corral(OverBases):
         self.learning_rates = np.full(M, rate)
         self.thresholds = np.full(M, 2.0 * M)
         self._p = self.probabilities = np.full(M, 1.0 / M)
-        self.counts = [0] * M  # told rounds, steps of the second kind included
-        self._rounds = Rounds()
+        self._ledger = Ledger(M)
+        self.counts = self._ledger.N  # told rounds, steps of the second kind included
         self._half: Asked | None = None  # a first step whose second is next
         self._pasts: list[list[Past]] = [[] for _ in range(M)]
         self._known: list[list[tuple[Array, float]]] = [[] for _ in range(M)]  # what each base knows, in order
@@ -139,8 +139,7 @@ class Corral(OverBases):
 
     def _count(self, asked: Asked, y: float) -> None:
         """The master learns the loss of the only step, or of the second for both."""
-        i, step = asked.details["base"], asked.details["step"]
-        self.counts[i] += 1
+        i, step = self._ledger.count(asked, y), asked.details["step"]
         if step == 1:
             return
         loss = min(max(0.5 - (y - self.model.offset) / self._range, 0.0), 1.0)
@@ -186,7 +185,7 @@ class Corral(OverBases):
             past = Past(asked.query.id, asked.place, details["whole"], details["known"])
             self._pasts[details["base"]].append(past)
         self._half = asked if details["step"] == 1 else None
-        self._rounds.ask(asked)
+        self._ledger.ask(asked)
 
     def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
         feeds = self._evidence.feeds(asked.query.id)

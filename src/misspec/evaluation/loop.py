@@ -323,7 +323,6 @@ class Drive:
 
 
 def _argument(query: Query) -> Any:
-    """What the function is called with."""
     named = query.row if query.params is None else query.params
     return query.x if named is None else dict(named)
 

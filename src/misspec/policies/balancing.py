@@ -337,11 +337,9 @@ class Caution:
         return {"expected": expected}
 
     def asked(self, details: Mapping[str, Any]) -> None:
-        """A round was asked."""
         self.refuted = self.refuted or bool(details.get("refuted", False))
 
     def counted(self, key: int | bytes, details: Mapping[str, Any], y: float) -> None:
-        """The result of a round at a point counts."""
         if "expected" in details:
             self._found.setdefault(key, (details["expected"], 0.0))
             self.earned += y - details["expected"]

@@ -70,7 +70,7 @@ class ThompsonSampling(UpperConfidence):
     def choose(self, actions: Round) -> Decision:
         p, multiplier = self.posterior_in_use, self._ends.multiplier
         if self.basis is None:
-            offer = self.field.offer(_nothing_to_search, actions)
+            offer = self.field.offer(lambda: self._search(None), actions)  # which lists them, and searches nothing
             deviations = p.sample_at(offer.encoded, self._rng, pending=True)
         else:
             sample = self.draw()
@@ -107,7 +107,3 @@ class ThompsonSampling(UpperConfidence):
         rows = self.basis.features(points) * np.sqrt(n / self.model.regularization)[:, None]
         L = cholesky(np.eye(rows.shape[1]) + rows.T @ rows, lower=True)
         return self.basis.sample(solve_triangular(L, (rng or self._rng).standard_normal(len(L)), lower=True, trans="T"))
-
-
-def _nothing_to_search() -> Search:
-    raise NotImplementedError("actions are listed where samples are drawn at them")

@@ -26,8 +26,8 @@ import numpy as np
 from misspec import kernels
 from misspec.errors import Array
 from misspec.model import Model
-from misspec.posterior.base import FeatureBase
 from misspec.posterior.dictionary import Explained, Near
+from misspec.posterior.formulas import FeatureBase
 from misspec.posterior.growing import FromDictionary
 from misspec.posterior.table import Table
 from misspec.posterior.view import View

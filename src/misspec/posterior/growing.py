@@ -16,9 +16,8 @@ import numpy as np
 from misspec import kernels
 from misspec.errors import Array
 from misspec.model import Model
-from misspec.posterior.base import FeatureBase
 from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained, Near
-from misspec.posterior.formulas import Local, nonnegative
+from misspec.posterior.formulas import FeatureBase, Local, nonnegative
 from misspec.posterior.shadows import MOST_SHADOWS, Shadows
 from misspec.posterior.table import Table
 from misspec.posterior.view import NEGLIGIBLE, View

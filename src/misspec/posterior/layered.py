@@ -44,8 +44,6 @@ TINY = 1e-12
 
 
 class Known(NamedTuple):
-    """The posterior of some points."""
-
     mean: Array  # of f*
     variance: Array  # of f*, with what is pending
     model_mean: Array  # of f̃

@@ -18,9 +18,8 @@ from misspec.domains import Domain, Finite, width_of
 from misspec.encoding import kept, resume
 from misspec.errors import Array, InvalidInput, flag, instance, vector, whole
 from misspec.model import Model, a_model
-from misspec.posterior.base import FeatureBase
 from misspec.posterior.fixed import Budgeted, Linear
-from misspec.posterior.formulas import Bias, Glance, Local
+from misspec.posterior.formulas import Bias, FeatureBase, Glance, Local
 from misspec.posterior.growing import BLOCK, MANY, Growing
 from misspec.posterior.regression import Regression
 from misspec.posterior.table import Table

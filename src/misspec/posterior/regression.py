@@ -157,7 +157,6 @@ class Missed:
         self.squares = 0.0  # ρ₂
 
     def extend(self) -> None:
-        """One more feature."""
         self._H = bordered(self._H)
 
     def add(self, Phi: Array, missed: Array, precision: Array | None) -> None:

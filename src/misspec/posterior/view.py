@@ -34,7 +34,7 @@ from scipy.linalg import blas, cho_solve, cholesky
 from misspec import kernels
 from misspec.errors import Array
 from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained
-from misspec.posterior.formulas import Formulas, nonnegative
+from misspec.posterior.formulas import FeatureBase, nonnegative
 from misspec.posterior.shadows import LowRank
 from misspec.posterior.table import larger
 
@@ -179,8 +179,15 @@ class View:
         """φ and e of some candidates."""
         return self._Phi[: self._rank, which].T, self.unseen.columns(which)
 
-    def step(self, c: Array, factor: float, surprise: float) -> None:
-        """One told observation: its covariances c, which are overwritten, 1/(λ/precision + σ_i²), and y − mean_i."""
+    def add(self, base: FeatureBase, row: int, value: float, precision: float) -> float:
+        """One told observation, of the regression too; returns y minus the mean before."""
+        h, factor, surprise = base.step(row, value, precision)
+        if self.listed:
+            self._step(self.covariance(h, base.shadow_factors(row, h, pending=False)), factor, surprise)
+        return surprise
+
+    def _step(self, c: Array, factor: float, surprise: float) -> None:
+        """Its covariances c, which are overwritten, 1/(λ/precision + σ_i²), and y − mean_i."""
         scratch = self._scratch[1]
         np.multiply(c, factor * surprise, out=scratch)
         self.mean += scratch
@@ -216,7 +223,7 @@ class View:
             return out
         return cast(Array, blas.dgemv(1.0, self._Phi[: len(h)].T, h, y=out, overwrite_y=1))
 
-    def refresh(self, base: Formulas) -> None:
+    def refresh(self, base: FeatureBase) -> None:
         """Mean and variances from the formulas."""
         if not self.listed:
             return
@@ -225,11 +232,11 @@ class View:
         self.variance = self._fresh_variance(base, pending=False)
         self.refresh_pending(base)
 
-    def refresh_pending(self, base: Formulas) -> None:
+    def refresh_pending(self, base: FeatureBase) -> None:
         if self.listed and self.with_pending is not None:
             self.with_pending = self._fresh_variance(base, pending=True)
 
-    def _fresh_variance(self, base: Formulas, *, pending: bool) -> Array:
+    def _fresh_variance(self, base: FeatureBase, *, pending: bool) -> Array:
         seen = np.concatenate([base.solve(phi, e, pending=pending).seen() for phi, e in self.blocks()])
         return nonnegative(seen + self.residual)
 
@@ -312,30 +319,24 @@ class WeightedView(View):
         self.offset = offset
         self.weights: Weights = Weights(regularization, self.prior)
 
-    def own_weights(self, base: Formulas, row: int) -> Array:
-        """Weights at a distinct point."""
-        if self.candidate_of[row] >= 0:
-            return self.weights.at_candidate(self.candidate_of[row])
-        phi = base.rows([row])
-        return np.asarray(base.weights(phi, base.unseen(base.table.points[[row]], phi))[0])
-
-    def step_with(self, base: Formulas, row: int, value: float, precision: float, own: Array) -> float:
-        """One told observation, given its point's weights before; returns y minus the mean before."""
+    def add(self, base: FeatureBase, row: int, value: float, precision: float) -> float:
         c, candidate, points = self._scratch[0], self.candidate_of[row], base.table.points
         if candidate >= 0:
-            column = self.weights.kernel_at(candidate)
+            own, column = self.weights.at_candidate(candidate), self.weights.kernel_at(candidate)
         else:
-            column = kernels.cross(self.kernel, points, points[[row]])[:, 0]
+            phi, x = base.rows([row]), points[[row]]
+            own = base.weights(phi, base.unseen(x, phi))[0]
+            column = kernels.cross(self.kernel, points, x)[:, 0]
+        base.step(row, value, precision)  # after the weights at the point, which it changes
         surprise = value - float(own @ base.table.averages)
-        factor = self.weights.step(row, own, column, c, precision)
-        self.step(c, factor, surprise)
+        self._step(c, self.weights.step(row, own, column, c, precision), surprise)
         return surprise
 
     def enter(self, row: int, x: Array, at_candidates: Array) -> None:
         super().enter(row, x, at_candidates)
         self.weights.append(float(kernels.diagonal(self.kernel, x[None, :])[0]), at_candidates)
 
-    def refresh(self, base: Formulas) -> None:
+    def refresh(self, base: FeatureBase) -> None:
         """By a dense solve, the more stable form, or, where that would be large, from the dictionary."""
         table = base.table
         told = np.flatnonzero(table.counts)

@@ -169,7 +169,6 @@ def _stored_list(stored: dict[str, Any], given: Any) -> Finite:
 
 
 def _made_list(stored: dict[str, Any]) -> Finite:
-    """A list or a table from its state."""
     names, table, bounds, space = (stored.get(name) for name in ("names", "table", "box", "space"))
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise StorageError(f"stored names must be a list of text, got {shown(names)}")

@@ -36,8 +36,6 @@ Written = tuple[Mark, int, Mapping[str, Any]]  # up to where a file is written, 
 
 
 class Journal:
-    """The file that a policy appends to."""
-
     def __init__(self, file: Appender, written: Written) -> None:
         self.file = file
         self._now = self._before = written  # a call that is undone takes back one record
@@ -212,7 +210,6 @@ class _Source:
             raise StorageError(f"{self.reader.path} holds a record that is not JSON ({error})") from error
 
     def events(self) -> Iterator[bytes]:
-        """Their lines."""
         count = 0
         for payload in self._records:
             for entry in payload.split(b"\t"):

@@ -130,7 +130,6 @@ class Log:
         return log
 
     def _resume(self, content: Any) -> None:
-        """Go on from a snapshot."""
         stored = content["log"]
         for name in ("turn", *COUNTS):
             whole(f"{name} of a snapshot", stored[name], at_least=-1)
@@ -177,12 +176,10 @@ class Log:
 
 
 def place_of(query: Query, field: Field) -> Place:
-    """Where a query is."""
     return field.stored_place(query.index, query.x, query.context)
 
 
 def pending_of(content: Any, field: Field) -> list[Asked]:
-    """The pending queries of a snapshot."""
     pending = [
         (stored_query(stored, field), whole("turn of a snapshot", turn)) for turn, stored in content["log"]["pending"]
     ]
@@ -190,7 +187,6 @@ def pending_of(content: Any, field: Field) -> list[Asked]:
 
 
 def observed(field: Field, model: Model, points: Any, _: Any, contexts: Any = None, __: Any = None) -> Actions:
-    """The points of an event "observe"."""
     return field.parse(points, model, contexts)
 
 
@@ -329,7 +325,6 @@ def line(event: tuple[Any, ...]) -> bytes:
 
 
 def encoded(event: tuple[Any, ...]) -> Any:
-    """An event as JSON."""
     return storage.parsed(line(event))
 
 
@@ -398,7 +393,6 @@ def stored_query(stored: dict[str, Any], field: Field) -> Query:
 
 
 def _point(stored: Any) -> Array:
-    """Coordinates from their base64."""
     try:
         return np.frombuffer(a2b_base64(stored, strict_mode=True), "<f8")
     except (TypeError, ValueError):

@@ -33,7 +33,6 @@ class Place:
     inner: Place | None = None  # of a point [x, c], x alone
 
     def only(self) -> Actions:
-        """This place as actions."""
         rows = np.array([self.key]) if isinstance(self.key, int) else None
         return Actions(self.x[None, :], self.code, rows, inner=None if self.inner is None else self.inner.only())
 
@@ -67,7 +66,6 @@ class Actions:
         return self if self.rows is not None else dataclasses.replace(self, flat=True)
 
     def part(self, chosen: NDArray[np.intp]) -> Actions:
-        """Some of them."""
         rows = self.rows if self.rows is None else chosen if isinstance(self.rows, slice) else self.rows[chosen]
         inner = None if self.inner is None else self.inner.part(chosen)
         return Actions(self.points[chosen], self.encoded[chosen], rows, self.flat, self.given, inner)

@@ -31,7 +31,6 @@ def name_of(cls: type) -> str:
 
 
 def encode(policy: Policy) -> dict[str, Any]:
-    """The state of a policy."""
     with storable():
         return {**encode_made(policy), "events": [encoded(event) for event in policy.log.events]}
 
@@ -53,7 +52,6 @@ def encode_made(policy: Policy) -> dict[str, Any]:
 
 
 def _models(value: Any) -> list[Model]:
-    """The models among settings."""
     if isinstance(value, list | tuple):
         return [model for each in value for model in _models(each)]
     return [value] if isinstance(value, Model) else []

@@ -115,7 +115,6 @@ def rebuilt(policy: Policy, events: Sequence[Event]) -> Policy:
 
 
 def replay(policy: Policy, events: Iterable[Event]) -> None:
-    """Let a policy live through events."""
     history, log = None, policy.log
     policy._replaying = True  # a policy that fails here is given up
     with one_thread():
