@@ -65,9 +65,7 @@ def make_kernel(name: Any, parameters: Mapping[str, Any], *, bounds: bool = Fals
 def kernel_from_table(table: Any) -> Any:
     """A kernel from a TOML table {name, parameters …}; sums and products have k1 and k2."""
     if not isinstance(table, Mapping) or "name" not in table:
-        raise InvalidInput(
-            f"a kernel is a table with a name, as in {{ name = 'RBF', length_scale = 0.2 }}; got {table!r}"
-        )
+        raise InvalidInput(f"a kernel is a table with a name, as {{ name = 'RBF', length_scale = 0.2 }}; got {table!r}")
     given = {key: value for key, value in table.items() if key != "name"}
     return make_kernel(table["name"], {k: kernel_from_table(v) if k in INSIDE else v for k, v in given.items()})
 
@@ -112,9 +110,7 @@ class Given:
         """StorageError if something was handed in that the state holds itself and that differs."""
         for name, value in {"kernel": self.kernel, **self.functions}.items():
             if value is not None and name not in self.fits:
-                raise StorageError(
-                    f"this state holds its {name}, and the one handed in differs from it; leave {name}= out"
-                )
+                raise StorageError(f"this state holds its {name}; the one handed in differs from it: leave {name}= out")
 
 
 def decode_kernel(stored: Any, given: Given | None = None) -> Any:

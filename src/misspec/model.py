@@ -87,9 +87,7 @@ class Model:
         if (own < 0).any() or np.isinf(own).any():
             raise InvalidInput(f"a noise must be a standard deviation, 0 or above and finite, got {shown(noise)}")
         if not self.noise > 0:
-            raise InvalidInput(
-                "a noise of its own needs a model whose noise is above 0: a result is weighted by their ratio"
-            )
+            raise InvalidInput("a result's own noise needs a model with noise above 0: it is weighted by their ratio")
         own = np.broadcast_to(np.maximum(own, self.noise / MOST_PRECISE), (count,))
         return np.where(np.isnan(own), 1.0, np.maximum(self.noise / own, LEAST_PRECISE) ** 2)
 
@@ -144,7 +142,7 @@ class Model:
         kernels.check(kernel, X)
         if not hasattr(kernel, "hyperparameters"):
             raise InvalidInput(
-                f"only kernels of scikit-learn can be fitted, got {shown(kernel)}; make the Model by hand"
+                f"only scikit-learn's kernels can be fitted, got {shown(kernel)}; make the Model by hand"
             )
         values = kernel.get_params()
         zeros = [h.name for h in kernel.hyperparameters if not h.fixed and not np.all(values[h.name])]

@@ -85,9 +85,7 @@ class RegretBalancing(Eliminating):
         self._shared = one_of("evidence", evidence, ("shared", "own")) == "shared"
         self._radius = one_of("radius", radius, ("anytime", "paper"))
         if bounds == "paper" and self._shared:
-            raise InvalidInput(
-                'bounds="paper" hold for bases that learn alone: use evidence="own" or bounds="realised"'
-            )
+            raise InvalidInput('bounds="paper" are for bases that learn alone: use evidence="own" or bounds="realised"')
         reward_range = None if reward_range is None else number("reward_range", reward_range, above=0)
         gain = None if gain is None else number("gain (γ_T)", gain, above=0)
         self._known_gains: dict[str, float] = {}

@@ -119,10 +119,8 @@ class OverBases(Banded):
             weights = keeps_weights(options["enlargement"], [pairs[i][1] for i in members], budget)
             posterior = self._evidence.posterior(pairs[members[0]][0], weights=weights, budget=budget)
             for i in members:
-                delta, flat = self._delta / len(groups), not self.field.fixed
-                bases[i] = Enlarged(
-                    pairs[i][0], posterior, self._own, epsilon=pairs[i][1], delta=delta, flat=flat, **options
-                )
+                (m, epsilon), delta, flat = pairs[i], self._delta / len(groups), not self.field.fixed
+                bases[i] = Enlarged(m, posterior, self._own, epsilon=epsilon, delta=delta, flat=flat, **options)
         return [bases[i] for i in range(len(pairs))]
 
     @abc.abstractmethod

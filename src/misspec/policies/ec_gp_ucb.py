@@ -114,10 +114,8 @@ class UpperConfidence(Banded):
 class GPUCB(UpperConfidence):
     """x_t maximises μ_{t−1}(x) + multiplier_t·σ_{t−1}(x).
 
-    width: "mixture", "lemma1", a number (a multiplier in units of model.scale, without guarantee), or a function of
-    the model, L = log det(I + K/λ) and δ that returns the multiplier (its guarantee is up to you).
-    grounded: use the intersection with the own bands of observed points. inflate, budget, resolution, delays, minimize,
-    seed: `policies/core/registry.py` says what each does.
+    grounded: use the intersection with the own bands of observed points. width ("mixture", "lemma1", a number or a
+    function), inflate, budget, resolution, delays, minimize, seed: `policies/core/registry.py` says what each does.
     """
 
     theorem = "Theorem 1"

@@ -143,9 +143,7 @@ class Growing(FromDictionary):
         elif new.residual > TOLERANCE:
             self._grow(row, x, new, at_points, at_candidates)
             if self.rank == GROWN:
-                LOG.warning(
-                    "the posterior has %d features, and every round costs their square; budget=… bounds that", GROWN
-                )
+                LOG.warning("the posterior has %d features, and a round costs their square; budget=… bounds it", GROWN)
         elif not self.complete:
             self._shadow(row, new.phi, new.residual, at_candidates)
 

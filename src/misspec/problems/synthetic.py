@@ -139,9 +139,7 @@ def wrong_length_scale(domain: Finite, model: Model, seed: int = 0, *, factor: f
     check_known(domain, model)
     kernel = model.kernel
     if not hasattr(kernel, "length_scale") or not hasattr(kernel, "clone_with_theta"):
-        raise InvalidInput(
-            f"wrong_length_scale needs a kernel of scikit-learn with a length_scale, got {shown(kernel)}"
-        )
+        raise InvalidInput(f"wrong_length_scale needs a scikit-learn kernel with a length_scale, got {shown(kernel)}")
     from sklearn.base import clone
 
     scale = np.asarray(kernel.length_scale) * number("factor", factor, above=0)

@@ -85,9 +85,7 @@ class Field:
         if raw.size == 0:
             raise InvalidInput(NOTHING)
         if raw.dtype == bool:
-            raise InvalidInput(
-                "expected domain indices or points, got True and False; np.flatnonzero(mask) gives indices"
-            )
+            raise InvalidInput("expected indices or points, got True and False; np.flatnonzero(mask) gives indices")
         if raw.ndim != 2:
             raise InvalidInput(
                 "expected domain indices (1-d integers) or points (2-d, one per row, as in [[0.1, 0.2]]), "
@@ -170,18 +168,11 @@ class Field:
 
     def look(self, posterior: Posterior, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
         """Mean, variance and own bands of the actions; pending: with the variance for choosing."""
-        here = posterior.look(actions.encoded, pending=pending)
         return Candidates(
-            mean=here.mean,
-            variance=here.variance,
+            *posterior.look(actions.encoded, pending=pending),
             own=None if own is None else own.at(self.keys(actions)),
-            rows=None,
-            norm1=here.norm1,
-            norm2=here.norm2,
             prior=lambda: kernels.diagonal(posterior.model.kernel, actions.encoded),
             flat=actions.flat,
-            residual=here.residual,
-            bias=here.bias,
         )
 
     # -- choosing ----------------------------------------------------------------------------------------------

@@ -24,9 +24,7 @@ def round_of(policy: Hooks, actions: Any, context: Any) -> Round:
     if context is None and actions is None:
         return None
     if not policy.abilities.takes_actions:
-        raise InvalidInput(
-            f"{type(policy).__name__} eliminates from a fixed set and takes no actions; use RegretBalancing"
-        )
+        raise InvalidInput(f"{type(policy).__name__} has a fixed set and takes no actions; use RegretBalancing")
     if context is None:
         return policy.admit(policy.field.parse(actions, policy.model)).offered()
     offered = policy.field.within(context, actions, policy.model)
@@ -87,9 +85,7 @@ def _meant(query: Any, log: Log, field: Field, taken: Sequence[Asked]) -> Asked:
         left = [asked for asked in log.pending.values() if all(asked is not other for other in taken)]
         rows = field.find(query, [asked.place for asked in left])
         if not rows:
-            raise InvalidInput(
-                f"no pending query is {shown(query)}; see policy.pending, or observe() results from elsewhere"
-            )
+            raise InvalidInput(f"no pending query is {shown(query)}; see policy.pending, or observe() other results")
         return left[rows[0]]
     key = query.id if isinstance(query, Query) else query
     if not isinstance(key, int | np.integer) or isinstance(key, bool | np.timedelta64):

@@ -236,9 +236,7 @@ def _compared(policy: Policy, path: Path, header: dict[str, Any]) -> Written:
     count = 0
     for theirs in source.events():
         if count == len(policy.log.events) or theirs != line(policy.log.events[count]):
-            raise StorageError(
-                f"{path} contains events that this policy does not have, from event {count} on; {remedy}"
-            )
+            raise StorageError(f"{path} holds events that this policy does not have, from event {count} on; {remedy}")
         count += 1
     if source.reader.torn:
         LOG.warning("%s: %d bytes of a record that was cut short are cut off", path, source.reader.torn)

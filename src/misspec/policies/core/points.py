@@ -108,15 +108,15 @@ class Candidates:
 
     mean: Array
     variance: Array  # told and pending where they are to be chosen from, told alone for bands
-    own: tuple[Array, Array] | None  # ends of their own bands, where these ground the model's
-    rows: Rows | None  # of the domain's candidates; of equal ones the first
     norm1: Callable[[], Array]  # ‖ζ(x)‖₁
     norm2: Callable[[], Array]  # ‖ζ(x)‖₂
+    residual: Array | None  # what a budget misses; all up to here as in Glance
+    bias: Bias | None
+    own: tuple[Array, Array] | None  # ends of their own bands, where these ground the model's
     prior: Callable[[], Array]  # k(x,x)
+    rows: Rows | None = None  # of the domain's candidates; of equal ones the first
     kept: Weights | None = None  # W over all candidates of the domain, of which these are `rows`
     flat: bool = False  # as in Actions
-    residual: Array | None = None  # what a budget misses, as in Glance
-    bias: Bias | None = None
 
     def part(self, chosen: NDArray[np.intp]) -> Candidates:
         """Some of them, without their weights."""

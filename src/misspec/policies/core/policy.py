@@ -142,9 +142,7 @@ class Policy(Readings):
             available = self.available()
             count = 1 if n is None else n if available is None else min(n, available)
             if count > MOST_AT_ONCE:
-                raise InvalidInput(
-                    f"at most {MOST_AT_ONCE:,} queries can be asked at once, got {count:,}; ask for fewer"
-                )
+                raise InvalidInput(f"at most {MOST_AT_ONCE:,} queries can be asked at once, got {count:,}: ask fewer")
 
             def hand_out() -> Query:
                 self.prepare()
@@ -272,9 +270,7 @@ class Policy(Readings):
         """Learn data from elsewhere. warn: say, before anything is learnt, how many lie outside the domain."""
         with self._held():
             if not self.abilities.takes_data:
-                raise InvalidInput(
-                    f"{type(self).__name__} forgets all data but its own: it takes no data from elsewhere"
-                )
+                raise InvalidInput(f"{type(self).__name__} forgets data but its own: it takes no data from elsewhere")
             if is_empty(points_or_indices) and is_empty(y):
                 return  # a table, or a file of results, that has none yet
             given = self.admit(self.field.parse(points_or_indices, self.model, context))
