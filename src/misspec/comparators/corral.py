@@ -72,8 +72,7 @@ class Corral(OverBases):
         resolution: float | None = RESOLUTION,
         **settings: Unpack[Delayed],
     ) -> None:
-        parts = 2 if flag("grounded", grounded) else 1  # of δ: the widths, the own bands
-        super().__init__(domain, model, grounded=grounded, parts=parts, resolution=resolution, **settings)
+        super().__init__(domain, model, grounded=grounded, resolution=resolution, **settings)
         model = self.model
         T = self.horizon = whole("horizon", horizon, at_least=2)
         self._stochastic = flag("stochastic", stochastic)

@@ -16,7 +16,7 @@ import numpy as np
 from misspec import search, theory
 from misspec.domains import Domain
 from misspec.encoding import kernel_key
-from misspec.errors import Array, InvalidInput, flag, number, one_of, shown, whole
+from misspec.errors import Array, InvalidInput, number, one_of, shown, whole
 from misspec.model import Model
 from misspec.policies.bases import Eliminating, Elimination
 from misspec.policies.core.answers import Decision
@@ -77,8 +77,8 @@ class RegretBalancing(Eliminating):
         resolution: float | None = RESOLUTION,
         **settings: Unpack[Delayed],
     ) -> None:
-        parts = 3 if flag("grounded", grounded) else 2  # of δ: model widths, own bands, elimination test
-        super().__init__(domain, model, grounded=grounded, parts=parts, resolution=resolution, **settings)
+        # parts of δ: model widths and the elimination test
+        super().__init__(domain, model, grounded=grounded, parts=2, resolution=resolution, **settings)
         model = self.model
         T = self.horizon = whole("horizon", horizon, at_least=1)
         self._bounds = one_of("bounds", bounds, ("realised", "paper"))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Unpack
 
 from misspec.domains import Domain
-from misspec.errors import flag, number
+from misspec.errors import number
 from misspec.model import Model
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION, Field
@@ -78,8 +78,7 @@ class UpperConfidence(Banded):
         resolution: float | None = RESOLUTION,
         **settings: Unpack[Delayed],
     ) -> None:
-        parts = 2 if flag("grounded", grounded) else 1  # of δ: the model's width, and the own bands
-        super().__init__(domain, model, grounded=grounded, parts=parts, resolution=resolution, **settings)
+        super().__init__(domain, model, grounded=grounded, resolution=resolution, **settings)
         model = self.model
         epsilon = number("epsilon", epsilon, at_least=0)
         weights = keeps_weights(enlargement, [epsilon], budget)

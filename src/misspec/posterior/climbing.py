@@ -36,5 +36,5 @@ class Climbing:
         found, everywhere = [], with_gradients(self._kernels, U, self._known)
         for (base, parts, shadowed), values, gradients in zip(self._samples, *everywhere, strict=True):
             near = [(values.take(part, axis=1), gradients.take(part, axis=2).transpose(1, 2, 0)) for part in parts]
-            found.append(base.local(U, pending=self._pending, near=near, shadowed=shadowed))
+            found.append(base.local(U, pending=self._pending, known=(*near, shadowed)))
         return Local(*(np.array(each) for each in zip(*found, strict=True)))

@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -48,6 +48,9 @@ class Shadowed(NamedTuple):
     F: Array
     alpha: Array
     ratio: Array
+
+
+Known = tuple[Near, Near, Shadowed]
 
 
 class Glance(NamedTuple):
@@ -246,29 +249,21 @@ class FeatureBase(ABC):
         return seen._replace(variance=nonnegative(variance))
 
     def local(
-        self,
-        encoded: Array,
-        *,
-        pending: bool,
-        norm: int = 0,
-        epsilon: float | None = None,
-        near: Sequence[Near] = (),
-        shadowed: Shadowed | None = None,
+        self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None, known: Known | None = None
     ) -> Local:
-        """See `Posterior.local`; near: the kernel at the dictionary and at the shadows, shadowed: `self.shadowed`, if
-        they are known."""
+        """See `Posterior.local`; known: the kernel at the dictionary, at the shadows, and `self.shadowed`."""
         kernel, ridge, S = self.kernel, self.ridge, self.shadows.rows
         (n, d), r = encoded.shape, self.rank
-        phi, dphi = self.features_with_slopes(encoded, *near[:1])  # (n, r), (r, n, d)
+        phi, dphi = self.features_with_slopes(encoded, known and known[0])  # (n, r), (r, n, d)
         v, dv = phi, dphi
         mean = phi @ self.told.w + self.model.offset
         dmean = (self.told.w @ dphi.reshape(r, n * d)).reshape(n, d)
         residual = self.residual(encoded, phi)
         dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         e, de = np.zeros((n, 0)), np.zeros((n, 0, d))
-        F, alpha, ratio = shadowed or self.shadowed(pending)
+        F, alpha, ratio = known[2] if known else self.shadowed(pending)
         if S:
-            values, slopes = near[1] if near else kernels.cross_with_gradient(kernel, encoded, self.table.points[S])
+            values, slopes = known[1] if known else kernels.cross_with_gradient(kernel, encoded, self.table.points[S])
             e = values - phi @ F.T
             de = slopes - np.einsum("sr,rnd->nsd", F, dphi)
             mean = mean + e @ alpha

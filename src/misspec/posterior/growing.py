@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +15,7 @@ from misspec import kernels
 from misspec.errors import Array
 from misspec.model import Model
 from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained, Near
-from misspec.posterior.formulas import FeatureBase, Local, nonnegative
+from misspec.posterior.formulas import FeatureBase, Known, Local, nonnegative
 from misspec.posterior.shadows import MOST_SHADOWS, Shadows
 from misspec.posterior.table import Table
 from misspec.posterior.view import NEGLIGIBLE, View
@@ -42,12 +40,14 @@ class FromDictionary(FeatureBase):
     def features_with_slopes(self, encoded: Array, near: Near | None = None) -> tuple[Array, Array]:
         return self.dictionary.features_with_slopes(encoded, near)
 
-    def local(self, encoded: Array, *, pending: bool, norm: int = 0, near: Sequence[Near] = (), **known: Any) -> Local:
+    def local(
+        self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None, known: Known | None = None
+    ) -> Local:
         """Without norms and shadows no slopes of features are needed: a·dφ = (L⁻ᵀa)·dk for a = w, φ and Cφ."""
         if norm or self.shadows:
-            return super().local(encoded, pending=pending, norm=norm, near=near, **known)
+            return super().local(encoded, pending=pending, norm=norm, epsilon=epsilon, known=known)
         kernel, dictionary, n, w = self.kernel, self.dictionary, len(encoded), self.told.w
-        values, slopes = near[0] if near else kernels.cross_with_gradient(kernel, encoded, dictionary.Z)
+        values, slopes = known[0] if known else kernels.cross_with_gradient(kernel, encoded, dictionary.Z)
         phi = dictionary.forward(values)
         b = self.regression(pending).times(phi)
         adjoints = dictionary.backward(np.concatenate([phi, b, w[None, :]]))

@@ -24,7 +24,9 @@ def round_of(policy: Hooks, actions: Any, context: Any) -> Round:
     if context is None and actions is None:
         return None
     if not policy.abilities.takes_actions:
-        raise InvalidInput(f"{type(policy).__name__} has a fixed set and takes no actions; use RegretBalancing")
+        raise InvalidInput(
+            f"{type(policy).__name__} eliminates from a fixed set and takes no actions; use RegretBalancing"
+        )
     if context is None:
         return policy.admit(policy.field.parse(actions, policy.model)).offered()
     offered = policy.field.within(context, actions, policy.model)

@@ -91,7 +91,8 @@ class Policy(Readings):
         minimize: bool = False,
         seed: int = 0,
     ) -> None:
-        """parts: of δ, those that are spent equally (model widths, own bands, tests). Others: `registry.py`.
+        """parts: of δ, spent equally, on model widths and tests; own bands are one more where grounded. Others:
+        `registry.py`.
 
         Unless delays are independent, bands are guaranteed only while what is told is a prefix of what was asked, and
         at most one call has brought points that others chose: a set that was chosen by its values is biased.
@@ -107,11 +108,11 @@ class Policy(Readings):
         self._batch = 0  # id of the first query of the last call of `ask`
         self._lock = threading.RLock()
         self._broken: undo.Mark | None = None  # where a failed call that is still to be undone began
-        self._delta = model.delta / parts
+        self.grounded = flag("grounded", grounded)
+        self._delta = model.delta / (parts + self.grounded)
         # policies that do not choose by own bands keep them for conflicts, which have shares of δ of their own
-        own_delta = self._delta if flag("grounded", grounded) else model.delta / 2
+        own_delta = self._delta if grounded else model.delta / 2
         self._evidence = Evidence(self.field, model, own_delta, expects=not self.abilities.waits)
-        self.grounded = bool(grounded)
         self._own: OwnBands | None = self._evidence.own if grounded else None
         self._without: list[str] = []  # why nothing is guaranteed, whatever the data
 
