@@ -110,7 +110,7 @@ class Given:
         """StorageError if something was handed in that the state holds itself and that differs."""
         for name, value in {"kernel": self.kernel, **self.functions}.items():
             if value is not None and name not in self.fits:
-                raise StorageError(f"this state holds its {name}; the one handed in differs from it: leave {name}= out")
+                raise StorageError(f"this state holds its {name}, and the one handed in differs: leave {name}= out")
 
 
 def decode_kernel(stored: Any, given: Given | None = None) -> Any:

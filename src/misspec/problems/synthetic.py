@@ -79,31 +79,24 @@ def misfit_of(
     if not isinstance(misfit, str) or misfit not in MISFITS:
         hint = "; see misspec.adversary for that" if isinstance(misfit, str) and misfit == "adversarial" else ""
         raise InvalidInput(f"misfit must be one of {', '.join(MISFITS)} or N numbers, got {shown(misfit)}{hint}")
-    shape = _misfit_shape(misfit, U, number("wavelength", wavelength, above=0), rng)
-    return epsilon * shape, epsilon if shape.any() else 0.0
-
-
-def _misfit_shape(misfit: str, U: Array, wavelength: float, rng: np.random.Generator) -> Array:
-    """A named misfit at points of the unit cube, with values in [−1, 1]."""
-    N = len(U)
+    wavelength, N = number("wavelength", wavelength, above=0), len(U)
+    shape = np.zeros(N)  # within [−1, 1]
     if misfit == "random":
-        return rng.choice([-1.0, 1.0], N)
-    if misfit == "ripple":
-        wave = np.asarray(np.sin(2.0 * np.pi * (U.sum(axis=1) / wavelength + rng.random())))
-        if N > 2 and np.ptp(wave) < 1.0:
+        shape = rng.choice([-1.0, 1.0], N)
+    elif misfit == "ripple":
+        shape = np.sin(2.0 * np.pi * (U.sum(axis=1) / wavelength + rng.random()))
+        if N > 2 and np.ptp(shape) < 1.0:
             raise InvalidInput(
                 f"a ripple of wavelength {wavelength:g} falls between the candidates, all of which lie at the same "
                 "phase of it; take another wavelength, or more candidates"
             )
-        return wave
-    shape = np.zeros(N)
-    if misfit == "spikes":
+    elif misfit == "spikes":
         chosen = rng.choice(N, min(N, max(1, round(wavelength * N))), replace=False)
         shape[chosen] = rng.choice([-1.0, 1.0], len(chosen))
     elif misfit == "bump":
         centre = U[rng.integers(N)]
         shape = rng.choice([-1.0, 1.0]) * np.exp(-0.5 * ((U - centre) ** 2).sum(axis=1) / wavelength**2)
-    return shape
+    return epsilon * shape, epsilon if shape.any() else 0.0
 
 
 def unit(domain: Finite) -> Array:
