@@ -87,7 +87,9 @@ class Model:
         if (own < 0).any() or np.isinf(own).any():
             raise InvalidInput(f"a noise must be a standard deviation, 0 or above and finite, got {shown(noise)}")
         if not self.noise > 0:
-            raise InvalidInput("a result's own noise needs a model with noise above 0: it is weighted by their ratio")
+            raise InvalidInput(
+                "a noise of its own needs a model whose noise is above 0: a result is weighted by their ratio"
+            )
         own = np.broadcast_to(np.maximum(own, self.noise / MOST_PRECISE), (count,))
         return np.where(np.isnan(own), 1.0, np.maximum(self.noise / own, LEAST_PRECISE) ** 2)
 

@@ -86,7 +86,9 @@ class Reader:
             with self.path.open("rb") as stream:
                 first = stream.readline()
                 if first.startswith((NAME, b"PK")) and first != FIRST:
-                    raise StorageError(f"{self.path} is damaged, or of another misspec version, which alone reads it")
+                    raise StorageError(
+                        f"{self.path} is damaged, or of another version of misspec, which alone reads it"
+                    )
                 if first != FIRST:
                     raise StorageError(f"{self.path} is not a misspec file or is damaged; restore it from a copy")
                 for line in stream:
