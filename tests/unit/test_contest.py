@@ -23,7 +23,7 @@ from misspec.reports.figures import contest as panel_of
 from misspec.reports.figures import contest_figure as figure
 from misspec.reports.page import section
 
-simulated = importlib.import_module("misspec.problems.reaction")
+simulated = importlib.import_module("misspec.problems.synthetic")
 SMALL = head(30, 2, [0.0, 0.2], grid=12, title="Small") + '[[problems]]\n[[policies]]\nkind = "GPUCB"\n'
 NAMES = ["ms.Auto", "Optuna", "random search"]
 

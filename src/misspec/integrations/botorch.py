@@ -7,7 +7,7 @@
     λ        what stands for all of Λ: the harmonic mean, in units of the outcome squared
 
 Results at one point have weights of one sign, for ζ = Λ⁻¹(k(x) − Kζ) and they share a row of K. So ‖ζ‖₁ is the same
-whether it is summed over results, as here, or over distinct points, as in `posterior/weights.py`.
+whether it is summed over results, as here, or over distinct points, as in `posterior/view.py`.
 """
 
 from __future__ import annotations
