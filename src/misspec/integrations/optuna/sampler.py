@@ -26,7 +26,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Float, Space
-from misspec.errors import MOST, Array, InvalidInput, instance, seeded, shown
+from misspec.errors import MOST, Array, HorizonReached, InvalidInput, instance, seeded, shown
 from misspec.integrations.optuna.trials import AGAIN, ASKED, Axes, History, parameter_of
 from misspec.policies import Auto, Policy, Query
 from misspec.policies.auto.feasible import LIKELY, Feasible
@@ -243,13 +243,21 @@ class Mirror:
         policy._rng = np.random.default_rng([seed, trial.number])
         if due(policy.t, self._looked) or getattr(policy, "surprised", False):
             self._renew()
+        offer = None
         if fixed:
             space: Any = policy.domain
             offer = space.decode(space.spread(FIXED, 0))
             offer[:, list(fixed)] = list(fixed.values())
-            query = policy.ask(actions=distinct(offer).points)
-        else:
-            query = policy.ask(1 if policy.abilities.keeps_rounds else history.unseen + 1)[-1]
+            offer = distinct(offer).points
+        try:
+            if offer is not None:
+                query = policy.ask(actions=offer)
+            else:
+                query = policy.ask(1 if policy.abilities.keeps_rounds else history.unseen + 1)[-1]
+        except HorizonReached:  # every point was tried, and a repeat would teach nothing: a study asks all the same
+            if not isinstance(policy, Auto):
+                raise
+            (query,) = policy.mark_pending(policy.recommend(actions=offer).x[None, :])
         self._pending[trial.number] = query
         return query.x, self._believed(query)
 
