@@ -24,6 +24,7 @@ from misspec.hyperparameters import Scaling
 from misspec.policies.auto.model import CHECKED, Learner, models_of
 from misspec.policies.core.answers import Observations
 from misspec.policies.core.suspicion import FAR, Prediction, leave_one_out
+from misspec.search import distinct
 
 LEAST = 8  # results from which models are learnt without some of them: of fewer, a model says little about the others
 FEWEST, BELOW, ABOVE = 5, 5.0, 3.0  # of fewer results than LEAST, one is doubted that lies so many ranges of the others
@@ -90,6 +91,8 @@ class Judge(NamedTuple):
         y = self.told.y[rows]  # a slip by a factor makes the scale logarithmic, in which it may fit
         for size in (y, np.log(y)) if y.min(initial=1.0) > 0 else (y,):
             worst += [int(rows[k]) for k in _apart(size, BELOW) if rows[k] not in worst]
+        # repeats that disagree make the noise large, in which they fit
+        worst += [int(rows[k]) for k in _disagreeing(self.told.x[rows], y) if rows[k] not in worst]
         found = {}
         for i in worst:
             without = self.renewal({*out, i}, states, samples=CHECKED)
@@ -131,6 +134,17 @@ def _apart(y: Array, above: float) -> dict[int, Prediction]:
         if max((low - y[i]) / BELOW, (y[i] - high) / above) > high - low > 0:
             return {i: Prediction(0.5 * (low + high), 0.25 * (high - low), float(y[i]))}
     return {}
+
+
+def _disagreeing(x: Array, y: Array) -> list[int]:
+    """The least and the largest result of the point whose results differ most; none where no point has several."""
+    which = distinct(x).position
+    low, high = np.full(which.max() + 1, np.inf), np.full(which.max() + 1, -np.inf)
+    np.minimum.at(low, which, y)
+    np.maximum.at(high, which, y)
+    point = int(np.argmax(high - low))
+    ends = {low[point], high[point]}
+    return [int(np.flatnonzero((which == point) & (y == end))[0]) for end in ends] if len(ends) > 1 else []
 
 
 def rows_of(results: Sequence[Sequence[float]], told: Observations) -> list[int]:

@@ -84,7 +84,7 @@ class Auto(Policy):
         self.noise, self.repeats = self._learner.noise, flag("repeats", repeats)
         self.aim, self.seed = one_of("aim", aim, ("best", "earn")), seed
         self.columns = self._learner.columns  # of the encoding, which belong to which parameter
-        self.first = self._first_of(self.aim) if first is None else whole("first", first, at_least=1)
+        self.first = _first_design(self) if first is None else whole("first", first, at_least=1)
         self._without.append("its model is learnt from the data: nothing is guaranteed")
         self._states: Array | None = None  # of the samplers; None before there is a model
         self._renewed = 0  # results at the last renewal
@@ -234,24 +234,14 @@ class Auto(Policy):
         left = None if self.horizon is None else self.horizon - self.asked
         if left is not None and left <= 0:
             raise HorizonReached(f"all {self.horizon} evaluations of the horizon are asked; see recommend()")
-        new = self._untried()
+        new = _untried(self)
         if new is not None and len(new):
             left = len(new) if left is None else min(left, len(new))
         return left
 
-    def _untried(self) -> NDArray[np.intp] | None:
-        """The candidates without an evaluation; None where a second one at a point would teach something."""
-        quiet = self._states is not None and is_quiet(self._mixture)
-        if not self.field.size or (self.repeats and not (quiet and self.aim == "best")):
-            return None
-        failed = Counter(place.key for place in self._outcomes.dropped)  # what failed once may have failed by chance
-        tried = {place.key for place in (*self._outcomes.told, *(each.place for each in self.log.pending.values()))}
-        tried |= {key for key, times in failed.items() if times > 1}
-        return np.array([row for row in range(self.field.size) if row not in tried], dtype=np.intp)
-
     def choose(self, actions: Round) -> Decision:
         """By the table of `rules.py`."""
-        new = self._untried() if actions is None else None
+        new = _untried(self) if actions is None else None
         if new is not None and not len(new):
             raise HorizonReached("every candidate was tried, and a repeat would teach nothing; see recommend()")
         pending, outcomes = list(self.log.pending.values()), self._outcomes
@@ -267,11 +257,6 @@ class Auto(Policy):
         )  # fmt: skip
         mean, std = (float(each[0]) for each in self._mixture.reported(*found.here()))
         return decision(self.field, actions, found.offer, found.row, mean=mean, std=std, details={"rule": rule})
-
-    def _first_of(self, aim: str) -> int:
-        """Evaluations before the model chooses, where it is not said how many."""
-        most = [each // 4 for each in (self.horizon, self.field.size) if each]
-        return FIRST if aim == "earn" else max(FIRST, min([PER_PARAMETER * len(self.columns), *most]))
 
     def _first(self, offered: Round, pending: Sequence[Asked], actions: Round) -> Decision:
         """Before there is a model: of some random points the farthest from all others, on the side of successes."""
@@ -423,3 +408,21 @@ class Auto(Policy):
         keys = own.keys()
         indices = [key if isinstance(key, int) and self.field.indexed else None for key in keys]
         return [Conflict(points[i], indices[i], gaps[i], gaps[i]) for i in np.flatnonzero(side).tolist()]
+
+
+def _first_design(policy: Auto) -> int:
+    """Evaluations before the model chooses, where it is not said how many."""
+    most = [each // 4 for each in (policy.horizon, policy.field.size) if each]
+    return FIRST if policy.aim == "earn" else max(FIRST, min([PER_PARAMETER * len(policy.columns), *most]))
+
+
+def _untried(policy: Auto) -> NDArray[np.intp] | None:
+    """The candidates without an evaluation; None where a second one at a point would teach something."""
+    size, outcomes = policy.field.size, policy._outcomes
+    quiet = policy._states is not None and is_quiet(policy._mixture)
+    if not size or (policy.repeats and not (quiet and policy.aim == "best")):
+        return None
+    failed = Counter(place.key for place in outcomes.dropped)  # what failed once may have failed by chance
+    tried = {place.key for place in (*outcomes.told, *(each.place for each in policy.log.pending.values()))}
+    tried |= {key for key, times in failed.items() if times > 1}
+    return np.array([row for row in range(size) if row not in tried], dtype=np.intp)
