@@ -14,7 +14,7 @@ from matplotlib import rc_context
 
 from misspec.experiments import contest_in
 from misspec.files import storage
-from misspec.reports.contest import figure
+from misspec.reports.figures import contest_figure
 from misspec.reports.matplotlib_backend import RC
 
 
@@ -29,7 +29,7 @@ def main() -> None:
         parser.error("the picture has Optuna in it: pip install 'misspec[optuna]'")
     with rc_context(RC):
         buffer = io.BytesIO()
-        figure(found).savefig(buffer, format="png", dpi=200)
+        contest_figure(found).savefig(buffer, format="png", dpi=200)
     storage.replace(given.file, buffer.getvalue())
     print(*found.sentences, sep="\n")
     print(*found.rows(), sep="\n")

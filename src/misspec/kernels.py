@@ -91,9 +91,7 @@ def within_one(kernel: Any, X: Array) -> bool:
 def check(kernel: Any, X: Array) -> None:
     """Try the kernel on a sample of X: right shapes, finite, symmetric, diag as promised, positive semidefinite."""
     if not isinstance(kernel, Kernel):
-        raise InvalidInput(
-            f"a kernel needs __call__(X, Z) and diag(X), as scikit-learn's have; got {type(kernel).__name__}"
-        )
+        raise InvalidInput(f"a kernel has __call__(X, Z) and diag(X), like scikit-learn's; got {type(kernel).__name__}")
     rows = np.unique(np.linspace(0, len(X) - 1, SAMPLE).astype(int))
     sample = X[rows]
     K, reverse = cross(kernel, sample, sample.copy()), cross(kernel, sample[::-1], sample)

@@ -144,7 +144,7 @@ class Model:
         kernels.check(kernel, X)
         if not hasattr(kernel, "hyperparameters"):
             raise InvalidInput(
-                f"only kernels of scikit-learn can be fitted, got {shown(kernel)}; make the Model by hand"
+                f"only scikit-learn's kernels can be fitted, got {shown(kernel)}; make the Model by hand"
             )
         values = kernel.get_params()
         zeros = [h.name for h in kernel.hyperparameters if not h.fixed and not np.all(values[h.name])]

@@ -81,19 +81,8 @@ class ProductMatern:
     def with_gradient(self, X: Array, Z: Array) -> tuple[Array, Array]:
         """k(X, Z) and ∂k(x, z)/∂x, shapes (n, m) and (n, m, d)."""
         self._check(X)
-        differences = X.T[self._order, :, None] - Z.T[self._order, None, :]  # (columns, n, m)
-        s = np.sqrt(np.add.reduceat(differences * differences, self._first, axis=0))  # (parameters, n, m)
-        s *= (ROOT5 / self.length_scale)[:, None, None]
-        polynomial, decay = (s / 3.0 + 1.0) * s + 1.0, np.exp(-s)
-        profiles = polynomial * decay
-        product = profiles.prod(axis=0)
-        a, d = self.additive, len(self.columns)
-        # κ′(r)/(rκ) times the product, and κ′(r)/r for the sum; dividing by κ itself could underflow
-        slope = (s + 1.0) * (-(5.0 / 3.0) / self.length_scale**2)[:, None, None]
-        slope *= ((1.0 - a) * product) / polynomial + (a / d) * decay
-        gradient = np.empty(differences.shape)
-        gradient[self._order] = np.repeat(slope, self._sizes, axis=0) * differences
-        return (1.0 - a) * product + (a / d) * profiles.sum(axis=0), gradient.transpose(1, 2, 0)
+        (values,), (gradient,) = with_gradients([self], X, Z)
+        return values, gradient.transpose(1, 2, 0)
 
     def _check(self, X: Array) -> None:
         columns = len(self._order)
@@ -102,6 +91,24 @@ class ProductMatern:
                 f"{shown(self)} is for {columns} column{'s' * (columns > 1)} of an encoding, got points of "
                 f"dimension {X.shape[1]}; product_kernel(domain) makes one for a domain"
             )
+
+
+def with_gradients(kernels: Sequence[ProductMatern], X: Array, Z: Array) -> tuple[Array, Array]:
+    """k(X, Z) and ∂k(x, z)/∂x of K kernels on the same columns in one pass, shapes (K, n, m) and (K, d, n, m)."""
+    order, sizes, first = kernels[0]._order, kernels[0]._sizes, kernels[0]._first
+    a, d = np.array([kernel.additive for kernel in kernels])[:, None, None], len(sizes)
+    scales = np.array([kernel.length_scale for kernel in kernels])[:, :, None, None]
+    differences = X.T[order, :, None] - Z.T[order, None, :]  # (columns, n, m)
+    s = np.sqrt(np.add.reduceat(differences * differences, first, axis=0)) * (ROOT5 / scales)  # (K, parameters, n, m)
+    polynomial, decay = (s / 3.0 + 1.0) * s + 1.0, np.exp(-s)
+    profiles = polynomial * decay
+    product = profiles.prod(axis=1)
+    # κ′(r)/(rκ) times the product, and κ′(r)/r for the sum; dividing by κ itself could underflow
+    slope = (s + 1.0) * (-(5.0 / 3.0) / scales**2)
+    slope *= ((1.0 - a) * product)[:, None] / polynomial + (a / d)[:, None] * decay
+    gradient = np.empty((len(s), *differences.shape))
+    gradient[:, order] = np.repeat(slope, sizes, axis=1) * differences
+    return (1.0 - a) * product + (a / d) * profiles.sum(axis=1), gradient
 
 
 def _pair(given: Any) -> tuple[int, int]:

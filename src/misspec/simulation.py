@@ -37,9 +37,6 @@ class Trace:
     facts                the policy's facts after the last round: `history` (phased: per episode), `epsilons`, `counts`
                          and `eliminated` (balancing: per base), `conflicts`, `recommendation`; and `before`, the number
                          of results that it had been told before the first round
-
-    and computed from these: cumulative_regret, cumulative_in_class_regret, simple_regret (smallest so far), width
-    (multiplier·σ + enlargement), best_share (share of the rounds so far in which the best action was played).
     """
 
     policy: str

@@ -19,6 +19,7 @@ import operator
 import pickle
 import tempfile
 import threading
+import unittest
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +31,7 @@ from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput
 from misspec.policies import Band, Policy, Query, load, restore
 
 THREADS = 8
+expect = unittest.TestCase().assertRaises  # of an error, a function and its arguments
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +74,8 @@ def queries_lie_in_the_domain(subject: Subject) -> None:
     policy = subject.make(0)
     domain = policy.domain
     for query in subject.play(policy, subject.rounds):
-        assert (query.index is None) == (not is_listed(policy))
-        if is_listed(policy):
+        assert (query.index is None) == (not policy.field.indexed)
+        if policy.field.indexed:
             np.testing.assert_array_equal(query.x, probes(policy)[query.index])
         assert domain.contains(query.x[None, :]).all()
     assert policy.t >= subject.rounds
@@ -83,7 +85,7 @@ def queries_lie_in_the_domain(subject: Subject) -> None:
 def queries_lie_in_the_action_set(subject: Subject) -> None:
     policy = subject.make(0)
     domain, known = policy.domain, probes(policy)
-    finite = is_listed(policy)
+    finite = policy.field.indexed
     rng = np.random.default_rng(0)
     if not policy.abilities.takes_actions:
         expect(InvalidInput, policy.ask, actions=np.array([0, 1]) if finite else known[:2])
@@ -119,7 +121,7 @@ def continues_to_the_bit(subject: Subject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         journal, file = Path(folder) / "journal", Path(folder) / "file"
         policy.journal(journal)
-        for _ in range(subject.moments or (12 if is_listed(policy) else 3)):
+        for _ in range(subject.moments or (12 if policy.field.indexed else 3)):
             policy.save(file)
             twins = [restore(json.loads(json.dumps(policy.state())), **own), load(file, **own), load(journal, **own)]
             if subject.kernel is None and subject.width is None:
@@ -144,14 +146,14 @@ def order_of_telling_does_not_matter(subject: Subject) -> None:
         for a, b in zip(first, second, strict=True):
             # on a box the search finds a maximiser to some digits, on a list exactly
             apart = np.abs(one.domain.encode(a.x[None, :]) - one.domain.encode(b.x[None, :])).max()
-            assert apart <= (0.0 if is_listed(one) else 1e-4)
+            assert apart <= (0.0 if one.field.indexed else 1e-4)
         for query in first:
             one.tell(query, subject.noisy(query))
         for query in reversed(second):
             other.tell(query.id, subject.noisy(query))
     a_mean, a_std = one.posterior.at(probes(one))
     b_mean, b_std = other.posterior.at(probes(other))
-    tolerance = 1e-9 if is_listed(one) else 1e-3
+    tolerance = 1e-9 if one.field.indexed else 1e-3
     np.testing.assert_allclose(a_mean, b_mean, atol=tolerance)
     np.testing.assert_allclose(a_std, b_std, atol=tolerance)
 
@@ -193,7 +195,7 @@ def failed_evaluations_can_be_dropped(subject: Subject) -> None:
     again, expected = policy.ask(), twin.ask()
     assert policy.domain.contains(again.x[None, :]).all()
     drawn_alike = policy.state()["random"] == twin.state()["random"]  # otherwise this policy has drawn more
-    if not policy.abilities.heeds_failures and is_listed(policy) and drawn_alike:
+    if not policy.abilities.heeds_failures and policy.field.indexed and drawn_alike:
         assert again.index == expected.index
     subject.play(policy, 10)
 
@@ -201,7 +203,7 @@ def failed_evaluations_can_be_dropped(subject: Subject) -> None:
 def reads_leave_no_trace(subject: Subject) -> None:
     """Reading bands, recommendations, conflicts or states does not change what comes next."""
     one, other = subject.make(2), subject.make(2)
-    for _ in range(20 if is_listed(one) else 5):
+    for _ in range(20 if one.field.indexed else 5):
         band_of(one)
         one.recommend()
         _ = (one.conflicts(), one.pending, one.information, repr(one), one.state())
@@ -217,7 +219,7 @@ def data_from_elsewhere(subject: Subject) -> None:
         expect(InvalidInput, policy.observe, known[:1], [0.1])
         return
     before = policy.t  # a policy may begin with the results that its domain holds
-    policy.observe([0, 1, 0] if is_listed(policy) else known[[0, 1, 0]], [0.1, 0.2, 0.3])
+    policy.observe([0, 1, 0] if policy.field.indexed else known[[0, 1, 0]], [0.1, 0.2, 0.3])
     policy.observe(known[2:4], [0.1, 0.2])
     assert policy.t == policy.posterior.t == before + 5
     subject.play(policy, 5)
@@ -256,7 +258,7 @@ def recommends_the_best_lower_bound(subject: Subject) -> None:
     # turned around for a policy that minimises, so that larger is better
     lower, upper = (-band.upper, -band.lower) if policy.minimize else (band.lower, band.upper)
     best_lower = -best.upper if policy.minimize else best.lower
-    if not is_listed(policy):
+    if not policy.field.indexed:
         assert best.index is None
         assert policy.domain.contains(best.x[None, :]).all()
         there = policy.band(best.x[None, :])
@@ -291,7 +293,7 @@ def threads_can_share_a_policy(subject: Subject) -> None:
         together.wait()
         told = 0
         for turn in range(3):
-            policy.band(known[:3] if not is_listed(policy) else [0, 1])
+            policy.band(known[:3] if not policy.field.indexed else [0, 1])
             with contextlib.suppress(AwaitingResults, HorizonReached):
                 query = policy.ask()
                 _ = (policy.pending, policy.information, policy.observations, repr(policy))
@@ -327,14 +329,9 @@ CONTRACT = (
 )
 
 
-def is_listed(policy: Policy) -> bool:
-    """Whether the policy's domain is a list of candidates with indices."""
-    return policy.field.indexed
-
-
 def probes(policy: Policy) -> Array:
     """The candidates, or some points of the domain, in user units."""
-    if is_listed(policy):
+    if policy.field.indexed:
         return policy.field.whole("probes").points
     rng = np.random.default_rng(8)
     return np.concatenate([policy.field.draw(rng).points for _ in range(50)])
@@ -352,22 +349,12 @@ def nearby(policy: Policy, points: Array, rng: np.random.Generator) -> Array:
 
 def band_of(policy: Policy) -> Band:
     """The band on the candidates, or on some points of the domain."""
-    return policy.band() if is_listed(policy) else policy.band(probes(policy))
+    return policy.band() if policy.field.indexed else policy.band(probes(policy))
 
 
 def assert_same(a: Query, b: Query) -> None:
-    """Two queries equal to the bit."""
     for field in dataclasses.fields(Query):
         np.testing.assert_array_equal(getattr(a, field.name), getattr(b, field.name), err_msg=field.name)
-
-
-def expect(error: type[Exception], call: Callable[..., Any], *arguments: Any, **options: Any) -> None:
-    """Assert that the call raises this kind of error."""
-    try:
-        call(*arguments, **options)
-    except error:
-        return
-    raise AssertionError(f"expected {error.__name__}")
 
 
 def _timeless(state: dict[str, Any]) -> dict[str, Any]:

@@ -9,9 +9,10 @@ import pytest
 import misspec as ms
 from files import head
 from misspec import experiments as ex
-from misspec.reports import optimisation_page, tables
+from misspec.reports import tables
 from misspec.reports.optimisation import Optimisation
 from misspec.reports.page import page as page_of
+from misspec.reports.page import policy_page
 from misspec.reports.theorems import all_bounds
 
 NASTY = "<img src=x onerror=alert(1)> & <b>bold</b> %{x}"
@@ -335,7 +336,7 @@ def optimisation(tmp_path_factory):
         query = policy.ask()
         policy.tell(query, (np.log10(query.params["rate"]) + 2) ** 2 + 0.1 * query.params["n"])
     path = tmp_path_factory.mktemp("report") / "index.html"
-    path.write_text(optimisation_page.page(Optimisation(policy, title=NASTY)), encoding="utf-8")
+    path.write_text(policy_page(Optimisation(policy, title=NASTY)), encoding="utf-8")
     return path.resolve().as_uri()
 
 

@@ -80,7 +80,7 @@ def test_files_of_results_are_added_to_without_changing_them(tmp_path, text, enc
     path = tmp_path / "results.csv"
     write(path, text, encoding)
     before = path.read_bytes()
-    file = attempt(lambda: sheets.read(path))
+    file = attempt(lambda: sheets.File(path))
     if file is None or not file.sheet.header:
         return
     added = attempt(lambda: sheets.append(file, [["1"] * len(file.sheet.header)]) or True)
@@ -88,7 +88,7 @@ def test_files_of_results_are_added_to_without_changing_them(tmp_path, text, enc
         assert path.read_bytes() == before
     else:
         assert path.read_bytes().startswith(before)
-        assert len(sheets.read(path).sheet.rows) == len(file.sheet.rows) + 1
+        assert len(sheets.File(path).sheet.rows) == len(file.sheet.rows) + 1
 
 
 @fuzz(200, cell=st.one_of(st.sampled_from(CELLS), st.text(max_size=6)), separator=st.sampled_from(",;\t"))

@@ -42,7 +42,7 @@ def finished():
     folder = Path(tempfile.mkdtemp())
     ex.go(TOML, folder, cores=1)
     files = {path.name: path.read_bytes() for path in (folder / "runs").iterdir()}
-    return folder, files, Folder(folder).experiment().runs()
+    return folder, files, ex.results(folder).experiment.runs()
 
 
 @pytest.fixture(scope="module", autouse=True)

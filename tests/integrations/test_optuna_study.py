@@ -128,7 +128,7 @@ def test_running_trials_pend_before_their_parameters_are_suggested():
     study.sampler = MisspecSampler(seed=0)
     second = study.ask(SPACE)
     assert second.params != {name: chosen[name] for name in SPACE}
-    known = trials.History.of(study, trials.Axes(dict(sorted(SPACE.items()))), second.number)
+    known = trials.History(study, trials.Axes(dict(sorted(SPACE.items()))), second.number)
     running = [each for each in known.trials if each.y is None]
     assert [each.number for each in running] == [first.number]
 
@@ -170,7 +170,7 @@ def test_pruned_trials_count_but_as_no_better_than_the_median():
             )
         )
     study.add_trial(create_trial(state=TrialState.PRUNED, params=worst, distributions=SPACE))  # nothing reported
-    known = trials.History.of(study, trials.Axes(SPACE)).trials
+    known = trials.History(study, trials.Axes(SPACE)).trials
     assert [each.y for each in known[7:]] == [low, low - 5.0, None]
     assert known[-1].failed
     study.optimize(objective, n_trials=2)
@@ -180,7 +180,7 @@ def test_infinite_results_are_as_bad_as_the_worst():
     study = played(6)
     worst = min(trial.value for trial in study.trials)
     study.add_trial(create_trial(params=study.trials[0].params, distributions=SPACE, value=-math.inf))
-    assert trials.History.of(study, trials.Axes(SPACE)).trials[-1].y == worst
+    assert trials.History(study, trials.Axes(SPACE)).trials[-1].y == worst
     study.optimize(objective, n_trials=2)
     assert math.isfinite(study.trials[-1].user_attrs["misspec:mean"])
 
@@ -236,7 +236,7 @@ def test_a_study_that_changes_its_policy(before, after):
     study.sampler = MisspecSampler(POLICIES[after], seed=0)
     study.optimize(objective, n_trials=5)
     assert len({json.dumps(trial.params) for trial in study.trials[9:]}) >= 4
-    assert study.sampler._kept.mirror.policy.t == 13
+    assert study.sampler._mirror.policy.t == 13
 
 
 @pytest.mark.parametrize("policy", EACH)
@@ -251,7 +251,7 @@ def test_trials_of_all_kinds_reach_the_policy(policy):
     study.optimize(objective, n_trials=1)
     study.tell(running, value(running.params))
     study.optimize(objective, n_trials=1)
-    told = study.sampler._kept.mirror.policy.observations
+    told = study.sampler._mirror.policy.observations
     axes = trials.Axes(dict(sorted(SPACE.items())))
     assert {tuple(x) for x in told.x} <= {tuple(axes.point(trial.params)) for trial in study.trials}
     assert len(told.y) == 10  # all but the failed one and the last
@@ -275,8 +275,8 @@ def test_a_trial_that_died_before_it_was_chosen_is_forgotten():
     for _ in range(3):
         study._storage.create_new_trial(study._study_id)
     axes = trials.Axes(dict(sorted(SPACE.items())))
-    assert trials.History.of(study, axes, 9).unseen == 3
-    assert trials.History.of(study, axes, 9 + trials.UNSEEN).unseen == 0
+    assert trials.History(study, axes, 9).unseen == 3
+    assert trials.History(study, axes, 9 + trials.UNSEEN).unseen == 0
 
 
 def test_what_cannot_be_a_parameter_is_sampled_alone():
@@ -459,7 +459,7 @@ def test_thousands_of_trials_cost_no_more_than_hundreds():
         study.add_trial(create_trial(params=params, distributions=space, value=math.sin(3 * params["a"]) + params["b"]))
     trial = study.ask(space)
     study.tell(trial, 0.0)
-    mirror = study.sampler._kept.mirror
+    mirror = study.sampler._mirror
     assert all(each.rank <= 300 for each in mirror.policy.posterior.posteriors)
     assert len(mirror.policy.posterior.posteriors) == 2
     assert mirror.policy.t == 1200
@@ -530,3 +530,12 @@ def test_a_result_with_a_noise_of_its_own():
     ))  # fmt: skip
     with pytest.raises(ms.InvalidInput, match="'result_noise' of trial 9 must be the standard deviation"):
         policy_of(study)
+
+
+def test_a_space_that_is_used_up_gets_trials_all_the_same():
+    """Six values without noise, twelve trials: every value is tried, and then the best again."""
+    study = optuna.create_study(sampler=MisspecSampler(seed=1, repeats=False), direction="maximize")
+    study.optimize(lambda trial: float(trial.suggest_int("n", 0, 5)), n_trials=12)
+    values = [trial.value for trial in study.trials]
+    assert set(values[:6]) == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0}
+    assert values[6:] == [5.0] * 6

@@ -53,6 +53,8 @@ class Beliefs:
         self.M, self.hoped = np.array(M), np.array(H)
         self.noises = np.array([m.noise for m in models])
         self.seen = np.isfinite(own.upper)
+        alike = np.mean([m.kernel(Z, Z[pending]) for m in models], axis=0)
+        self.alike = (alike > 0.97).any(axis=1)
         self.results = y
 
     def teaches_less_than(self, share):
@@ -82,7 +84,8 @@ def allowed(b, offer, pending, batch, stay):
     elif spent.any() and stay:
         rivals = ~spent & (b.upper(2.0) > b.M.mean(axis=0)[spent].max())
         out = ~rivals if rivals.any() else np.zeros(len(new), dtype=bool)
-    return next(some for some in (~out & new, new, np.ones(len(new), dtype=bool)) if some.any())
+    order = (~out & new & ~b.alike, ~out & new, new, np.ones(len(new), dtype=bool))
+    return next(some for some in order if some.any())
 
 
 def untried(policy, tried):
@@ -116,8 +119,7 @@ def decide(policy, history, offer, batch, anywhere=False, asked=0):
     new = untried(policy, [*told, *pending, *failed])
     if offer is None and due(lambda n: n / 3, n) and new.any():
         may = allowed(b, offer, pending, batch, False)
-        if (may & new).any():
-            return "untried", may & new, b.upper(1.0)
+        return "untried", may & new, b.upper(1.0)
     rule, score = "mean and spread", b.upper(1.0)
     quiet = b.noises.mean() < 0.01
     best_result = best_means + np.maximum(b.noises, 0.01)
@@ -126,7 +128,7 @@ def decide(policy, history, offer, batch, anywhere=False, asked=0):
     if offer is None and policy.aim == "best":
         ending = policy.horizon is not None and asked >= 0.9 * policy.horizon
         may = allowed(b, offer, pending, batch, False)
-        return "improvement", may, b.improvement(best_means if ending else best_result)
+        return "improvement", may, b.improvement(best_result if due(lambda n: n / 2, n) and not ending else best_means)
     if anywhere:
         rule, score = "improvement", b.improvement(best_result)
     elif pending or due(lambda n: min(0.5, 2.0 * doubt) * n, n):

@@ -9,7 +9,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
-from misspec.policies.caution import Caution
+from misspec.policies.balancing import Caution
 from reference import Dense
 
 N, KERNEL, NOISE, RIDGE, DELTA = 24, RBF(0.25), 0.1, 0.02, 0.1

@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern
 
 import misspec as ms
+from misspec.truth import Averages
 from misspec.truth import energy as module
 from misspec.truth.energy import energy
 
@@ -16,7 +17,7 @@ DELTA = 0.1
 
 def single(model, X, y, *, fixed=False, delta=DELTA):
     ones = np.ones(len(y))
-    return energy(model, X, y, ones, np.zeros(len(y)), ones, delta=delta, fixed=fixed)
+    return energy(model, Averages(X, y, ones, np.zeros(len(y)), ones), delta=delta, fixed=fixed)
 
 
 def residual(model, X, y):
@@ -75,7 +76,7 @@ def test_repeats_count_as_the_results_that_they_are():
     one = single(model, X, y)
     averages = y.reshape(12, 5).mean(axis=1)
     within = ((y.reshape(12, 5) - averages[:, None]) ** 2).sum(axis=1)
-    other = energy(model, X[::5], averages, np.full(12, 5.0), within, np.full(12, 5.0), delta=DELTA)
+    other = energy(model, Averages(X[::5], averages, np.full(12, 5.0), within, np.full(12, 5.0)), delta=DELTA)
     assert one.epsilon == pytest.approx(other.epsilon, rel=1e-8)
     assert one.residual == pytest.approx(other.residual, rel=1e-9)
 
@@ -86,7 +87,7 @@ def test_a_weight_is_a_noise_of_its_own():
     model = ms.Model(RBF(0.2), norm_bound=1.0, noise=0.2)
     X, w = rng.random((40, 1)), rng.choice([0.25, 1.0, 4.0], 40)
     y = 0.5 * np.sign(np.sin(40 * X[:, 0])) + 0.2 / np.sqrt(w) * rng.standard_normal(40)
-    found = energy(model, X, y, w, np.zeros(40), np.ones(40), delta=DELTA)
+    found = energy(model, Averages(X, y, w, np.zeros(40), np.ones(40)), delta=DELTA)
     K = model.kernel(X, X.copy())
     for rho in np.geomspace(1e-3, 1e3, 25):  # the Lagrangian bounds from below, the minimum is the largest of these
         c = np.linalg.solve(K + rho * np.diag(1 / w), y)

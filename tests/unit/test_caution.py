@@ -5,7 +5,7 @@ import pytest
 from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern
 
 import misspec as ms
-from misspec.policies.caution import Caution
+from misspec.policies.balancing import Caution
 
 LINEAR = ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1)
 

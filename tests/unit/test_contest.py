@@ -18,9 +18,12 @@ from misspec import reports
 from misspec.cli import app
 from misspec.errors import MisspecError, StorageError
 from misspec.experiments import contest
-from misspec.reports.contest import figure, plot, section
+from misspec.reports import plotly_backend
+from misspec.reports.figures import contest as panel_of
+from misspec.reports.figures import contest_figure as figure
+from misspec.reports.page import section
 
-simulated = importlib.import_module("misspec.problems.reaction")
+simulated = importlib.import_module("misspec.problems.synthetic")
 SMALL = head(30, 2, [0.0, 0.2], grid=12, title="Small") + '[[problems]]\n[[policies]]\nkind = "GPUCB"\n'
 NAMES = ["ms.Auto", "Optuna", "random search"]
 
@@ -169,7 +172,7 @@ def test_the_picture_and_the_page_show_every_player():
     assert texts[:2] == ["ms.Auto: 60 %", "best found: 60 %"]
     heights = [each.xy[1] for each in figure(found).axes[0].texts[:6:2]]
     assert min(np.abs(np.diff(np.sort(heights)))) > 5  # none covers another
-    assert [trace["name"] for trace in plot(found)["data"][2::3]] == NAMES
+    assert [trace["name"] for trace in plotly_backend.figure(panel_of(found), 380)["data"][2::3]] == NAMES
     text = section(found)
     assert "About &lt;it&gt;" in text
     assert "Use a &amp; b." in text

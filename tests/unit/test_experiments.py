@@ -21,8 +21,7 @@ import misspec as ms
 from files import head, started
 from misspec import experiments as ex
 from misspec.errors import InvalidInput, StorageError
-from misspec.experiments.play import play
-from misspec.experiments.runner import execute
+from misspec.experiments.runner import execute, play
 
 HEAD = head(40, 2, [0.0, 0.2], box="[[0, 2]]", grid=21)
 PROBLEM = """

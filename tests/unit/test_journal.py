@@ -23,7 +23,7 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct
 import misspec as ms
 from interrupts import Interrupt
 from misspec.files import records
-from misspec.policies.core import events, fields, state
+from misspec.policies.core import fields, log, state
 from misspec.policies.core.answers import Query
 
 MODEL = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1)
@@ -213,7 +213,7 @@ def test_all_of_a_query_is_written():
     """A new field of queries has to be written too."""
     derived = {"name", "params", "row"}  # from the place
     stored = {each.name for each in dataclasses.fields(Query)} - derived
-    assert stored == {"index", "x", "context", *events.STORED}
+    assert stored == {"index", "x", "context", *log.STORED}
 
 
 def test_numbers_of_every_kind_come_back(tmp_path):

@@ -938,9 +938,9 @@ def test_the_sampler_does_not_hold_a_stop_against_a_point():
     for _ in range(3):
         here.fail(here.claim().number, "stopped", again=True)
     assert len({str(t.params) for t in trials_of()}) == 1  # the same point, three times
-    assert History.of(here.study, Axes(here.distributions)).trials == []
+    assert History(here.study, Axes(here.distributions)).trials == []
     here.fail(here.claim().number, "its own fault")
-    assert [each.failed for each in History.of(here.study, Axes(here.distributions)).trials] == [True]
+    assert [each.failed for each in History(here.study, Axes(here.distributions)).trials] == [True]
     here.close()
 
 

@@ -13,7 +13,7 @@ from sklearn.gaussian_process.kernels import RBF
 import misspec as ms
 from misspec.errors import InvalidInput, StorageError
 from misspec.policies.auto import learnt
-from misspec.reports import left_out, optimisation, optimisation_figures, optimisation_page
+from misspec.reports import left_out, optimisation, optimisation_figures, page
 
 NASTY = "<script>alert(1)</script> & $x$ {y}"
 MODEL = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1)
@@ -57,7 +57,7 @@ def page_of(policy, **options):
     """As `report` writes it; every picture is made, and none is saved, which takes most of the time."""
     found = optimisation.Optimisation(policy, **options)
     assert dict(optimisation_figures.draw(found))
-    return optimisation_page.page(found)
+    return page.policy_page(found)
 
 
 VARYING = {"list": 2, "grid": 1, "table": 2, "box": 2, "space": 4}  # parameters

@@ -390,7 +390,7 @@ def test_reasons_are_words_with_numbers():
     alone = suggested(batch=1, columns=["temperature", "loading"])  # no options
     assert alone.rows[0].reason.startswith("The largest improvement is expected here: ")
     for row in found.rows:
-        assert ("the first with this solvent" in row.reason) == (row.values["solvent"] != "DMSO")
+        assert ("never tried: solvent" in row.reason) == (row.values["solvent"] != "DMSO")
     assert all(row.called == row.values["id"] for row in found.rows)
     assert suggest("candidates.csv", "results.csv", ignore=["id"]).rows[0].called.startswith("data row ")
 
@@ -627,7 +627,7 @@ def test_bytes_stay_and_rows_are_read_back(tmp_path_factory, notes, separator, n
     content = text([["a", "note", "y", ""], *(["1", note, "2", ""] for note in notes)], separator, newline)
     content = (b"\xef\xbb\xbf" if mark else b"") + (content.rstrip() if cut else content).encode()
     path.write_bytes(content)
-    file = sheets.read(path)
+    file = sheets.File(path)
     if file.sheet.header != ["a", "note", "y"]:
         return  # a first cell of the data can look like a separator that is none
     added = [["x", *row] for row in rows]
@@ -637,7 +637,7 @@ def test_bytes_stay_and_rows_are_read_back(tmp_path_factory, notes, separator, n
         assert path.read_bytes() == content
         assert '"' in "".join(notes)  # the file ends inside quotes, as far as a reader can tell
         return
-    after = sheets.read(path)
+    after = sheets.File(path)
     assert path.read_bytes().startswith(content)
     assert after.sheet.rows[: len(file.sheet.rows)] == file.sheet.rows
     got = [[*(cell.strip() for cell in row), "", "", ""][:3] for row in after.sheet.rows[len(file.sheet.rows) :]]
@@ -1038,3 +1038,11 @@ def test_ten_rounds_of_reactions_by_csv_alone(misspec_command):
     yields = [float(row[-1]) for row in lines_of("results.csv")[1:]]
     assert len(yields) == 50
     assert np.mean(yields) > 1.5 * np.mean([float(y) for y in list(known.values())[1:]])
+
+
+def test_where_every_experiment_counts_it_is_said_so():
+    lab(*told(*range(0, len(ROWS), 2), 1))
+    rules = [suggested(batch=1, aim=aim).rows[0].rule for aim in ("earn", "best")]
+    assert rules == ["mean and spread", "improvement"]
+    done = CliRunner().invoke(app, ["suggest", "candidates.csv", "--results", "results.csv", "--aim", "win"])
+    assert done.exit_code != 0

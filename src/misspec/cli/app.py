@@ -38,6 +38,7 @@ Allow = Annotated[
     list[str] | None,
     Option(help="A package whose policies and problems (module:Class) the file may import; can be repeated."),
 ]
+Aim = Annotated[str, Option(metavar="best|earn", help="The best in the end (best), or every evaluation counts (earn).")]
 Repeats = Annotated[bool, Option("--repeats", help="Rows that are equal in every cell are repeats, not copies.")]
 Kernel = Annotated[str | None, Option(help="RBF (the default), Matern, DotProduct, … of scikit-learn.")]
 Scale = Annotated[float | None, Option(help="The kernel's length scale, 0.2 by default.")]

@@ -11,6 +11,7 @@ from rich.table import Column, Table
 from rich.text import Text
 from typer import Argument, Option
 
+import misspec
 from misspec.cli.app import Allow, Cores, Into, Terminal, app, fail, line_of, one_line_errors
 from misspec.cli.progress import watched
 
@@ -23,14 +24,12 @@ def demo(
 ) -> None:
     """The main job in a minute: ms.Auto, which needs no constants, beside Optuna and random search; then the paper's
     three algorithms beside GP-UCB, on a model that is wrong by ε."""
-    from misspec import experiments
-    from misspec.experiments.contest import about
-
+    experiments = misspec.experiments
     experiment = experiments.parse(experiments.demo(), "demo.toml")
     console = Terminal()
     line = line_of("demo", into=None if into == Path("misspec-demo") else into)
     console.print(Text("1. Without constants: reactions tuned while they produce", style="bold"))
-    console.print(about())
+    console.print(experiments.contest.about())
     again = f"stopped; finished runs are kept in {into}; go on with: {line}"
     _show_contest(watched(lambda show: experiments.contest_in(into, cores=cores, show=show), lambda _: again))
     console.print(Text(f"2. With guarantees: {experiment.title}", style="bold"))
@@ -50,9 +49,9 @@ def run(
     allow: Allow = None,
 ) -> None:
     """Do the runs of an experiment that are not done yet. The same command goes on after any interruption."""
-    from misspec import experiments
     from misspec.reports import tables
 
+    experiments = misspec.experiments
     content = experiments.content_of(file)
     folder = into if into is not None else file.with_name(f"{file.stem}-results")
     console = Terminal()
@@ -86,29 +85,24 @@ def report(
     allow: Allow = None,
 ) -> None:
     """Draw figures (PNG and PDF), one interactive page (HTML) and tables (CSV) of what is finished."""
-    from misspec import experiments
-
-    with experiments.allow(allow or ()):
+    with misspec.experiments.allow(allow or ()):
         _report(folder)
 
 
 def _go(line: str, content: bytes, folder: Path, **options: Any) -> dict[Any, str]:
     """Do the runs with progress bars; returns what failed, and why. line: what does the rest."""
-    from misspec import experiments
 
-    def said(progress: experiments.Progress) -> str:
+    def said(progress: Any) -> str:
         done = f"{progress.before + progress.runs} of {progress.before + progress.of}"
         return f"stopped; {done} runs are finished and kept in {folder}; go on with: {line}"
 
-    return dict(watched(lambda show: experiments.go(content, folder, show=show, **options), said).failed)
+    return dict(watched(lambda show: misspec.experiments.go(content, folder, show=show, **options), said).failed)
 
 
 def _report(folder: Path) -> None:
-    from misspec import reports
-
     console = Terminal()
     with console.status("drawing") as status:
-        made = reports.of_experiment(folder, lambda name: status.update(f"drawing {name}"))
+        made = misspec.reports.of_experiment(folder, lambda name: status.update(f"drawing {name}"))
     _show(made.summary)
     if len(made.results.runs) < made.results.of:
         missing = made.results.of - len(made.results.runs)

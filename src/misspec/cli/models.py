@@ -9,7 +9,13 @@ from typing import Annotated, Any
 from rich.table import Column, Table
 from typer import Argument, Option
 
+import misspec
+from misspec import Box, InvalidInput, Model
 from misspec.cli.app import Kernel, Nu, Repeats, Scale, Terminal, app, number_or_column, one_line_errors
+from misspec.encoding import KERNELS, make_kernel
+from misspec.errors import nearest, number
+from misspec.files import storage
+from misspec.integrations import table as tables
 
 
 @app.command()
@@ -26,16 +32,12 @@ def gain(
     horizon: Annotated[int | None, Option(help="Number of rounds T, 1000 by default.", min=1)] = None,
 ) -> None:
     """The maximum information gain γ_T of a kernel on a domain, from below and from above."""
-    from misspec import Box, InvalidInput, Model, information_gain
-
     console = Terminal()
     domain: Any
     if file is not None:
-        from misspec import experiments
-
         if any(each is not None for each in (kernel, length_scale, nu, noise, regularization, dimension, grid)):
             raise InvalidInput(f"{file} says what the model and the domain are; leave those options out, or the file")
-        experiment = experiments.read(file)
+        experiment = misspec.experiments.read(file)
         domain, model = experiment.world()
         T = experiment.horizon if horizon is None else horizon
     else:
@@ -44,7 +46,7 @@ def gain(
         cube = Box([(0, 1)] * (dimension or 1))
         domain, T = cube if grid is None else cube.grid(grid), horizon or 1000
     with console.status("computing"):
-        found = information_gain(domain, model, T)
+        found = misspec.information_gain(domain, model, T)
     console.print(f"{model.kernel} on {domain!r}, λ = {model.regularization:.4g}")
     table = Table(*(Column(name, justify="right") for name in ("rounds T", "γ_T at least", "at most")))
     for t in [*(10**k for k in range(1, 12) if 10**k < T), T]:
@@ -79,8 +81,6 @@ def diagnose(
     picture: Annotated[Path | None, Option(help="Draw the residuals (.png, .pdf); needs --norm-bound.")] = None,
 ) -> None:
     """Prove from a table of observations how wrong a model is at least: the certificate and a sentence."""
-    from misspec.integrations import table as tables
-
     console = Terminal()
     shape = _kernel(kernel, length_scale, nu)
     given = number_or_column(noise)
@@ -109,7 +109,12 @@ def diagnose(
         for proof in certificate.certificates:
             console.print(f"{proof.kind}: {proof.sentence}", soft_wrap=True)
         if picture is not None:
-            _draw(certificate, picture)
+            from misspec.reports.matplotlib_backend import SUFFIXES, saved
+
+            suffix = picture.suffix.removeprefix(".")
+            if suffix not in SUFFIXES:
+                raise InvalidInput(f"--picture takes a file that ends with {' or '.join(SUFFIXES)}, got {picture}")
+            storage.replace(picture, saved(misspec.reports.residuals_figure(certificate), suffix))
             console.print(f"residuals: {picture}", soft_wrap=True)
         return
     table = Table(*(Column(name, justify="right") for name in ("norm bound B", "wrong by at least ε")), "proved by")
@@ -125,21 +130,7 @@ def diagnose(
     console.print("choose the norm bound that you believe in with --norm-bound")
 
 
-def _draw(certificate: Any, picture: Path) -> None:
-    from misspec import InvalidInput, reports
-    from misspec.files import storage
-    from misspec.reports.matplotlib_backend import SUFFIXES, saved
-
-    suffix = picture.suffix.removeprefix(".")
-    if suffix not in SUFFIXES:
-        raise InvalidInput(f"--picture takes a file that ends with {' or '.join(SUFFIXES)}, got {picture}")
-    storage.replace(picture, saved(reports.residuals_figure(certificate), suffix))
-
-
 def _kernel(name: str | None, length_scale: float | None, nu: float | None) -> Any:
-    from misspec.encoding import KERNELS, make_kernel
-    from misspec.errors import InvalidInput, nearest, number
-
     simple = [each for each in KERNELS if each not in ("Sum", "Product", "Exponentiation", "ConstantKernel")]
     chosen, scale, smooth = name or "RBF", 0.2 if length_scale is None else length_scale, 2.5 if nu is None else nu
     if chosen not in simple:

@@ -16,9 +16,13 @@ from rich.text import Text
 from typer import Argument, Option
 
 import misspec
-from misspec.cli.app import INTERRUPTED, Repeats, Terminal, app, fail, line_of, number_or_column, one_line_errors
+from misspec.cli.app import INTERRUPTED, Aim, Repeats, Terminal, app, fail, line_of, number_or_column, one_line_errors
 from misspec.cli.progress import evaluations_shown, learning_shown
 from misspec.errors import MisspecError
+from misspec.integrations import space_file
+from misspec.integrations import suggest as by_hand
+from misspec.policies.auto.learnt import DOUBTFUL, plain, rounded
+from misspec.policies.auto.policy import BAND
 
 
 @app.command()
@@ -39,6 +43,7 @@ def optimize(
     timeout: Annotated[float | None, Option(help="Seconds that an evaluation may take.")] = None,
     retries: Annotated[int, Option(help="How often a failed evaluation is tried again.", min=0)] = 0,
     shell: Annotated[bool, Option("--shell", help="The command is a line for the shell.")] = False,
+    aim: Aim = "best",
     seed: Annotated[int | None, Option(help="Seed of random choices.")] = None,
     into: Annotated[Path | None, Option(help="Folder for the page; by default NAME-results beside the file.")] = None,
 ) -> None:
@@ -47,15 +52,15 @@ def optimize(
 
     misspec optimize space.toml -- python train.py --lr {lr} --depth {depth}
     """
-    from misspec.integrations import command, space_file
+    from misspec.integrations import command
     from misspec.integrations.command.storages import without_password
 
     study, where = space.stem if name is None else name, without_password(storage)
     options: dict[str, Any] = {"minimize": minimize, "timeout": timeout, "shell": shell, "seed": seed}
     changed = {"jobs": jobs if jobs > 1 else None, "retries": retries or None, "json": json, "name": name, "into": into}
-    changed["storage"] = where if storage != command.STORAGE else None
+    changed |= {"storage": where if storage != command.STORAGE else None, "aim": aim if aim != "best" else None}
     line = f"{line_of('optimize', space, '-n', evaluations, **changed, **options)} {shlex.join(['--', *words])}"
-    options |= {"jobs": jobs, "retries": retries, "key": json, "name": study, "storage": storage}
+    options |= {"jobs": jobs, "retries": retries, "aim": aim, "key": json, "name": study, "storage": storage}
     console = Terminal()
     domain = space_file.read(space)
     with evaluations_shown(console) as show:
@@ -107,12 +112,10 @@ def suggest(
     noise: Annotated[str | None, Option(help="The standard deviation of results, if known; or its column.")] = None,
     strict: Annotated[bool, Option("--strict", help="Refuse results of experiments that FILE does not have.")] = False,
     repeats: Repeats = False,
+    aim: Aim = "best",
     seed: Annotated[int, Option(help="Seed of random choices.", min=0)] = 0,
 ) -> None:
     """The next experiments: what to try, why, and whether going on is worth it."""
-    from misspec.integrations import suggest as by_hand
-    from misspec.policies.auto.learnt import DOUBTFUL
-
     if append and out is not None:
         raise misspec.InvalidInput("--append and --out are two ways to fill in the same results; take one")
     if append and results is None:
@@ -123,7 +126,7 @@ def suggest(
         warnings.simplefilter("always", UserWarning)
         found = (by_hand.append if append else by_hand.suggest)(
             source, results, target, batch=batch, names=names, ignore=ignore or (), columns=columns or (),
-            minimize=minimize, noise=number_or_column(noise), strict=strict, repeats=repeats, seed=seed,
+            minimize=minimize, noise=number_or_column(noise), strict=strict, repeats=repeats, aim=aim, seed=seed,
         )  # fmt: skip
     if out is not None:
         found.save(out)
@@ -152,9 +155,6 @@ def suggest(
 
 def _show_rows(console: Console, found: Any) -> None:
     """Print the experiments and their reasons: a table where it fits, else one row below the other."""
-    from misspec.policies.auto.learnt import plain, rounded
-    from misspec.policies.auto.policy import BAND
-
     called = ["candidate"] if found.rows[0].called else []
     heads = ["", *called, *found.menu.parameters, f"expected {found.target} (95 %)"]
     lines = []
@@ -163,11 +163,10 @@ def _show_rows(console: Console, found: Any) -> None:
         expected = "–" if math.isnan(reach) else f"{rounded(row.mean, reach)} ± {rounded(reach, reach)}"
         values = [plain(row.values[name]) for name in found.menu.parameters]
         lines.append([f"{i}.", *([row.called] if called else []), *values, expected])
-    widths = [max(len(line[i]) for line in [heads, *lines]) for i in range(len(heads))]
-    fits = sum(widths) + 3 * len(widths) <= console.width
+    widths = [max(map(len, cells)) + 3 for cells in zip(heads, *lines, strict=True)]
     console.print()
     grid = Table.grid(padding=(0, 1))
-    if fits:
+    if sum(widths) <= console.width:
         columns = [Column(Text(name), no_wrap=True) for name in heads]
         columns[-1].justify = "right"
         table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)

@@ -18,15 +18,13 @@ MOST_BARS = 12  # policies that get a bar of their own
 
 def watched(do: Callable[[Callable[[Any], None]], Any], said: Callable[[Any], str]) -> Any:
     """do(show), with progress bars. said: what to say of the progress after a Ctrl-C."""
-    from misspec import experiments
-
     console = Terminal()
     latest: Any = None
     try:
         with _bars(console) as bars:
             tasks: dict[str, Any] = {}
 
-            def show(progress: experiments.Progress) -> None:
+            def show(progress: Any) -> None:
                 nonlocal latest
                 if latest is None:
                     for line in progress.news:

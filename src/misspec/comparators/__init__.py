@@ -6,14 +6,5 @@ from misspec.comparators.lb_gp_ucb import LBGPUCB
 from misspec.comparators.rips import RIPS
 from misspec.comparators.variants import GPTS, IGPUCB, CorruptionTolerantGPUCB, LinearThompson, LinUCB
 
-__all__ = [
-    "GPTS",
-    "IGPUCB",
-    "LBGPUCB",
-    "RIPS",
-    "Corral",
-    "CorruptionTolerantGPUCB",
-    "LinUCB",
-    "LinearThompson",
-    "PhasedElimination",
-]
+__all__ = ["GPTS", "IGPUCB", "LBGPUCB", "RIPS", "Corral", "CorruptionTolerantGPUCB", "LinUCB", "LinearThompson"]
+__all__ += ["PhasedElimination"]

@@ -17,7 +17,7 @@ from misspec import theory
 from misspec.domains import Domain
 from misspec.errors import Array, InvalidInput, flag, number, one_of, vector, whole
 from misspec.model import Model
-from misspec.policies.bases import OverBases, Rounds
+from misspec.policies.bases import Ledger, OverBases
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked, Event
@@ -72,8 +72,7 @@ class Corral(OverBases):
         resolution: float | None = RESOLUTION,
         **settings: Unpack[Delayed],
     ) -> None:
-        parts = 2 if flag("grounded", grounded) else 1  # of δ: the widths, the own bands
-        super().__init__(domain, model, grounded=grounded, parts=parts, resolution=resolution, **settings)
+        super().__init__(domain, model, grounded=grounded, resolution=resolution, **settings)
         model = self.model
         T = self.horizon = whole("horizon", horizon, at_least=2)
         self._stochastic = flag("stochastic", stochastic)
@@ -84,9 +83,8 @@ class Corral(OverBases):
         if not M:
             raise InvalidInput("epsilons must hold a candidate for every base, got none; None makes a grid of them")
         self._promise(width, model)
-        self._bases = self._make_bases(
-            [(model, e) for e in self.epsilons], self._shared, None, enlargement, width=width
-        )
+        pairs = [(model, e) for e in self.epsilons]
+        self._bases = self._make_bases(pairs, shared=self._shared, enlargement=enlargement, width=width)
         most = 2.0 * (model.norm_bound + max(self.epsilons))
         self._range = most if reward_range is None else number("reward_range", reward_range, above=0)
         rate = math.sqrt(M / T) if learning_rate is None else number("learning_rate (η)", learning_rate, above=0)
@@ -95,8 +93,8 @@ class Corral(OverBases):
         self.learning_rates = np.full(M, rate)
         self.thresholds = np.full(M, 2.0 * M)
         self._p = self.probabilities = np.full(M, 1.0 / M)
-        self.counts = [0] * M  # told rounds, steps of the second kind included
-        self._rounds = Rounds()
+        self._ledger = Ledger(M)
+        self.counts = self._ledger.N  # told rounds, steps of the second kind included
         self._half: Asked | None = None  # a first step whose second is next
         self._pasts: list[list[Past]] = [[] for _ in range(M)]
         self._known: list[list[tuple[Array, float]]] = [[] for _ in range(M)]  # what each base knows, in order
@@ -140,8 +138,7 @@ class Corral(OverBases):
 
     def _count(self, asked: Asked, y: float) -> None:
         """The master learns the loss of the only step, or of the second for both."""
-        i, step = asked.details["base"], asked.details["step"]
-        self.counts[i] += 1
+        i, step = self._ledger.count(asked, y), asked.details["step"]
         if step == 1:
             return
         loss = min(max(0.5 - (y - self.model.offset) / self._range, 0.0), 1.0)
@@ -187,7 +184,7 @@ class Corral(OverBases):
             past = Past(asked.query.id, asked.place, details["whole"], details["known"])
             self._pasts[details["base"]].append(past)
         self._half = asked if details["step"] == 1 else None
-        self._rounds.ask(asked)
+        self._ledger.ask(asked)
 
     def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
         feeds = self._evidence.feeds(asked.query.id)

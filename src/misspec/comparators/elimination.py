@@ -90,8 +90,8 @@ class ArmElimination(Episodic):
             values, halves, slack = self._estimate(arms, y - self.model.offset)
             values = values + self.model.offset
             self._values[before] = values
-            self._lower[before], self._upper[before], _ = own_bands.within_class(
-                values - halves, values + halves, self.model, self._prior[before], 0.0
+            self._lower[before], self._upper[before] = own_bands.within_class(
+                values - halves, values + halves, self.model, self._prior[before]
             )
             self.active = before[values >= values.max() - slack]
         return Episode(self._length, arms, before, self.active, halves)

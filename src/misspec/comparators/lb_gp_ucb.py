@@ -104,11 +104,8 @@ class LBGPUCB(Eliminating):
         return math.sqrt(n * gamma) * (math.sqrt(gamma) + self.model.norm_bound)
 
     def _count(self, asked: Asked, y: float) -> None:
-        self._ledger.count(asked, y)
-        self._reject()
-
-    def _reject(self) -> None:
         """Reject θ if J/N + (Σ2βσ)/N + √(ξ/N) < max over θ′ of J′/N′ − √(ξ/N′), ξ = 2s²ln(Mπ²t²/(3δ))."""
+        self._ledger.count(asked, y)
         N, J, R, t = self.counts, self.rewards, self.candidate_bounds, sum(self.counts)
         ranges = [2.0 * base.model.norm_bound for base in self._bases]
         s = theory.elimination_spread(self.model.noise, ranges, varying=self._varies)

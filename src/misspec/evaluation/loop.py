@@ -180,9 +180,7 @@ class Drive:
             raise InvalidInput(f"optimize takes a policy and a function, got {type(self.policy).__name__}")
         self.before = self.policy.pending[: self.n] if self.resumable else []  # and not yet in flight
         if any(query.context is not None for query in self.before):
-            raise InvalidInput(
-                "queries with a context are pending, which optimize cannot play; tell or drop them first"
-            )
+            raise InvalidInput("queries with a context are pending, which optimize cannot play: tell or drop them")
         check_horizon(self.policy, self.n - len(self.before))
         self.running: dict[int, Query] = {}
         self.back: collections.deque[Outcome] = collections.deque()  # and not yet told
@@ -326,7 +324,6 @@ class Drive:
 
 
 def _argument(query: Query) -> Any:
-    """What the function is called with."""
     named = query.row if query.params is None else query.params
     return query.x if named is None else dict(named)
 

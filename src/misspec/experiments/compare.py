@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from joblib import Parallel, delayed
 
 from misspec.errors import MOST_AT_ONCE, InvalidInput, callback, listed, seeded, shown, whole
 from misspec.policies import Policy
@@ -47,28 +48,21 @@ def compare(
     if not chosen or not all(isinstance(problem, Problem) for problem in chosen) or not worlds:
         raise InvalidInput("problems must be Problems, at least one, and there must be at least one seed")
     T = whole("n", n, at_least=1)
-    labelled = zip(_labels(chosen), chosen, strict=True)
+    names = [problem.name for problem in chosen]
+    labels = [f"{name} #{names[:i].count(name) + 1}" if names.count(name) > 1 else name for i, name in enumerate(names)]
+    labelled = zip(labels, chosen, strict=True)
     todo = [(*world, *policy, seed) for world, policy, seed in itertools.product(labelled, named, worlds)]
     for _, problem, name, make, seed in todo:
         if seed == worlds[0]:
             _made(name, make, problem)  # so that errors come before the first run
+    jobs = -1 if cores is None else whole("cores", cores, at_least=1)
+    tasks = (delayed(_row)(i, T, *run) for i, run in enumerate(todo))  # functions of any kind, even lambdas
     rows: dict[int, dict[str, Any]] = {}
-    for i, row in _all(todo, T, -1 if cores is None else whole("cores", cores, at_least=1)):
+    for i, row in Parallel(jobs if len(todo) > 1 else 1, return_as="generator_unordered")(tasks):
         rows[i] = row
         if progress is not None:
             progress(len(rows), len(todo))
     return pl.DataFrame([rows[i] for i in range(len(todo))], schema_overrides={"curve": pl.List(pl.Float64)})
-
-
-def _all(todo: list[Any], T: int, cores: int) -> Iterable[tuple[int, dict[str, Any]]]:
-    """Rows as they come. joblib's workers take functions of any kind, even lambdas."""
-    if cores == 1 or len(todo) == 1:
-        return (_row(i, T, *run) for i, run in enumerate(todo))
-    from joblib import Parallel, delayed
-
-    tasks = (delayed(_row)(i, T, *run) for i, run in enumerate(todo))
-    found: Iterable[tuple[int, dict[str, Any]]] = Parallel(n_jobs=cores, return_as="generator_unordered")(tasks)
-    return found
 
 
 def _row(i: int, T: int, label: str, problem: Problem, name: str, make: Any, seed: int) -> tuple[int, dict[str, Any]]:
@@ -91,9 +85,3 @@ def _made(name: str, make: Callable[[Problem], Policy], problem: Problem) -> Pol
         return make(problem)
     except TypeError as error:
         raise InvalidInput(f"policies[{shown(name)}] must make a policy from a problem alone: {error}") from error
-
-
-def _labels(problems: list[Problem]) -> list[str]:
-    """Names, numbered where several are the same."""
-    names = [problem.name for problem in problems]
-    return [name if names.count(name) == 1 else f"{name} #{names[:i].count(name) + 1}" for i, name in enumerate(names)]

@@ -58,7 +58,6 @@ def allowed() -> frozenset[str]:
 
 
 def policy_class(kind: str) -> type[Policy]:
-    """The class of a policy."""
     found: Any = _named(kind, POLICIES, "policy", "Class")
     if not (isinstance(found, type) and issubclass(found, Policy)):
         raise InvalidInput(f"{kind} must be a class derived from misspec.Policy, got {found!r}")
@@ -66,7 +65,6 @@ def policy_class(kind: str) -> type[Policy]:
 
 
 def problem_maker(kind: str) -> Callable[..., Problem]:
-    """The function that makes a problem of this kind."""
     found = _named(kind, PROBLEMS, "problem", "function")
     if not inspect.isfunction(found) and not isinstance(found, type):
         raise InvalidInput(f"{kind} must be a function that returns a misspec.Problem, got {found!r}")
@@ -98,9 +96,6 @@ def _named(kind: str, known: Mapping[str, Any], what: str, own: str) -> Any:
 def _inside(module: str) -> bool:
     """Test whether a module belongs to a package that is allowed."""
     return any(module == package or module.startswith(f"{package}.") for package in allowed())
-
-
-# -- domain, model, problem --------------------------------------------------------------------------------------------
 
 
 def make_domain(table: Mapping[str, Any]) -> Finite:
@@ -191,9 +186,6 @@ def _shared(settings: str) -> Problem:
     return make_problem(json.loads(settings))
 
 
-# -- policy ------------------------------------------------------------------------------------------------------------
-
-
 def maker(kind: str, as_in_paper: bool) -> Callable[..., Policy]:
     """The function that makes a policy of this kind: its class, or `as_in_paper` of it."""
     cls: Any = policy_class(kind)
@@ -225,11 +217,3 @@ def make_policy(
 def arguments(make: Callable[..., Policy]) -> Mapping[str, inspect.Parameter]:
     """The arguments of a class of policies, or of its `as_in_paper`."""
     return signature_of(make).parameters
-
-
-@functools.cache
-def stand_in() -> tuple[Finite, Model]:
-    """A world small enough to try settings on."""
-    from sklearn.gaussian_process.kernels import RBF
-
-    return Box([(0, 1)]).grid(3), Model(RBF(0.5), norm_bound=1.0, noise=0.1)

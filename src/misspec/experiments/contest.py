@@ -6,7 +6,6 @@ and that of the best conditions found. Every seed is another reaction. It is an 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib.util
 import os
@@ -57,9 +56,6 @@ def present() -> list[str]:
     return [name for name in PLAYERS if name != "Optuna" or importlib.util.find_spec("optuna") is not None]
 
 
-# -- what came out ---------------------------------------------------------------------------------------------
-
-
 class Row(NamedTuple):
     """Medians over the seeds, after the last batch."""
 
@@ -69,42 +65,27 @@ class Row(NamedTuple):
     found: float  # of the conditions with the best result
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Contest:
     """Every batch of every player.
 
     truth, y   true yield and result: (players, seeds, batches)
+    average    true yield of the batches so far
+    found      true yield of the conditions whose batch had the best result so far; the first of equal ones
     best       the best yield that is possible, the same in all reactions
     said       what `ms.Auto` has learnt of the first reaction, and what it would try next
+    late       number of batches at the end that are looked at
+    reading    what the columns mean
     """
 
-    players: list[str]
-    truth: Array
-    y: Array
-    best: float
-    about: str
-    said: list[str]
-
-    @property
-    def seeds(self) -> int:
-        return int(self.truth.shape[1])
-
-    @property
-    def evaluations(self) -> int:
-        return int(self.truth.shape[2])
-
-    @functools.cached_property
-    def average(self) -> Array:
-        """The average true yield of the batches so far."""
-        return np.cumsum(self.truth, axis=2) / np.arange(1, self.evaluations + 1)
-
-    @functools.cached_property
-    def found(self) -> Array:
-        """The true yield of the conditions whose batch had the best result so far; the first of equal ones."""
-        record = np.maximum.accumulate(self.y, axis=2)
-        new = np.diff(record, axis=2, prepend=-np.inf) > 0
+    def __init__(self, players: list[str], truth: Array, y: Array, best: float, about: str, said: list[str]) -> None:
+        self.players, self.truth, self.y, self.best, self.about, self.said = players, truth, y, best, about, said
+        _, self.seeds, self.evaluations = truth.shape
+        self.late = min(LATE, self.evaluations)
+        self.reading = READING.format(evaluations=self.evaluations, late=self.late)
+        self.average = np.cumsum(truth, axis=2) / np.arange(1, self.evaluations + 1)
+        new = np.diff(np.maximum.accumulate(y, axis=2), axis=2, prepend=-np.inf) > 0
         last = np.maximum.accumulate(np.where(new, np.arange(self.evaluations), 0), axis=2)
-        return np.take_along_axis(self.truth, last, axis=2)
+        self.found = np.take_along_axis(truth, last, axis=2)
 
     def rows(self) -> list[Row]:
         """One per player."""
@@ -113,36 +94,22 @@ class Contest:
         return [Row(name, *values) for name, values in zip(self.players, ends.T.tolist(), strict=True)]
 
     @property
-    def late(self) -> int:
-        """Number of batches at the end that are looked at."""
-        return min(LATE, self.evaluations)
-
-    @property
-    def reading(self) -> str:
-        """Explanation of the columns."""
-        return READING.format(evaluations=self.evaluations, late=self.late)
-
-    @property
     def sentences(self) -> list[str]:
         """The figures in words: what all batches gave, and what was found."""
         first, *others = self.rows()
-        than = " and ".join(f"{_beside(first.average - other.average)} {other.player}" for other in others)
+
+        def beside(difference: float) -> str:
+            points = round(abs(difference))
+            more = f"{points} point{'s' * (points > 1)} {'more' if difference > 0 else 'less'} than"
+            return more if points else "as much as"
+
+        than = " and ".join(f"{beside(first.average - other.average)} {other.player}" for other in others)
         found = ", ".join(f"{row.found:.0f} % ({row.player})" for row in (first, *others))
         return [
             f"The {self.evaluations} batches of {first.player} gave {first.average:.0f} % on average, {than}.",
             f"The best conditions found truly give {found}, of {self.best:.0f} % that are possible. Medians of "
             f"{self.seeds} reaction{'s' * (self.seeds > 1)}.",
         ]
-
-
-def _beside(difference: float) -> str:
-    points = round(abs(difference))
-    if points == 0:
-        return "as much as"
-    return f"{points} point{'s' * (points > 1)} {'more' if difference > 0 else 'less'} than"
-
-
-# -- doing it ----------------------------------------------------------------------------------------------------
 
 
 def contest_in(

@@ -5,44 +5,53 @@ Workers compute, one process writes: a run is durable once it is back, and the s
 
 from __future__ import annotations
 
-import collections
 import contextlib
-import dataclasses
 import functools
 import os
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from misspec.errors import MisspecError, whole
 from misspec.evaluation.workers import Evaluator, Here, Processes
 from misspec.experiments import construct, store
-from misspec.experiments.play import play
 from misspec.experiments.schema import Experiment, Run, parse
-from misspec.experiments.store import Damaged, Folder, Results
+from misspec.experiments.store import BANDS, Damaged, Folder, Played, Results
 from misspec.integrations.dask import FINISHED, on_dask
+from misspec.policies import Policy
+from misspec.problems import Problem
+from misspec.simulation import simulate
+from misspec.threads import one_thread
 
 Tick = Callable[[int], None]  # told of rounds that were done
 # runs are short of cores, not of threads: a library with threads of its own would only slow the others down
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1")
 DIED = "its worker process ended unexpectedly (out of memory?); the same command tries this run again"
 KILLED = "its worker was killed again and again (out of memory?)"
+LOOKS = 24  # rounds at which bands are looked at
+SOME = 500  # vectors at which bands are looked at, where rounds bring vectors
+MOST_PICTURED = 2500  # candidates: no bands are kept of larger domains
 
 
-@dataclasses.dataclass
 class Progress:
-    """Progress of a `go`: runs and rounds of this call, not of earlier ones."""
+    """Progress of a `go`: runs and rounds of this call, not of earlier ones.
 
-    before: int  # runs that were done already
-    of: int  # runs to do
-    rounds_of: int
-    todo: dict[str, int]  # runs to do, by policy
-    runs: int = 0
-    rounds: int = 0
-    done: dict[str, int] = dataclasses.field(default_factory=dict)  # runs done, by policy
-    failed: dict[Run, str] = dataclasses.field(default_factory=dict)
-    news: list[str] = dataclasses.field(default_factory=list)  # files set aside, and the like
+    before     runs that were done already
+    todo       runs to do, by policy; done: those of them that are done
+    news       files set aside, and the like
+    """
+
+    def __init__(self, before: int, todo: list[Run], news: list[str]) -> None:
+        self.before, self.of, self.news = before, len(todo), news
+        self.todo = Counter(run.policy for run in todo)
+        self.done: Counter[str] = Counter()
+        self.rounds_of, self.runs, self.rounds = sum(run.horizon for run in todo), 0, 0
+        self.failed: dict[Run, str] = {}
 
 
 Show = Callable[[Progress], None]
@@ -93,7 +102,7 @@ def go(
                             progress.failed[run] = _reason(outcome, DIED if dask is None else KILLED)
                             progress.rounds_of -= run.horizon
                         progress.runs += 1
-                        progress.done[run.policy] = progress.done.get(run.policy, 0) + 1
+                        progress.done[run.policy] += 1
                     show(progress)
     return progress
 
@@ -107,7 +116,7 @@ def _reason(outcome: str | Exception, died: str) -> str:
 
 def results(folder: str | os.PathLike[str]) -> Results:
     """The finished runs of a folder."""
-    return Folder(folder).results()
+    return Results(folder)
 
 
 def _todo(experiment: Experiment, target: Folder) -> tuple[list[Run], Progress]:
@@ -126,9 +135,7 @@ def _todo(experiment: Experiment, target: Folder) -> tuple[list[Run], Progress]:
             news.append(f"{str(error).partition(';')[0]}: set aside as {aside.name}, doing it again")
     if older:
         news.append(f"{older} runs were made by another misspec than {store.version()}: doing them again")
-    by_policy = dict(collections.Counter(run.policy for run in todo.values()))
-    rounds = sum(run.horizon for run in todo.values())
-    return list(todo.values()), Progress(runs - len(todo), len(todo), rounds, by_policy, news=news)
+    return list(todo.values()), Progress(runs - len(todo), list(todo.values()), news)
 
 
 @contextlib.contextmanager
@@ -159,3 +166,44 @@ def execute(run: Run, tick: Tick | None = None, allow: Iterable[str] = ()) -> by
 
 # a run sets the number of BLAS threads, which belongs to the process: a Dask worker with several threads takes turns
 _ALONE = threading.Lock()
+
+
+def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None) -> Played:
+    """Play a run. progress: called with the rounds done since the last call."""
+    start = time.perf_counter()
+    with one_thread():
+        problem = construct.problem_of(settings)
+        horizon = settings["horizon"]
+        policy = construct.make_policy(
+            settings["policy"], problem.arena, problem.model, problem.epsilon, horizon, settings["seed"],
+            minimize=problem.minimize,
+        )  # fmt: skip
+        keep = settings["pictured"] and len(problem.domain) <= MOST_PICTURED and not problem.fresh
+        rounds = set(np.geomspace(1, horizon, LOOKS).round().astype(int).tolist())  # evenly spaced in log t
+        looks, last = [], 0
+
+        def after(done: int, of: int) -> None:
+            nonlocal last
+            if done in rounds:
+                looks.append(_look(policy, problem, done, keep))
+            if progress is not None and (done - last >= 100 or done == of):
+                progress(done - last)
+                last = done
+
+        trace = simulate(policy, problem, horizon, settings["seed"], progress=after)
+    return Played(trace, looks, problem, policy.claims, time.perf_counter() - start)
+
+
+def _look(policy: Policy, problem: Problem, t: int, keep: bool) -> dict[str, Any]:
+    f = problem.values
+    if problem.fresh:  # the vectors of some rounds stand for all
+        some = np.unique(np.linspace(0, len(f) - 1, SOME).astype(np.intp))
+        band, f = policy.band(problem.domain.points[some]), f[some]
+    else:
+        band = policy.band()
+    look = {"round": t, "covered": float(((band.lower <= f) & (f <= band.upper)).mean())}
+    if not keep:
+        return look
+    mean, alive = policy.posterior.at(problem.domain.points)[0], policy.alive
+    bands = dict(zip(BANDS, (band.lower.tolist(), band.upper.tolist(), mean.tolist()), strict=True))
+    return look | bands | {"active": None if alive is None else alive.tolist()}

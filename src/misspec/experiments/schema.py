@@ -1,26 +1,6 @@
 """An experiment as a TOML file: policies × problems × ε × seeds, all of it checked before anything runs.
 
-horizon = 2000
-seeds = 5                                   # 0 … 4, or a list
-epsilons = [0.0, 0.1, 0.2]                  # of every problem that takes one
-minimize = false                            # whether smaller is better; a problem can have its own
-
-[domain]
-box = [[0, 1]]
-grid = 200                                  # or cover = 500, or points = [[0.1], [0.2]] instead of a box
-
-[model]
-kernel = { name = "RBF", length_scale = 0.2 }
-norm_bound = 2.0
-noise = 0.1
-
-[[problems]]
-kind = "misspecified"                       # a function of misspec.problems, or module:function
-misfit = "ripple"
-
-[[policies]]
-kind = "ECGPUCB"                            # a policy of misspec, or module:Class, with its arguments
-epsilon = "known"                           # the problem's
+`demo.toml`, beside this file, is one; docs/experiments.md says what a file can hold.
 """
 
 from __future__ import annotations
@@ -41,8 +21,9 @@ from typing import Annotated, Any
 import numpy as np
 import pydantic
 from pydantic import BaseModel, ConfigDict, Field
+from sklearn.gaussian_process.kernels import RBF
 
-from misspec.domains import Finite, Open
+from misspec.domains import Box, Finite, Open
 from misspec.encoding import kernel_from_table
 from misspec.errors import InvalidInput, nearest, number, short, shown, whole
 from misspec.experiments import construct
@@ -55,8 +36,6 @@ MOST_ROUNDS, MOST_RUNS, MOST_CANDIDATES, MOST_COUNTED = 10**8, 10**6, 10**6, 10*
 LONGEST = 600  # characters of a complaint
 DEEPEST = 30  # levels of tables: kernels can be sums of sums
 FEW = 12  # candidates, or rounds, on which to try a problem that takes long
-
-# -- parts of a file ---------------------------------------------------------------------------------------------------
 
 World = tuple[Finite | Open, Model]
 # control characters of a name are for no terminal, no picture and no table
@@ -270,7 +249,7 @@ class Experiment(_Part):
         if problem.takes("solve"):  # what it brings is known without its truth
             return _small(*construct.make_world(settings))
         if problem.kind == "svm_digits":  # takes seconds, and has nothing to check but a model
-            return construct.stand_in()
+            return Box([(0, 1)]).grid(3), Model(RBF(0.5), norm_bound=1.0, noise=0.1)
         rounds, few = problem.settings.get("rounds", FEW), None
         if problem.kind == "fresh_actions" and type(rounds) is int:
             settings["problem"]["rounds"] = min(rounds, FEW)

@@ -26,14 +26,16 @@ import polars as pl
 
 import misspec
 from misspec.errors import Array, InvalidInput, StorageError, short
-from misspec.experiments.play import BANDS, Played
-from misspec.experiments.schema import Experiment, Run, parse
+from misspec.experiments.schema import Run, parse
 from misspec.files import storage
+from misspec.files.frames import contents
 from misspec.policies.core.answers import NUMBERS
+from misspec.problems import Problem
 from misspec.simulation import Trace
 
 FORMAT = 1
 EXPERIMENT = "experiment.toml"
+BANDS = ("band_lower", "band_upper", "band_mean")
 MOST_COORDINATES = 10  # dimensions of a point that are columns of a table
 
 
@@ -48,10 +50,24 @@ def rounds(trace: Trace) -> pl.DataFrame:
     return table.with_columns(pl.col("base", "episode").cast(pl.Int64))
 
 
-@functools.cache
 def version() -> str:
     """The version of this misspec: another may give other numbers."""
     return misspec.__version__
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Played:
+    """A finished run.
+
+    looks   after some rounds: the share of the candidates whose f* the band holds; of a run that is pictured also the
+            band and, of a policy that eliminates, what is active
+    """
+
+    trace: Trace
+    looks: list[dict[str, Any]]
+    problem: Problem
+    claims: bool  # whether the policy's bands are meant to hold
+    seconds: float
 
 
 def encode(run: Run, played: Played) -> bytes:
@@ -61,8 +77,7 @@ def encode(run: Run, played: Played) -> bytes:
     schema: Any = {"round": pl.Int64, "covered": pl.Float64, **bands, "active": pl.List(pl.Int64)}
     looks = pl.DataFrame(played.looks, schema=schema)
     table = rounds(trace).join(looks, on="round", how="left", maintain_order="left")
-    told = trace.facts
-    recommended = told["recommendation"]
+    told, recommended = trace.facts, trace.facts["recommendation"]
     facts: dict[str, Any] = {
         "format": FORMAT,
         "misspec": version(),
@@ -85,11 +100,8 @@ def encode(run: Run, played: Played) -> bytes:
         "episodes": [[e.length, len(e.active_before), len(e.active_after)] for e in told.get("history", [])],
     }
     if any("active" in look for look in played.looks):
-        facts |= {
-            "points": problem.domain.points.tolist(),
-            "truth": problem.values.tolist(),
-            "in_class": problem.in_class.tolist(),
-        }
+        pictured = {"points": problem.domain.points, "truth": problem.values, "in_class": problem.in_class}
+        facts |= {name: values.tolist() for name, values in pictured.items()}
     facts["digest"] = _digest(facts, table)
     buffer = io.BytesIO()
     table.write_parquet(buffer, metadata={"misspec": json.dumps(facts)})
@@ -125,45 +137,27 @@ def _digest(facts: dict[str, Any], table: pl.DataFrame) -> str:
     return found.hexdigest()
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Finished:
     """A run and what came out.
 
+    facts                     what is known of the run as a whole
+    epsilon                   the problem's, given or computed
     regret, in_class_regret   per round
     looks                     the rounds at which the band was looked at, with the bands of a run that is pictured
-    facts                     what is known of the run as a whole
     table                     everything, a row per round; read again whenever it is asked for
     """
 
-    run: Run
-    path: Path
-    facts: dict[str, Any]
-    regret: Array
-    in_class_regret: Array
-    looks: pl.DataFrame
+    def __init__(self, run: Run, path: Path, facts: dict[str, Any], table: pl.DataFrame) -> None:
+        self.run, self.path, self.facts = run, path, facts
+        self.epsilon, self.minimize = float(facts["epsilon"]), bool(run.settings.get("minimize", False))
+        self.contextual, self.pictured = bool(facts["contextual"]), "truth" in facts
+        self.regret: Array = table["regret"].to_numpy()
+        self.in_class_regret: Array = table["in_class_regret"].to_numpy()
+        self.looks = table.filter(pl.col("covered").is_not_null()).select("round", "covered", *BANDS, "active")
 
     @property
     def table(self) -> pl.DataFrame:
         return pl.read_parquet(io.BytesIO(_content(self.path)))
-
-    @property
-    def epsilon(self) -> float:
-        """The problem's, given or computed."""
-        return float(self.facts["epsilon"])
-
-    @property
-    def minimize(self) -> bool:
-        """True if smaller is better."""
-        return bool(self.run.settings.get("minimize", False))
-
-    @property
-    def contextual(self) -> bool:
-        """True if action sets vary from round to round."""
-        return bool(self.facts["contextual"])
-
-    @property
-    def pictured(self) -> bool:
-        return "truth" in self.facts
 
 
 class Damaged(StorageError):
@@ -189,49 +183,33 @@ class Folder:
         One runner at a time: the lock ends with its process, however that ends, and what killed ones left
         half-written is removed. One experiment per folder: the lock holds the name of its file, which may be edited.
         """
-        if (self.path / EXPERIMENT).exists() and not self.runs.exists():
-            raise StorageError(
-                f"{self.path} has an {EXPERIMENT} that no run has put there; choose another folder with --into"
-            )
+        path, elsewhere = self.path, "choose another folder with --into"
+        if (path / EXPERIMENT).exists() and not self.runs.exists():
+            raise StorageError(f"{path} has an {EXPERIMENT} that no run has put there; {elsewhere}")
         try:
             self.runs.mkdir(parents=True, exist_ok=True)
-            handle = (self.path / ".lock").open("a+", encoding="utf-8")
+            handle = (path / ".lock").open("a+", encoding="utf-8")
         except OSError as error:
-            raise StorageError(
-                f"cannot write to the folder {self.path}: {error.strerror}; choose one that is writable with --into"
-            ) from None
+            writable = "choose one that is writable with --into"
+            raise StorageError(f"cannot write to the folder {path}: {error.strerror}; {writable}") from None
         with handle:
             free = True
             with contextlib.suppress(ImportError, OSError):  # where there are no locks; results stay whole without
                 free = storage.lock(handle.fileno())
             if not free:
-                raise StorageError(
-                    f"another `misspec run` works in {self.path}; wait for it, or choose another folder with --into"
-                )
+                raise StorageError(f"another `misspec run` works in {path}; wait for it, or {elsewhere}")
             handle.seek(0)
             before = handle.read()
             if before not in ("", source) and source != EXPERIMENT:
-                raise StorageError(
-                    f"{self.path} holds the results of {before}; choose another folder for {source} with --into"
-                )
+                another = f"choose another folder for {source} with --into"
+                raise StorageError(f"{path} holds the results of {before}; {another}")
             if not before:
                 handle.write(source)
                 handle.flush()
-            storage.replace(self.path / EXPERIMENT, content)
-            for leftover in [*self.runs.glob(".*.part"), *self.path.glob(".*.part")]:
+            storage.replace(path / EXPERIMENT, content)
+            for leftover in [*self.runs.glob(".*.part"), *path.glob(".*.part")]:
                 leftover.unlink(missing_ok=True)
             yield
-
-    def experiment(self) -> Experiment:
-        path = self.path / EXPERIMENT
-        try:
-            return parse(path.read_bytes(), str(path))
-        except (FileNotFoundError, NotADirectoryError):
-            raise InvalidInput(
-                f"{self.path} holds no {EXPERIMENT}; hand in a folder that `misspec run` or `misspec demo` has made"
-            ) from None
-        except OSError as error:
-            raise InvalidInput(f"cannot read {path}: {error.strerror}") from None
 
     def files(self) -> dict[str, Path]:
         """Key of a run → its file."""
@@ -262,8 +240,7 @@ class Folder:
             raise
         except (Exception, pl.exceptions.PanicException) as error:  # polars raises many kinds
             raise Damaged(path, short(error)) from error
-        looks = table.filter(pl.col("covered").is_not_null()).select("round", "covered", *BANDS, "active")
-        return Finished(run, path, facts, table["regret"].to_numpy(), table["in_class_regret"].to_numpy(), looks)
+        return Finished(run, path, facts, table)
 
     def set_aside(self, path: Path) -> Path:
         """Rename a damaged file, so that its run is done again."""
@@ -272,32 +249,31 @@ class Folder:
         except OSError as error:
             raise StorageError(f"{path} is damaged, and cannot be set aside: {error.strerror}; delete it") from None
 
-    def results(self) -> Results:
-        """All that is finished."""
-        experiment = self.experiment()
-        runs, files = experiment.runs(), self.files()
-        found = [self.read(run, files[run.key]) for run in runs if run.key in files]
-        return Results(self.path, experiment, found, len(runs))
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
 class Results:
-    """The results of an experiment so far; `of` is the number of runs that it asks for."""
+    """The finished runs of an experiment's folder; `of` is the number of runs that it asks for."""
 
-    path: Path
-    experiment: Experiment
-    runs: list[Finished]
-    of: int
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        folder = Folder(path)
+        self.path, asked = folder.path, folder.path / EXPERIMENT
+        if not asked.exists():
+            hint = "hand in a folder that `misspec run` or `misspec demo` has made"
+            raise InvalidInput(f"{self.path} holds no {EXPERIMENT}; {hint}")
+        self.experiment = parse(contents(asked), str(asked))
+        runs, files = self.experiment.runs(), folder.files()
+        self.runs = [folder.read(run, files[run.key]) for run in runs if run.key in files]
+        self.of = len(runs)
 
     def groups(self) -> dict[tuple[str, float], dict[str, list[Finished]]]:
         """By problem and ε (of problems that compute theirs, the mean over seeds), then by policy, seeds in order."""
         found: dict[tuple[str, float | None], dict[str, list[Finished]]] = {}
         for each in self.runs:
             found.setdefault((each.run.problem, each.run.epsilon), {}).setdefault(each.run.policy, []).append(each)
-        return {
-            (problem, eps if eps is not None else _mean_epsilon(by_policy)): by_policy
-            for (problem, eps), by_policy in found.items()
-        }
+
+        def mean(by_policy: dict[str, list[Finished]]) -> float:
+            return float(np.mean([each.epsilon for runs in by_policy.values() for each in runs]))
+
+        return {(problem, mean(each) if eps is None else eps): each for (problem, eps), each in found.items()}
 
     def __repr__(self) -> str:
         return f"Results({str(self.path)!r}, {len(self.runs)} of {self.of} runs)"
@@ -316,7 +292,3 @@ def _content(path: Path) -> bytes:
 
 def _checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _mean_epsilon(by_policy: dict[str, list[Finished]]) -> float:
-    return float(np.mean([each.epsilon for runs in by_policy.values() for each in runs]))

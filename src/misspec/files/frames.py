@@ -59,7 +59,6 @@ class Frame:
         return list(self.columns)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One dict per row."""
         return [dict(zip(self.columns, cells, strict=True)) for cells in zip(*self.columns.values(), strict=True)]
 
     def column(self, name: str) -> list[Any]:
@@ -189,7 +188,6 @@ def sheet_of(content: bytes, where: str) -> Sheet:
 
 
 def not_utf8(encoding: str, where: object) -> list[str]:
-    """The note that says so."""
     return [f"{where} is not in UTF-8, and is read as Windows-1252."] if encoding == WINDOWS else []
 
 
@@ -337,12 +335,10 @@ def _separator(header: str) -> str:
 
 
 def number_of(text: str) -> int | float:
-    """The number that a text is."""
     return int(text) if text.lstrip("+-").isdecimal() and len(text) < DIGITS else float(text)
 
 
 def _frame(names: Sequence[Any], column: Callable[[Any], Any], where: str) -> Frame:
-    """A frame of these columns, whose values `column` gives."""
     _check_names([str(name) for name in names], where)  # first: of two columns of one name a frame gives a frame
     columns = {str(name): _list(where, name, column(name)) for name in names}
     lengths = {len(cells) for cells in columns.values()}

@@ -7,7 +7,7 @@
     λ        what stands for all of Λ: the harmonic mean, in units of the outcome squared
 
 Results at one point have weights of one sign, for ζ = Λ⁻¹(k(x) − Kζ) and they share a row of K. So ‖ζ‖₁ is the same
-whether it is summed over results, as here, or over distinct points, as in `posterior/weights.py`.
+whether it is summed over results, as here, or over distinct points, as in `posterior/view.py`.
 """
 
 from __future__ import annotations
@@ -258,16 +258,12 @@ class GPyTorchKernel:
         self.amplitude = number("amplitude", amplitude, above=0)
         callback("transform", transform)
         self._kernel = _frozen(kernel)
+        self.stationary = _stationary(self._kernel)  # whether k(x, x) is known to be the same everywhere
         self._transform = _frozen(transform) if isinstance(transform, torch.nn.Module) else transform
 
     def __repr__(self) -> str:
         scaled = "" if self.amplitude == 1.0 else f", amplitude={self.amplitude:.4g}"
         return f"GPyTorchKernel({_name(self._kernel)}{scaled}{', transform' * (self._transform is not None)})"
-
-    @property
-    def stationary(self) -> bool:
-        """Test whether k(x, x) is known to be the same everywhere."""
-        return _stationary(self._kernel)
 
     def __call__(self, X: Array, Z: Array, /) -> Array:
         if len(X) > len(Z):
@@ -400,12 +396,7 @@ def model_of(
 
 
 def multiplier_of(
-    model: BotorchModel,
-    norm_bound: float,
-    *,
-    noise: float | None = None,
-    delta: float = 0.1,
-    width: Width = "mixture",
+    model: BotorchModel, norm_bound: float, *, noise: float | None = None, delta: float = 0.1, width: Width = "mixture"
 ) -> float:
     """The multiplier of a named width ("mixture", "lemma1") for the results that a SingleTaskGP has.
 

@@ -9,6 +9,7 @@ import queue
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from typing import Any
 
 from misspec.errors import InvalidInput, MisspecError
@@ -161,9 +162,7 @@ class Cluster:
 
     def _lost(self, future: Any, result: Any) -> bool:
         """Test whether the cluster, and not the function, is why there is no result."""
-        from distributed import KilledWorker
-
-        if isinstance(result, KilledWorker):
+        if isinstance(result, _distributed().KilledWorker):
             return True
         lost = isinstance(result, BaseException) and future.status != "error"
         if lost and self._client.status not in ("running", "connecting"):
@@ -198,9 +197,7 @@ def on_dask(job: Callable[[Any], Any], address: str, cores: int | None) -> Itera
                 cluster = distributed.LocalCluster(n_workers=cores, **options)
                 stack.callback(cluster.close, timeout=GOODBYE)
             else:
-                distributed.comm.get_address_host_port(
-                    address
-                )  # a client of what is no address would wait for it in `close`
+                distributed.comm.get_address_host_port(address)  # of no address: a client would wait for it in `close`
             client = distributed.Client(cluster, timeout=PATIENCE, set_as_default=False)
             stack.callback(client.close, timeout=GOODBYE)
             _check_versions(client)
@@ -218,8 +215,6 @@ def on_dask(job: Callable[[Any], Any], address: str, cores: int | None) -> Itera
 
 
 def _check_versions(client: Any) -> None:
-    from importlib import metadata
-
     ours = metadata.version("misspec")
     try:
         found = client.run(metadata.version, "misspec")

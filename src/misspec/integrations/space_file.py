@@ -1,13 +1,8 @@
-"""A space in a TOML file, for the command line.
+"""A space in a TOML file, for the command line; docs/script.md says what can stand in it.
 
-    [parameters]
-    lr = { low = 1e-5, high = 0.1, log = true }     # a number; on a logarithmic scale
-    depth = { low = 1, high = 12 }                  # whole numbers at both ends: whole numbers only
-    dropout = { low = 0.0, high = 0.5, step = 0.1 }
-    booster = ["tree", "linear"]                    # one of these
-    seed = 7                                        # always this
-
-`kind = "float"`, "int" or "choice" says what the values do not. The line [parameters] may be left out.
+[parameters]                                    # this line may be left out
+lr = { low = 1e-5, high = 0.1, log = true }     # `kind = "float"`, "int" or "choice" says what the values do not
+booster = ["tree", "linear"]
 """
 
 from __future__ import annotations
@@ -42,17 +37,14 @@ def read(path: str | os.PathLike[str]) -> Space:
         raise InvalidInput(f"{path}: beside [parameters] nothing is known, got {got}; {EXAMPLE}")
     if not given:
         raise InvalidInput(f"{path} names no parameter; write one per line, {EXAMPLE}")
-    return Space({name: _parameter(f"{path}, parameter {shown(name)}", value) for name, value in given.items()})
-
-
-def _parameter(where: str, value: Any) -> Any:
-    """One parameter from what stands for it in the file."""
-    try:
-        if isinstance(value, Mapping):
-            return _of_table(value)
-        return Choice(tuple(value) if isinstance(value, list) else (value,))
-    except InvalidInput as error:
-        raise InvalidInput(f"{where}: {short(error, LONGEST)}") from None
+    parameters: dict[str, Any] = {}
+    for name, value in given.items():
+        options = tuple(value) if isinstance(value, list) else (value,)
+        try:
+            parameters[name] = _of_table(value) if isinstance(value, Mapping) else Choice(options)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}, parameter {shown(name)}: {short(error, LONGEST)}") from None
+    return Space(parameters)
 
 
 def _of_table(table: Mapping[str, Any]) -> Any:

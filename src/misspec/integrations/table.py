@@ -180,7 +180,8 @@ def read(
         usable[list(again)] = False
         rows = np.flatnonzero(usable)
         own = None if noise is None else _own(frame, noise, cells[noise], rows)
-        cells = {name: _some(column, rows) for name, column in cells.items()}
+        for name, column in cells.items():
+            cells[name] = column[rows] if isinstance(column, np.ndarray) else _typed([column[i] for i in rows.tolist()])
         whole = {name: cells[name] for name in chosen}
         if all(isinstance(column, np.ndarray) for column in whole.values()):
             points = np.column_stack(list(whole.values()))
@@ -238,10 +239,6 @@ def _typed(column: Column, *, codes: bool = False) -> Column:
         column = [frames.number_of(c) if isinstance(c, str) and frames.is_number(c) else c for c in column]
     numbers = all(frames.kind_of(cell) == "number" for cell in column)
     return np.array(column, dtype=np.float64) + 0.0 if numbers else column
-
-
-def _some(column: Column, rows: NDArray[np.intp]) -> Column:
-    return column[rows] if isinstance(column, np.ndarray) else _typed([column[i] for i in rows.tolist()])
 
 
 def _numbered(columns: Collection[Column], n: int) -> Array:

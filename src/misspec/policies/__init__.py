@@ -25,27 +25,6 @@ PLAYABLE = (
     "UniformSampling",
 )  # by name in files
 
-__all__ = [
-    "ECGPUCB",
-    "GPUCB",
-    "PLAYABLE",
-    "Asked",
-    "Auto",
-    "Band",
-    "Conflict",
-    "Decision",
-    "Elimination",
-    "Episode",
-    "InsuredUCB",
-    "Observations",
-    "PhasedUncertaintySampling",
-    "Policy",
-    "Query",
-    "Recommendation",
-    "RegretBalancing",
-    "Suspicion",
-    "ThompsonSampling",
-    "UniformSampling",
-    "load",
-    "restore",
-]
+__all__ = ["ECGPUCB", "GPUCB", "PLAYABLE", "Asked", "Auto", "Band", "Conflict", "Decision", "Elimination", "Episode"]
+__all__ += ["InsuredUCB", "Observations", "PhasedUncertaintySampling", "Policy", "Query", "Recommendation"]
+__all__ += ["RegretBalancing", "Suspicion", "ThompsonSampling", "UniformSampling", "load", "restore"]

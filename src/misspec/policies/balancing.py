@@ -16,10 +16,9 @@ import numpy as np
 from misspec import search, theory
 from misspec.domains import Domain
 from misspec.encoding import kernel_key
-from misspec.errors import Array, InvalidInput, flag, number, one_of, shown, whole
+from misspec.errors import Array, InvalidInput, number, one_of, shown, whole
 from misspec.model import Model
 from misspec.policies.bases import Eliminating, Elimination
-from misspec.policies.caution import Caution
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked
@@ -30,6 +29,8 @@ from misspec.policies.enlarged import Enlarged
 from misspec.theory import information_gain
 from misspec.theory.widths import Width
 
+KINDS = ("price", "rounds", "proof")
+SEEKING = 1.5  # times √t: cautious rounds while a proof is sought
 VARIES = "varies"  # what is kept of an action set once two different ones were seen
 
 
@@ -40,7 +41,7 @@ class RegretBalancing(Eliminating):
     "paper". evidence: "shared" (one posterior for all bases of one kernel) or "own". bases: (Model, ε̂) pairs instead
     of the grid. caution: what keeps bases with ε̂ > 0 from playing all the time, "price" (that factor on their bound
     when choosing who plays), "rounds" (together they play √t of them) or "proof" (1.5√t, and once the model is proved
-    wrong the price, for as long as caution pays: `caution.py`); None: proof where rounds bring their own actions or
+    wrong the price, for as long as caution pays: see `Caution`); None: proof where rounds bring their own actions or
     contexts (and evidence is shared and grounded), else the price. epsilon_max: the largest candidate, B by default;
     the guarantee is for ε up to it.
     reward_range: how far rewards' expectations can lie apart; 2(B + ε̂) by default. gain: an upper bound on γ_T, for
@@ -76,17 +77,15 @@ class RegretBalancing(Eliminating):
         resolution: float | None = RESOLUTION,
         **settings: Unpack[Delayed],
     ) -> None:
-        parts = 3 if flag("grounded", grounded) else 2  # of δ: model widths, own bands, elimination test
-        super().__init__(domain, model, grounded=grounded, parts=parts, resolution=resolution, **settings)
+        # parts of δ: model widths and the elimination test
+        super().__init__(domain, model, grounded=grounded, parts=2, resolution=resolution, **settings)
         model = self.model
         T = self.horizon = whole("horizon", horizon, at_least=1)
         self._bounds = one_of("bounds", bounds, ("realised", "paper"))
         self._shared = one_of("evidence", evidence, ("shared", "own")) == "shared"
         self._radius = one_of("radius", radius, ("anytime", "paper"))
         if bounds == "paper" and self._shared:
-            raise InvalidInput(
-                'bounds="paper" hold for bases that learn alone: use evidence="own" or bounds="realised"'
-            )
+            raise InvalidInput('bounds="paper" are for bases that learn alone: use evidence="own" or bounds="realised"')
         reward_range = None if reward_range is None else number("reward_range", reward_range, above=0)
         gain = None if gain is None else number("gain (γ_T)", gain, above=0)
         self._known_gains: dict[str, float] = {}
@@ -107,7 +106,8 @@ class RegretBalancing(Eliminating):
         self.theorem = "" if self.caution.kind != "price" or budget is not None else self.theorem
         self._ranges = [reward_range or 2.0 * (m.norm_bound + e) for m, e in pairs]
         self.gains = [self._gain_of(m, T, gain) if bounds == "paper" else math.nan for m, _ in pairs]
-        self._bases = self._make_bases(pairs, self._shared, budget, enlargement, width=width, inflate=inflate)
+        options: dict[str, Any] = {"enlargement": enlargement, "width": width, "inflate": inflate}
+        self._bases = self._make_bases(pairs, shared=self._shared, budget=budget, **options)
         self.active = list(range(len(pairs)))  # I_t
         self._offers: set[str] = set()  # digests of the action sets seen: more than one, and they vary
 
@@ -194,15 +194,15 @@ class RegretBalancing(Eliminating):
         looks = self.caution.looks(i)
         c, row, mean, half = self._told(i, decided, everywhere=looks)
         half += self.epsilons[i]
-        if c.own_lower is None or c.own_upper is None:
+        if c.own is None:
             return {"bound": min(self._ranges[i], 2.0 * half)}
         # grounded, as in `own_bands.ground`
-        low, high = float(c.own_lower[row]), float(c.own_upper[row])
+        low, high = (float(end[row]) for end in c.own)
         lower, upper = max(mean - half, low), min(mean + half, high)
         bound = min(self._ranges[i], upper - lower if lower <= upper else high - low)
         if looks:
             reach = self._bases[i].half(c)
-            if ((c.own_lower > c.mean + reach) | (c.own_upper < c.mean - reach)).any():
+            if ((c.own[0] > c.mean + reach) | (c.own[1] < c.mean - reach)).any():
                 return {"bound": bound, "refuted": True}
         return {"bound": bound}
 
@@ -271,3 +271,78 @@ def _pairs(bases: Any, *, turned: bool) -> list[tuple[Model, float]]:
     if not pairs or not all(isinstance(m, Model) for m, _ in pairs):
         raise InvalidInput("bases must be a list of (Model, epsilon) pairs with at least one in it")
     return [(m.turned(), e) for m, e in pairs] if turned else pairs
+
+
+class Caution:
+    """Who may play in regret bound balancing: what caution costs, and what it has to show for it.
+
+    Bases with ε̂ > 0 are *cautious*. They look where a wrong model would hide something, which is wasted where the
+    model is right. What keeps them from playing all the time:
+
+    price     the bound of a cautious base counts `price` times when the next one to play is chosen
+    rounds    together they play √t rounds, whatever their bounds; the eager bases (ε̂ = 0) play the others
+    proof     1.5√t rounds, until the own band of a point and the model's for ε = 0 do not meet: with probability
+              1 − δ that happens only where the model is wrong. From then on a price, for as long as caution pays;
+              √t rounds while it does not
+
+    Caution pays while Σ(y − what the eager base expected of its own choice) over cautious rounds is not below
+    −σ√(2t ln(1/δ)), a loss beyond noise. Later results at points found this way count too, whichever base plays
+    them, if they improve the sum. A proof rests on bands: with a width that is a number it is a rule of thumb. It is
+    one for all bases, whatever their kernels. All this changes only with rounds that are asked and counted.
+    """
+
+    def __init__(self, kind: str, price: float, epsilons: Sequence[float], noise: float, delta: float) -> None:
+        self.kind = one_of("caution", kind, KINDS)
+        price = number("price", price, above=0)
+        self.prices = [1.0 if e == 0 or self.kind == "rounds" else price for e in epsilons]
+        self._luck = noise * math.sqrt(2.0 * math.log(1.0 / delta))  # σ√(2 ln(1/δ))
+        self._cautious = [e > 0 for e in epsilons]
+        self.refuted = False  # whether the bands of some point have proved that ε > 0
+        self.earned = 0.0
+        # points that caution found: what was expected instead, and by how much later results exceed that in all
+        self._found: dict[int | bytes, tuple[float, float]] = {}
+
+    def affordable(self, active: list[int], plays: Sequence[int]) -> list[int]:
+        """The active bases among which the next one is chosen; plays: rounds that each base has played so far."""
+        if self.kind == "price" or (self.kind == "proof" and self.refuted and self._pays(sum(plays))):
+            return active
+        parts = [[i for i in active if self._cautious[i] == side] for side in (True, False)]
+        if not all(parts):
+            return active
+        spent = sum(n for n, cautious in zip(plays, self._cautious, strict=True) if cautious)
+        ration = SEEKING if self.kind == "proof" and not self.refuted else 1.0
+        return parts[0] if spent < ration * math.sqrt(sum(plays) + 1) else parts[1]
+
+    def _pays(self, t: int) -> bool:
+        return self.earned > -self._luck * math.sqrt(t)
+
+    def looks(self, i: int) -> bool:
+        """Whether a round of base i may be a proof."""
+        return self.kind == "proof" and not self.refuted and not self._cautious[i]
+
+    def noted(self, i: int, decided: Maximiser, eager: Enlarged | None) -> dict[str, Any]:
+        """Details that a cautious round needs when its result comes: what an eager base, on the same
+        posterior, expected of its own choice among what was looked at."""
+        if self.kind != "proof" or not self._cautious[i] or eager is None:
+            return {}
+        c = decided.known
+        row, _, _ = eager.maximiser(c, eager.scores(c))
+        if row == decided.row:
+            return {}
+        expected = float(c.mean[row])
+        if c.own is not None:
+            expected = min(max(expected, float(c.own[0][row])), float(c.own[1][row]))
+        return {"expected": expected}
+
+    def asked(self, details: Mapping[str, Any]) -> None:
+        self.refuted = self.refuted or bool(details.get("refuted", False))
+
+    def counted(self, key: int | bytes, details: Mapping[str, Any], y: float) -> None:
+        if "expected" in details:
+            self._found.setdefault(key, (details["expected"], 0.0))
+            self.earned += y - details["expected"]
+        elif key in self._found:
+            expected, before = self._found[key]
+            after = before + y - expected
+            self._found[key] = (expected, after)
+            self.earned += max(after, 0.0) - max(before, 0.0)

@@ -28,16 +28,32 @@ class Elimination:
     right: float
 
 
-class Rounds:
-    """A round counts once it is told and every round before it is told or dropped: results that were chosen by their
-    values count no earlier than others."""
+class Ledger:
+    """Rounds by the base that played them (`base` in the details of their queries, and `bound` where there are bounds).
 
-    def __init__(self) -> None:
-        self._open: OrderedDict[int, tuple[Asked, float | None]] = OrderedDict()
+    A round counts once it is told and every round before it is told or dropped: results that were chosen by their
+    values count no earlier than others.
+
+    N, J, R    rounds that count, their rewards and their bounds, per base
+    h          radius of the elimination test, of the bases for which it is known
+    """
+
+    def __init__(self, bases: int) -> None:
+        self.N = [0] * bases
+        self.J = [0.0] * bases
+        self.R = [0.0] * bases
+        self.h: dict[int, float] = {}
+        self._open: OrderedDict[int, tuple[Asked, float | None]] = OrderedDict()  # rounds that do not count yet
+        self._waiting = [0] * bases  # their number
+        self._waiting_R = [0.0] * bases
+
+    def __len__(self) -> int:
+        """Rounds that do not count yet."""
+        return len(self._open)
 
     def ask(self, asked: Asked) -> None:
-        """A round was asked."""
         self._open[asked.query.id] = (asked, None)
+        self._await(asked, 1)
 
     def tell(self, asked: Asked, y: float) -> list[tuple[Asked, float]]:
         """Enter a result; return the rounds that can now be counted."""
@@ -46,12 +62,9 @@ class Rounds:
 
     def drop(self, asked: Asked) -> list[tuple[Asked, float]]:
         """Remove a dropped round; return the rounds that can now be counted."""
+        self._await(asked, -1)
         del self._open[asked.query.id]
         return self._counted()
-
-    def __len__(self) -> int:
-        """Rounds that do not count yet."""
-        return len(self._open)
 
     def _counted(self) -> list[tuple[Asked, float]]:
         counted = []
@@ -63,45 +76,20 @@ class Rounds:
             counted.append((asked, y))
         return counted
 
-
-class Ledger(Rounds):
-    """Rounds by the base that played them (`base` and `bound` in the details of their queries).
-
-    N, J, R    rounds that count, their rewards and their bounds, per base
-    h          radius of the elimination test, of the bases for which it is known
-    """
-
-    def __init__(self, bases: int) -> None:
-        super().__init__()
-        self.N = [0] * bases
-        self.J = [0.0] * bases
-        self.R = [0.0] * bases
-        self.h: dict[int, float] = {}
-        self._waiting = [0] * bases  # rounds that do not count yet
-        self._waiting_R = [0.0] * bases
-
-    def ask(self, asked: Asked) -> None:
-        super().ask(asked)
-        self._await(asked, 1)
-
-    def drop(self, asked: Asked) -> list[tuple[Asked, float]]:
-        self._await(asked, -1)
-        return super().drop(asked)
-
     def count(self, asked: Asked, y: float) -> int:
         """Count a round: N, J and R of its base, which is returned."""
         self._await(asked, -1)
         i: int = asked.details["base"]
         self.N[i] += 1
         self.J[i] += y
-        self.R[i] += asked.details["bound"]
+        self.R[i] += asked.details.get("bound", 0.0)
         self.h.pop(i, None)
         return i
 
     def _await(self, asked: Asked, change: int) -> None:
-        i = asked.details["base"]
+        i, bound = asked.details["base"], asked.details.get("bound", 0.0)
         self._waiting[i] += change
-        self._waiting_R[i] = self._waiting_R[i] + change * asked.details["bound"] if self._waiting[i] else 0.0
+        self._waiting_R[i] = self._waiting_R[i] + change * bound if self._waiting[i] else 0.0
 
     def plays(self, i: int) -> int:
         """Rounds of a base, with those that do not count yet."""
@@ -117,15 +105,10 @@ class OverBases(Banded):
 
     abilities = Abilities(keeps_rounds=True)
     _bases: list[Enlarged]
-    _rounds: Rounds
+    _ledger: Ledger
 
     def _make_bases(
-        self,
-        pairs: Sequence[tuple[Model, float]],
-        shared: bool,
-        budget: int | None,
-        enlargement: str | None,
-        **options: Any,
+        self, pairs: Sequence[tuple[Model, float]], *, shared: bool, budget: int | None = None, **options: Any
     ) -> list[Enlarged]:
         """A base for each (model, ε̂); one posterior per kernel and ridge (shared), or one per base."""
         groups: dict[Any, list[int]] = {}
@@ -133,13 +116,11 @@ class OverBases(Banded):
             groups.setdefault((kernel_key(m.kernel), m.regularization, m.offset) if shared else i, []).append(i)
         bases: dict[int, Enlarged] = {}
         for members in groups.values():
-            weights = keeps_weights(enlargement, [pairs[i][1] for i in members], budget)
+            weights = keeps_weights(options["enlargement"], [pairs[i][1] for i in members], budget)
             posterior = self._evidence.posterior(pairs[members[0]][0], weights=weights, budget=budget)
             for i in members:
-                bases[i] = Enlarged(
-                    pairs[i][0], posterior, self._own, epsilon=pairs[i][1], enlargement=enlargement,
-                    delta=self._delta / len(groups), flat=not self.field.fixed, **options,
-                )  # fmt: skip
+                (m, epsilon), delta, flat = pairs[i], self._delta / len(groups), not self.field.fixed
+                bases[i] = Enlarged(m, posterior, self._own, epsilon=epsilon, delta=delta, flat=flat, **options)
         return [bases[i] for i in range(len(pairs))]
 
     @abc.abstractmethod
@@ -148,12 +129,12 @@ class OverBases(Banded):
 
     def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
         super().on_tell(asked, y)
-        for counted, value in [] if asked.of_others else self._rounds.tell(asked, y):
+        for counted, value in [] if asked.of_others else self._ledger.tell(asked, y):
             self._count(counted, value)
 
     def on_drop(self, asked: Asked) -> None:
         super().on_drop(asked)
-        for counted, value in [] if asked.of_others else self._rounds.drop(asked):
+        for counted, value in [] if asked.of_others else self._ledger.drop(asked):
             self._count(counted, value)
 
     def _told(self, i: int, decided: Maximiser, *, everywhere: bool) -> tuple[Candidates, int, float, float]:
@@ -177,7 +158,7 @@ class Eliminating(OverBases):
 
     def _keep_accounts(self, models: Sequence[Model]) -> None:
         """Begin with one base for each of these models."""
-        self._rounds = self._ledger = Ledger(len(models))
+        self._ledger = Ledger(len(models))
         self.counts, self.rewards, self.candidate_bounds = self._ledger.N, self._ledger.J, self._ledger.R
         self.eliminated: list[Elimination] = []
         own = {kernel_key(model.kernel): model.kernel for model in models}

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Unpack
 
 from misspec.domains import Domain
-from misspec.errors import flag, number
+from misspec.errors import number
 from misspec.model import Model
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION, Field
@@ -78,8 +78,7 @@ class UpperConfidence(Banded):
         resolution: float | None = RESOLUTION,
         **settings: Unpack[Delayed],
     ) -> None:
-        parts = 2 if flag("grounded", grounded) else 1  # of δ: the model's width, and the own bands
-        super().__init__(domain, model, grounded=grounded, parts=parts, resolution=resolution, **settings)
+        super().__init__(domain, model, grounded=grounded, resolution=resolution, **settings)
         model = self.model
         epsilon = number("epsilon", epsilon, at_least=0)
         weights = keeps_weights(enlargement, [epsilon], budget)
@@ -114,10 +113,8 @@ class UpperConfidence(Banded):
 class GPUCB(UpperConfidence):
     """x_t maximises μ_{t−1}(x) + multiplier_t·σ_{t−1}(x).
 
-    width: "mixture", "lemma1", a number (a multiplier in units of model.scale, without guarantee), or a function of
-    the model, L = log det(I + K/λ) and δ that returns the multiplier (its guarantee is up to you).
-    grounded: use the intersection with the own bands of observed points. inflate, budget, resolution, delays, minimize,
-    seed: `policies/core/registry.py` says what each does.
+    grounded: use the intersection with the own bands of observed points. width ("mixture", "lemma1", a number or a
+    function), inflate, budget, resolution, delays, minimize, seed: `policies/core/registry.py` says what each does.
     """
 
     theorem = "Theorem 1"

@@ -124,7 +124,7 @@ class Enlarged:
     def maximiser(self, c: Candidates, score: Array) -> tuple[int, float, float]:
         """The candidate with the largest upper end, what was added to its score (of `scores`), and the end: the
         enlargement where that is not a factor on σ, and grounding. Ties go to the lowest."""
-        if c.own_upper is not None and self.epsilon:
+        if c.own is not None and self.epsilon:
             score = score + self.epsilon  # own bands are about f*
         if c.kept is not None and self.exact(flat=c.flat):
             return self._maximiser_kept(c, score)
@@ -150,17 +150,15 @@ class Enlarged:
             tightened = False
             known[best] = c.kept.norm1_at(int(c.row(best)))
             upper = float(score[best]) + self.epsilon * known[best]
-            if c.own_upper is not None and c.own_lower is not None:
-                low, high = float(c.own_lower[best]), float(c.own_upper[best])
+            if c.own is not None:
+                low, high = (float(end[best]) for end in c.own)
                 upper = high if upper < low else min(upper, high)
             optimistic[best] = upper
         return best, self.epsilon * known[best], float(optimistic[best])
 
     def _grounded(self, c: Candidates, upper: Array, least: Array | None = None) -> Array:
         """The upper end of the intersection with the own band; the own band's alone where they do not meet."""
-        if c.own_upper is None or c.own_lower is None:
-            return upper
-        return own_bands.grounded_upper(upper, c.own_lower, c.own_upper, least=least)
+        return upper if c.own is None else own_bands.grounded_upper(upper, *c.own, least=least)
 
     def search(self, turn: int, sign: float = 1.0, *, pending: bool = True) -> Search:
         """The search for the largest upper (sign = 1) or lower end (−1) over a domain without a list of candidates."""
@@ -203,10 +201,8 @@ class Enlarged:
     def band(self, c: Candidates) -> Band:
         """The band for f*: the model's within what its class allows, then grounded."""
         half = self.half(c) + self.epsilon
-        lower, upper, _ = own_bands.within_class(c.mean - half, c.mean + half, self.model, c.prior(), self.epsilon)
-        if c.own_lower is None or c.own_upper is None:
-            return Band(lower, upper)
-        return Band(*own_bands.ground(lower, upper, c.own_lower, c.own_upper))
+        lower, upper = own_bands.within_class(c.mean - half, c.mean + half, self.model, c.prior(), self.epsilon)
+        return Band(lower, upper) if c.own is None else Band(*own_bands.ground(lower, upper, *c.own))
 
 
 class Banded(Policy):

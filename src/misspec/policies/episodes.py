@@ -114,11 +114,9 @@ class Episodic(Policy):
     def available(self) -> int | None:
         if self.remaining:
             return self.remaining
-        waiting = self._length - len(self._results)
-        if waiting:
-            raise AwaitingResults(
-                f"{self.unit} {self.episode} is handed out; tell or drop its {waiting} pending queries first"
-            )
+        left = self._length - len(self._results)
+        if left:
+            raise AwaitingResults(f"{self.unit} {self.episode} is handed out: tell or drop its {left} pending queries")
         raise HorizonReached(f"all {self.horizon} evaluations of the horizon are done; see recommend()")
 
     @property

@@ -18,11 +18,9 @@ points that are all alike are noise.
 
 The two shares were chosen on the part of `benchmarks/regret.py` that was for choosing.
 
-What is proved (`theory.insured_bound`): on N candidates, whatever the truth, regret is at most of order
-T^{3/4}√(N ln T). For f* within the own bands of all points, an eager round at x_t loses at most twice the radii of x_t
-and of the best point; and by round t a point that may be the best was tried (s(t)/60 − 3)/(2N) times. Tests t^a in
-number would make it T^{max(a, 1 − a/2)}: T^{2/3} at best, for a premium that is no longer small. What makes the policy
-quick is not proved.
+What is proved (`theory.insured_bound`, which says why): on N candidates, whatever the truth, regret is at most of order
+T^{3/4}√(N ln T). Tests t^a in number would make it T^{max(a, 1 − a/2)}: T^{2/3} at best, for a premium that is not
+small any more. What makes the policy quick is not proved.
 """
 
 from __future__ import annotations

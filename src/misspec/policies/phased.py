@@ -66,9 +66,7 @@ class PhasedUncertaintySampling(Episodic):
         resolution: float | None = RESOLUTION,
         **settings: Unpack[Common],
     ) -> None:
-        parts = 2 if flag("grounded", grounded) else 1  # of δ: the widths, the own bands
-        options: dict[str, Any] = {"grounded": grounded, "parts": parts, "resolution": resolution, **settings}
-        super().__init__(domain, model, horizon=horizon, **options)
+        super().__init__(domain, model, horizon=horizon, grounded=grounded, resolution=resolution, **settings)
         self.schedule = theory.check_schedule(schedule, self.horizon)
         self.lengths = [] if self.horizon is None else theory.episode_lengths(self.horizon, self.schedule)
         self.intersect, seed = flag("intersect", intersect), settings.get("seed", 0)
@@ -141,7 +139,7 @@ class PhasedUncertaintySampling(Episodic):
 
     @property
     def volume(self) -> float:
-        """The share of the domain that is still active; on a box an estimate, from a sample (`level_sets.py`)."""
+        """The share of the domain that is still active; on a box an estimate, from a sample (`core/active.py`)."""
         return self.active_set.volume
 
     @property

@@ -26,8 +26,8 @@ import numpy as np
 from misspec import kernels
 from misspec.errors import Array
 from misspec.model import Model
-from misspec.posterior.base import FeatureBase
 from misspec.posterior.dictionary import Explained, Near
+from misspec.posterior.formulas import FeatureBase
 from misspec.posterior.growing import FromDictionary
 from misspec.posterior.table import Table
 from misspec.posterior.view import View
@@ -110,10 +110,6 @@ class Budgeted(FromDictionary, Fixed):
     def missed_rows(self) -> Array:
         return np.array(self.missed_of)
 
-    def _admits(self, new: Explained) -> bool:
-        share = self.rank / self.budget
-        return share < 1.0 and new.residual > max(LEAST, share**STEEPNESS, CERTAIN * new.error)
-
     def enter(self, keys: list[bytes], new: Array) -> None:
         """In the order of arrival: each is explained by those that joined before, and joins if that is too little."""
         dictionary, view = self.dictionary, self.view
@@ -124,7 +120,8 @@ class Budgeted(FromDictionary, Fixed):
             view.try_columns(new)
         for i, (key, x) in enumerate(zip(keys, new, strict=True)):
             explained = Explained(Phi[i], float(residual[i]), dictionary.error_of(Phi[i]))
-            joins = self._admits(explained)
+            share = self.rank / self.budget
+            joins = share < 1.0 and explained.residual > max(LEAST, share**STEEPNESS, CERTAIN * explained.error)
             at_candidates = view.columns(x[None, :], math.inf) if joins else np.zeros(0)
             row = self.table.enter(key, x)  # nothing is changed before this line
             view.enter(row, x, at_candidates)

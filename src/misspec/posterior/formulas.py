@@ -15,10 +15,11 @@ Where the features explain all points of interest there are no shadows, and the 
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,11 @@ from misspec.posterior.regression import Missed, Regression
 from misspec.posterior.shadows import Shadows
 from misspec.posterior.table import FeatureTable, Table
 
+if TYPE_CHECKING:
+    from misspec.posterior.view import View
+
+REFRESH = 1024  # steps between recomputations, or four times the rank where that is more
+REMOVED = 256  # pending observations removed one by one before all are recomputed, against rounding
 SUSPICIOUS = 1e-3  # a variance this far below zero is not rounding
 TINY = 1e-150  # a norm: 0/0 is 0
 
@@ -42,6 +48,9 @@ class Shadowed(NamedTuple):
     F: Array
     alpha: Array
     ratio: Array
+
+
+Known = tuple[Near, Near, Shadowed]
 
 
 class Glance(NamedTuple):
@@ -114,13 +123,17 @@ class Solved(NamedTuple):
         return np.asarray(np.einsum("nr,nr->n", self.v, self.b) - self.squares)
 
 
-class Formulas(ABC):
-    """The posterior at points as the kernel sees them; subclasses say what the features are."""
+class FeatureBase(ABC):
+    """The posterior at points as the kernel sees them, and how it learns; subclasses say what the features are.
+
+    Values that it learns are y − offset; a row is that of a point in the table of distinct points.
+    """
 
     budget: int | None = None  # features at most
+    generation = 0  # number of times the features were chosen again: earlier ones are void then
 
-    def __init__(self, model: Model, table: Table, rank: int) -> None:
-        self.model, self.table = model, table
+    def __init__(self, model: Model, table: Table, view: View, rank: int = 0) -> None:
+        self.model, self.table, self.view = model, table, view
         self.kernel, self.ridge = model.kernel, model.regularization
         self._most = kernels.rank(model.kernel, table.points.shape[1])  # features of a linear kernel
         self._F = FeatureTable(rank)
@@ -128,6 +141,8 @@ class Formulas(ABC):
         self.with_pending: Regression | None = None  # told and pending; None while nothing is pending
         self.shadows = Shadows()
         self.missed = Missed(rank)  # by a budget
+        self._removed = 0  # pending observations, since all were recomputed
+        self._since_refresh = 0
 
     @abstractmethod
     def features(self, encoded: Array) -> Array:
@@ -220,13 +235,12 @@ class Formulas(ABC):
         solved = self.solve(phi, e, pending=pending)
         told = None if pending and self.with_pending is not None else solved
 
-        def norm1() -> Array:
-            return np.asarray(np.abs(self.weights(phi, e, told)).sum(axis=1))
-
-        def norm2() -> Array:
-            return self.norms2(told or self.solve(phi, e))
-
-        seen = Glance(self.means(phi, e), solved.seen(), norm1, norm2)
+        seen = Glance(
+            mean=self.means(phi, e),
+            variance=solved.seen(),
+            norm1=lambda: np.asarray(np.abs(self.weights(phi, e, told)).sum(axis=1)),
+            norm2=lambda: self.norms2(told or self.solve(phi, e)),
+        )
         if self.budget is not None:
             residual = nonnegative(self.residual(encoded, phi))
             variance = np.maximum(seen.variance, 0.0) + residual
@@ -235,29 +249,21 @@ class Formulas(ABC):
         return seen._replace(variance=nonnegative(variance))
 
     def local(
-        self,
-        encoded: Array,
-        *,
-        pending: bool,
-        norm: int = 0,
-        epsilon: float | None = None,
-        near: Sequence[Near] = (),
-        shadowed: Shadowed | None = None,
+        self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None, known: Known | None = None
     ) -> Local:
-        """See `Posterior.local`; near: the kernel at the dictionary and at the shadows, shadowed: `self.shadowed`, if
-        they are known."""
+        """See `Posterior.local`; known: the kernel at the dictionary, at the shadows, and `self.shadowed`."""
         kernel, ridge, S = self.kernel, self.ridge, self.shadows.rows
         (n, d), r = encoded.shape, self.rank
-        phi, dphi = self.features_with_slopes(encoded, *near[:1])  # (n, r), (r, n, d)
+        phi, dphi = self.features_with_slopes(encoded, known and known[0])  # (n, r), (r, n, d)
         v, dv = phi, dphi
         mean = phi @ self.told.w + self.model.offset
         dmean = (self.told.w @ dphi.reshape(r, n * d)).reshape(n, d)
         residual = self.residual(encoded, phi)
         dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         e, de = np.zeros((n, 0)), np.zeros((n, 0, d))
-        F, alpha, ratio = shadowed or self.shadowed(pending)
+        F, alpha, ratio = known[2] if known else self.shadowed(pending)
         if S:
-            values, slopes = near[1] if near else kernels.cross_with_gradient(kernel, encoded, self.table.points[S])
+            values, slopes = known[1] if known else kernels.cross_with_gradient(kernel, encoded, self.table.points[S])
             e = values - phi @ F.T
             de = slopes - np.einsum("sr,rnd->nsd", F, dphi)
             mean = mean + e @ alpha
@@ -342,3 +348,100 @@ class Formulas(ABC):
     def _strain(self, b: Array, strained: Array) -> Array:
         """bᵀHb/λ² from b and Hb."""
         return np.asarray(np.maximum(np.einsum("nr,nr->n", b, strained), 0.0) / self.ridge**2)
+
+    # -- learning ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def enter(self, keys: list[bytes], new: Array) -> None:
+        """Enter new points in the table. All kernel values are computed first: a kernel that fails leaves no trace."""
+
+    @abstractmethod
+    def _renew(self) -> None:
+        """Recompute the regressions from sufficient statistics."""
+
+    def _was_told(self, row: int, value: float, surprise: float, precision: float) -> None:  # noqa: B027  # optional
+        """One observation was added."""
+
+    def forget(self) -> bool:
+        """Forget the points whose results are summed up; False where all are needed."""
+        return self.view.listed  # where there are no more of them than candidates
+
+    def settle(self, row: int) -> None:  # noqa: B027  # optional
+        """The point was told or given up: its features will hardly be asked for again."""
+
+    def add(self, row: int, value: float, precision: float = 1.0) -> None:
+        """One told observation at a distinct point."""
+        surprise = self.view.add(self, row, value, precision)
+        self.table.add(row, value, precision)
+        self._was_told(row, value, surprise, precision)
+        self._since_refresh += 1
+        negative = self.view.listed and self.view.variance.min() < 0.0  # by rounding
+        if self._since_refresh >= max(REFRESH, 4 * self.rank) or negative:
+            self.refresh()
+
+    def step(self, row: int, value: float, precision: float) -> tuple[Array, float, float]:
+        """The regression's part of it; what `Regression.add` returns."""
+        return self.told.add(self.row(row), value + self.table.corrections[row], precision)
+
+    def add_all(self, rows: list[int], values: Array, precision: Array | None) -> None:
+        self.table.add_all(rows, values, precision)
+
+    def anticipate(self, row: int, precision: float = 1.0) -> None:
+        """Count a distinct point as observed in the variance for choosing, if anything is pending."""
+        if self.with_pending is not None:
+            h, factor = self.with_pending.expect(self.row(row), precision)
+            self.view.expect(h, factor, self.shadow_factors(row, h, pending=True))
+
+    def expect(self, row: int) -> None:
+        """An observation is pending at a distinct point."""
+        if self.with_pending is None:
+            self.with_pending = copy.deepcopy(self.told)
+        self.anticipate(row)
+        self.table.expect(row)
+
+    def release(self, row: int) -> None:
+        """An observation is no longer pending, and was not told: one step of the same cost as `expect`."""
+        self._removed += 1
+        if self.with_pending is None or self._removed >= REMOVED or self.table.pending == {row: 1}:
+            self.table.release(row)
+            self.recount_pending()
+        else:
+            step = self.with_pending.remove(self.row(row))
+            if step is not None:
+                unseen = self.shadow_factors(row, step[0], pending=True)  # what is taken back still counts here
+                self.view.release(*step, unseen)
+            self.table.release(row)
+            if step is None:
+                self.view.refresh_pending(self)
+        if row not in self.table.pending:
+            self.settle(row)
+
+    def recount_pending(self) -> None:
+        """Count all pending observations again, from the told ones."""
+        pending, self.table.pending = self.table.pending, {}
+        self.with_pending, self._removed = None, 0
+        self.view.with_pending = None
+        for row, count in pending.items():
+            for _ in range(count):
+                self.expect(row)
+
+    def shadow_factors(self, row: int, h: Array, *, pending: bool) -> Array | None:
+        """The shadows' factors in the covariances of a distinct point with the candidates."""
+        if not (self.shadows and self.view.listed):
+            return None
+        S = self.shadows.rows
+        unseen = (self.rows(S) @ h) * -self.shadow_ratio(pending)
+        if row in S:
+            unseen[S.index(row)] += 1.0
+        return unseen
+
+    def retell(self, averages: Array) -> None:
+        self.table.replace(averages)
+        self.told.refresh(self.all_rows, self.table.counts, averages)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Recompute everything from sufficient statistics: what bounds drift."""
+        self._since_refresh = 0
+        self._renew()
+        self.view.refresh(self)

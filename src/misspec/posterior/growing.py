@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from misspec import kernels
 from misspec.errors import Array
 from misspec.model import Model
-from misspec.posterior.base import FeatureBase
 from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained, Near
-from misspec.posterior.formulas import Local, Shadowed, nonnegative
+from misspec.posterior.formulas import FeatureBase, Known, Local, nonnegative
 from misspec.posterior.shadows import MOST_SHADOWS, Shadows
 from misspec.posterior.table import Table
 from misspec.posterior.view import NEGLIGIBLE, View
@@ -43,20 +41,13 @@ class FromDictionary(FeatureBase):
         return self.dictionary.features_with_slopes(encoded, near)
 
     def local(
-        self,
-        encoded: Array,
-        *,
-        pending: bool,
-        norm: int = 0,
-        epsilon: float | None = None,
-        near: Sequence[Near] = (),
-        shadowed: Shadowed | None = None,
+        self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None, known: Known | None = None
     ) -> Local:
         """Without norms and shadows no slopes of features are needed: a·dφ = (L⁻ᵀa)·dk for a = w, φ and Cφ."""
         if norm or self.shadows:
-            return super().local(encoded, pending=pending, norm=norm, epsilon=epsilon, near=near, shadowed=shadowed)
+            return super().local(encoded, pending=pending, norm=norm, epsilon=epsilon, known=known)
         kernel, dictionary, n, w = self.kernel, self.dictionary, len(encoded), self.told.w
-        values, slopes = near[0] if near else kernels.cross_with_gradient(kernel, encoded, dictionary.Z)
+        values, slopes = known[0] if known else kernels.cross_with_gradient(kernel, encoded, dictionary.Z)
         phi = dictionary.forward(values)
         b = self.regression(pending).times(phi)
         adjoints = dictionary.backward(np.concatenate([phi, b, w[None, :]]))
@@ -152,9 +143,7 @@ class Growing(FromDictionary):
         elif new.residual > TOLERANCE:
             self._grow(row, x, new, at_points, at_candidates)
             if self.rank == GROWN:
-                LOG.warning(
-                    "the posterior has %d features, and every round costs their square; budget=… bounds that", GROWN
-                )
+                LOG.warning("the posterior has %d features, and a round costs their square; budget=… bounds it", GROWN)
         elif not self.complete:
             self._shadow(row, new.phi, new.residual, at_candidates)
 

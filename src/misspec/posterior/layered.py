@@ -29,12 +29,11 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, cho_solve, cholesky
 
 from misspec import kernels
+from misspec.encoding import kept, resume
 from misspec.errors import Array
-from misspec.posterior.posterior import Posterior
+from misspec.posterior.posterior import Posterior, Tracked
 from misspec.posterior.regression import bordered, inverse_of, symmetric_times
 from misspec.posterior.table import FeatureTable, Key, Table
-from misspec.posterior.tracked import Tracked
-from misspec.snapshots import kept, resume
 
 HALVINGS = 7  # of B, the sizes of misfit that are considered beside none
 GROWTH = 1.15  # growth of the observations after which τ and σ are learnt again
@@ -45,8 +44,6 @@ TINY = 1e-12
 
 
 class Known(NamedTuple):
-    """The posterior of some points."""
-
     mean: Array  # of f*
     variance: Array  # of f*, with what is pending
     model_mean: Array  # of f̃
@@ -110,7 +107,7 @@ class Layered:
         self._follow()
         row, table = self._enter(key, encoded), self._table
         if self._with_pending is None:
-            self._with_pending = self._told.copy()
+            self._with_pending = copy.deepcopy(self._told)
         self._count(self._with_pending, row, float(table.counts[row]) + table.pending.get(row, 0), 1)
         table.expect(row)
 
@@ -133,12 +130,12 @@ class Layered:
     def _enter(self, key: Key, encoded: Array) -> int:
         if key in self._table.row_of:
             return self._table.row_of[key]
-        phi = self._posterior.features(encoded)[0]
+        phi = self._posterior._base.features(encoded)[0]
         row = self._table.enter(key, encoded[0])
         if self._tracked is not None and isinstance(key, int):
             self._where[key] = row
         self._F.append(phi)
-        self._residual.append(max(0.0, float(self._posterior.residual(encoded, phi[None, :])[0])))
+        self._residual.append(max(0.0, float(self._posterior._base.residual(encoded, phi[None, :])[0])))
         return row
 
     def _weight(self, n: Any, residual: Any) -> Any:
@@ -150,7 +147,7 @@ class Layered:
         """The dictionary may have grown, by features along which what was observed before has nothing to speak of."""
         if self._generation != self._posterior.generation:
             self._generation = self._posterior.generation
-            self._F.replace(self._posterior.features(self._table.points))
+            self._F.replace(self._posterior._base.features(self._table.points))
             self._renew()
         more = self._posterior.rank - self._F.rank
         if more:
@@ -178,7 +175,8 @@ class Layered:
         table = self._table
         once = (table.counts == 1.0) & (table.counts_with_pending == 1.0)
         once[[table.row_of[key] for key in keep if key in table.row_of]] = False
-        levels = np.array([_level(each) for each in self._residual])
+        residual = np.array(self._residual)  # rounded up to powers of two: few levels are sums to keep
+        levels = np.where(residual > TINY, 2.0 ** np.ceil(np.log2(np.maximum(residual, TINY))), 0.0)
         average, F = table.averages, self._F.all
         self._summed = copy.deepcopy(self._summed)
         for level in np.unique(levels[once]).tolist():
@@ -246,17 +244,17 @@ class Layered:
 
     def at(self, encoded: Array, keys: Sequence[Key]) -> Known:
         """f* at points as the kernel sees them, whose results have these keys."""
-        phi = self._posterior.features(encoded)
+        phi = self._posterior._base.features(encoded)
         seen = np.einsum("nr,nr->n", symmetric_times(self._choosing.C, phi), phi)
-        v = seen + self.scale**2 * np.maximum(self._posterior.residual(encoded, phi), 0.0)
+        v = seen + self.scale**2 * np.maximum(self._posterior._base.residual(encoded, phi), 0.0)
         known = np.array([self._table.row_of.get(key, -1) for key in keys], dtype=np.intp)
         return self._combined(phi @ self._coefficients, np.maximum(v, 0.0), known)
 
     def slopes(self, U: Array, factor: float) -> tuple[Array, Array]:
         """Mean + factor standard deviations of f* where nothing was observed, and the gradient."""
-        phi, dphi = self._posterior.features_with_slopes(U)
+        phi, dphi = self._posterior._base.features_with_slopes(U)
         kernel, h = self._posterior.model.kernel, symmetric_times(self._choosing.C, phi)
-        missed = self._posterior.residual(U, phi)
+        missed = self._posterior._base.residual(U, phi)
         dmissed = kernels.diagonal_gradient(kernel, U) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         std = np.sqrt(np.einsum("nr,nr->n", h, phi) + self.scale**2 * np.maximum(missed, TINY) + self.misfit_size**2)
         dvariance = 2.0 * np.einsum("nr,rnd->nd", h, dphi) + self.scale**2 * dmissed
@@ -296,9 +294,6 @@ class Covariance:
     def __init__(self, C: Array, variance: Array | None) -> None:
         self.C, self.variance = C, variance
 
-    def copy(self) -> Covariance:
-        return Covariance(self.C.copy(order="F"), None if self.variance is None else self.variance.copy())
-
     def shrink(self, phi: Array, weight: float, tracked: Tracked | None) -> None:
         """A point with these features weighs so much more."""
         if not len(phi):
@@ -318,11 +313,6 @@ class Summed:
         self.count, self.squares = 0, 0.0
         self.gram: Array = np.zeros((rank, rank))
         self.moment: Array = np.zeros(rank)
-
-
-def _level(residual: float) -> float:
-    """Round up to a power of two: few levels are sums to keep."""
-    return 0.0 if residual <= TINY else 2.0 ** math.ceil(math.log2(residual))
 
 
 def _evidence(F: Array, noise: Array, y: Array, sums: Sequence[tuple[float, Summed]], scale: float) -> float:

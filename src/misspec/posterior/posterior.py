@@ -1,4 +1,4 @@
-"""The posterior at arbitrary points, given observations at arbitrary points.
+"""The posterior at arbitrary points, or over a fixed candidate set, given observations at arbitrary points.
 
 An observation is one rank-one step of a linear regression on features of the points; `formulas.py` says what is read of
 it. Which features there are depends on the kernel and the budget, and is asked once, in `base_of`.
@@ -7,26 +7,27 @@ it. Which features there are depends on the kernel and the budget, and is asked 
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from misspec import kernels
-from misspec.domains import Domain, width_of
-from misspec.errors import Array, InvalidInput, flag, vector, whole
+from misspec.domains import Domain, Finite, width_of
+from misspec.encoding import kept, resume
+from misspec.errors import Array, InvalidInput, flag, instance, vector, whole
 from misspec.model import Model, a_model
-from misspec.posterior.base import FeatureBase
 from misspec.posterior.fixed import Budgeted, Linear
-from misspec.posterior.formulas import Glance, Local
+from misspec.posterior.formulas import Bias, FeatureBase, Glance, Local
 from misspec.posterior.growing import BLOCK, MANY, Growing
 from misspec.posterior.regression import Regression
 from misspec.posterior.table import Table
-from misspec.posterior.view import View
-from misspec.snapshots import kept, resume
+from misspec.posterior.view import View, WeightedView, Weights
 
 BULK = 256  # observations in one call from which on they are counted together, rather than step by step
 MOST_LINEAR = 1024  # features up to which a linear kernel has all of them from the start
+ALL = slice(None)  # candidates
 
 
 class Posterior:
@@ -141,18 +142,6 @@ class Posterior:
         wanted is the bias of a budget for this ε, without what is missed at the point."""
         return self._base.local(encoded, pending=pending, norm=norm, epsilon=epsilon)
 
-    def features(self, encoded: Array) -> Array:
-        """φ at encoded points, shape (n, r); later features are added at the end, see `generation`."""
-        return self._base.features(encoded)
-
-    def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
-        """φ at encoded points with gradients, shapes (n, r) and (r, n, d)."""
-        return self._base.features_with_slopes(encoded)
-
-    def residual(self, encoded: Array, phi: Array) -> Array:
-        """The variance at encoded points that their features φ do not see."""
-        return self._base.residual(encoded, phi)
-
     def weights_at(self, X: ArrayLike) -> Array:
         """W(x) at the rows of X, shape (n, u): the mean is offset + W·(ȳ − offset). O(u·r) per point.
 
@@ -252,6 +241,131 @@ class Posterior:
         if key not in table.row_of:
             self._base.enter([key], encoded)
         return table.row_of[key]
+
+
+class Tracked(Posterior):
+    """The posterior over a Finite domain, O(N·r) per step.
+
+    weights=True keeps W (`view.py`) and takes covariances from it, the more stable form for tiny λ. Only those who
+    need ‖ζ‖₁ at every step should pay for it.
+
+    Law: candidates that the kernel sees as the same have the same numbers, to the bit, so that ties go to the lowest.
+    A product with a matrix rounds differently from row to row; what is read of each is what the first of them has.
+    """
+
+    domain: Finite
+
+    def __init__(
+        self, model: Model, domain: Finite, *, weights: bool = False, budget: int | None = None, check: bool = True
+    ) -> None:
+        instance("domain", domain, Finite, "ms.Finite(points) makes one")
+        super().__init__(model, domain, weights=weights, budget=budget, check=check)
+        self._first = domain.first_alike
+
+    def _make_view(self, *, weighted: bool) -> View:
+        kernel, X, offset = self.model.kernel, self.domain.encoded, self.model.offset
+        return WeightedView(kernel, X, offset, self.model.regularization) if weighted else View(kernel, X, offset)
+
+    @property
+    def _view(self) -> View:
+        return self._base.view
+
+    def evened(self, values: Array) -> Array:
+        """Values over the candidates, of equal ones that of the first."""
+        return values if self._first is None else values[self._first]
+
+    def first(self, rows: NDArray[np.intp] | slice) -> NDArray[np.intp] | slice:
+        """Candidates, of equal ones the first."""
+        return rows if self._first is None else self._first[rows]
+
+    @property
+    def mean(self) -> Array:
+        """μ over the candidates (read only: a view that the next step changes; a copy where candidates repeat)."""
+        return _frozen(self.evened(self._view.mean))
+
+    @property
+    def variance(self) -> Array:
+        """σ² over the candidates, told observations only (a view or a copy, as for `mean`)."""
+        return _frozen(self.evened(self._view.variance))
+
+    @property
+    def std(self) -> Array:
+        """σ over the candidates, told observations only."""
+        return np.sqrt(self.evened(self._view.variance))
+
+    @property
+    def prior(self) -> Array:
+        """k(x,x) over the candidates."""
+        return _frozen(self._view.prior)
+
+    @property
+    def pending_variance(self) -> Array:
+        """σ² over the candidates with the pending observations counted."""
+        return _frozen(self.evened(self._view.variance if self._view.with_pending is None else self._view.with_pending))
+
+    @property
+    def weights(self) -> Array:
+        """W over the candidates, shape (N, u); needs weights=True."""
+        if self._view.weights is None:
+            raise InvalidInput("the weights were not kept; make Tracked(…, weights=True) or call weights_at(X)")
+        return _frozen(self._view.weights.full().T)
+
+    @property
+    def weights_kept(self) -> Weights | None:
+        """W itself, for those who look at a few candidates only."""
+        return self._view.weights
+
+    def weights_norm1(self, subset: NDArray[np.intp] | None = None) -> Array:
+        """‖ζ(x)‖₁ over the candidates, or over a subset of them."""
+        if self._view.weights is not None:
+            found = self._view.weights.norm1(subset)
+        else:
+            weights = self._base.weights(*self._view.rows(ALL if subset is None else subset))
+            found = np.asarray(np.abs(weights).sum(axis=1))
+        if subset is None or self._first is None:
+            return self.evened(found)
+        _, first, where = np.unique(self._first[subset], return_index=True, return_inverse=True)
+        return np.asarray(found[first[where]])
+
+    def weights_norm2(self) -> Array:
+        """‖ζ(x)‖₂ over the candidates; needs no weights."""
+        base = self._base
+        return self.evened(np.concatenate([base.norms2(base.solve(phi, e)) for phi, e in self._view.blocks()]))
+
+    def missed_over(self, rows: NDArray[np.intp] | slice) -> tuple[Array, Bias]:
+        """What a budget misses of the variance of some candidates, and what it does to their mean."""
+        rows = self.first(rows)
+        residual = np.maximum(self._view.residual[rows], 0.0)
+        return residual, self._base.bias_at(np.ascontiguousarray(self._view.rows(rows)[0]), residual)
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """For each candidate, its row among the distinct points and column in the weights; -1 where there is none."""
+        return self._view.row_of.copy()
+
+    def features_over(self, rows: NDArray[np.intp] | slice = ALL) -> Array:
+        """φ of candidates, shape (n, r)."""
+        return self._view.rows(self.first(rows))[0]
+
+    def times(self, h: Array) -> Array:
+        """Φh over the candidates, in a buffer that the next call overwrites: one pass over memory."""
+        return self.evened(self._view.product(h))
+
+    def observe_index(self, indices: ArrayLike, y: ArrayLike, *, noise: ArrayLike | None = None) -> None:
+        """Tell observations y at candidates; noise as for `observe`. Input that is refused changes nothing."""
+        if isinstance(indices, int | np.integer) and isinstance(y, float) and math.isfinite(y) and noise is None:
+            row = int(self._view.row_of[indices]) if 0 <= indices < len(self.domain) else -1
+            if row >= 0:  # a point seen before, one at a time: the usual step, by a short cut
+                self._base.anticipate(row)
+                self._base.add(row, y - self.model.offset)
+                return
+        self._observe(self._view.X[self.domain.validate_indices(indices)], y, noise)
+
+
+def _frozen(values: Array) -> Array:
+    view = values.view()
+    view.flags.writeable = False
+    return view
 
 
 def _copied_base(posterior: Posterior) -> FeatureBase:

@@ -40,12 +40,6 @@ class Regression:
         self.w: Array = np.zeros(rank)
         self.log_det = 0.0
 
-    def copy(self) -> Regression:
-        twin = Regression(self.regularization)
-        twin._C, twin._S = self._C.copy(order="F"), self._S.copy(order="F")
-        twin._p, twin.w, twin.log_det = self._p.copy(), self.w.copy(), self.log_det
-        return twin
-
     def gram_times(self, b: Array) -> Array:
         """Sb for each row b, shape (n, r)."""
         return symmetric_times(self._S, b)
@@ -163,7 +157,6 @@ class Missed:
         self.squares = 0.0  # ρ₂
 
     def extend(self) -> None:
-        """One more feature."""
         self._H = bordered(self._H)
 
     def add(self, Phi: Array, missed: Array, precision: Array | None) -> None:

@@ -7,6 +7,18 @@ c(x)       posterior covariance of x with the point observed: Φᵀh + Eᵀ(1_i 
 mean ← mean + c·(y − mean_i)/(λ + σ_i²)        var ← var − c²/(λ + σ_i²)
 
 A posterior without a list of candidates has a view of none: nothing is kept, and a step costs nothing here.
+
+*Weights.* Where they are kept, covariances come from the weights ζ of the posterior mean:
+
+    W          weights summed over repetitions, one row per distinct observed point        (u, N)
+               mean = ȳ·W,  ‖ζ(x)‖₁ = Σ_j |W_j(x)|
+    c(x)       k(x, x_i) − Σ_j W_j(x) k(x_j, x_i)
+
+When point i is observed, W ← W + (e_i − W[:, i]) ⊗ c/(λ + σ²(x_i)). That writes all of W, so updates are collected,
+W = base + Dᵀ·G with D (k, u) and G (k, N), and applied together in one matrix product: an ordinary step only reads.
+
+‖ζ‖₁ at every candidate would cost a pass over W. A bound on it costs one over N: an update adds at most
+|c|/(λ + σ²)·‖e_i − W[:, i]‖₁. A search for a maximum evaluates ‖ζ‖₁ only where the bound lets a point win.
 """
 
 from __future__ import annotations
@@ -17,15 +29,116 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas
+from scipy.linalg import blas, cho_solve, cholesky
 
 from misspec import kernels
 from misspec.errors import Array
 from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained
-from misspec.posterior.formulas import Formulas, nonnegative
+from misspec.posterior.formulas import FeatureBase, nonnegative
 from misspec.posterior.shadows import LowRank
 from misspec.posterior.table import larger
-from misspec.posterior.weights import Weights
+
+DEFERRED = 16  # updates that are applied together
+ROUNDED_UP = 1.0 + 1e-9  # so that rounding cannot make a bound too small
+
+
+class Weights:
+    """W for N candidates and the distinct points appended so far."""
+
+    def __init__(self, regularization: float, prior: Array) -> None:
+        self._regularization = regularization
+        self._prior = prior  # k(x,x) over the candidates
+        self._size = 0  # u
+        self._deferred = 0  # k
+        self._base: Array = np.zeros((0, len(prior)))
+        self._G: Array = np.zeros((DEFERRED, len(prior)))
+        self._D: Array = np.zeros((DEFERRED, 0))
+        self._K: Array = np.zeros((0, len(prior)))  # k(x_j, x): a repeated point costs no kernel evaluation
+        self._own: list[float] = []  # k(x_j, x_j)
+        self.bound: Array = np.zeros(len(prior))  # at least ‖ζ‖₁ over the candidates
+
+    def append(self, own: float, at_candidates: Array) -> None:
+        """A new distinct point, given its kernel values; its weight is zero until it is observed."""
+        u = self._size
+        if u == len(self._base):
+            height, N = u + max(16, u // 2), len(self._prior)
+            self._base, self._K = larger(self._base, height, N), larger(self._K, height, N)
+            self._D = larger(self._D, DEFERRED, height)
+        self._K[u] = at_candidates
+        self._own.append(own)
+        self._size += 1
+
+    def at_candidate(self, index: int) -> Array:
+        """W at one candidate, shape (u,)."""
+        u, k = self._size, self._deferred
+        return self._base[:u, index] + self._G[:k, index] @ self._D[:k, :u]
+
+    def kernel_at(self, index: int) -> Array:
+        """k(x_j, x) at one candidate, shape (u,)."""
+        return np.ascontiguousarray(self._K[: self._size, index])
+
+    def step(self, row: int, own: Array, column: Array, c: Array, precision: float) -> float:
+        """Observe a distinct point, whose own weights are `own` and kernel values with the distinct points `column`.
+        Writes c, queues the update, returns 1/(λ/precision + σ²)."""
+        u, k = self._size, self._deferred
+        c[:] = self._K[row]
+        blas.dgemv(-1.0, self._base[:u].T, column, beta=1.0, y=c, overwrite_y=1)
+        if k:
+            blas.dgemv(-1.0, self._G[:k].T, self._D[:k, :u] @ column, beta=1.0, y=c, overwrite_y=1)
+        factor = 1.0 / (self._regularization / precision + max(0.0, self._own[row] - float(own @ column)))
+        np.multiply(c, factor, out=self._G[k])
+        np.negative(own, out=self._D[k, :u])
+        self._D[k, u:] = 0.0
+        self._D[k, row] += 1.0
+        self.bound += np.abs(self._G[k]) * (float(np.abs(self._D[k, :u]).sum()) * ROUNDED_UP)
+        self._deferred += 1
+        if self._deferred == DEFERRED:
+            self._base[:u] += self._D[:, :u].T @ self._G
+            self._deferred = 0
+        return factor
+
+    def full(self) -> Array:
+        """W, shape (u, N). Reading leaves no trace: a saved policy must continue to the bit."""
+        u, k = self._size, self._deferred
+        return self._base[:u] + self._D[:k, :u].T @ self._G[:k] if k else self._base[:u]
+
+    def norm1(self, subset: NDArray[np.intp] | None = None) -> Array:
+        """‖ζ(x)‖₁ over the candidates, or over a subset of them."""
+        if subset is None:
+            return np.asarray(np.abs(self.full()).sum(axis=0))
+        u, k = self._size, self._deferred
+        rows = self._base[:u, subset] + self._D[:k, :u].T @ self._G[:k, subset]
+        return np.asarray(np.abs(rows).sum(axis=0))
+
+    def norm1_at(self, index: int) -> float:
+        """‖ζ‖₁ at one candidate, always by the same operations: what a decision may depend on to the bit."""
+        return float(np.abs(self.at_candidate(index)).sum())
+
+    def tighten(self, subset: NDArray[np.intp]) -> Array:
+        """Make the bound exact, up to rounding, on a subset; returns it there."""
+        self.bound[subset] = self.norm1(subset) * ROUNDED_UP + 1e-12
+        return np.asarray(self.bound[subset])
+
+    def variance(self) -> Array:
+        """k(x,x) − Σ_j W_j(x) k(x_j, x) over the candidates."""
+        return np.asarray(self._prior - np.einsum("un,un->n", self.full(), self._K[: self._size]))
+
+    def refresh(self, told: NDArray[np.intp], K: Array, counts: Array) -> None:
+        """Recompute W by a dense solve, (K + λ diag(1/n))⁻¹ k(x), K the Gram matrix of the points observed; weights of
+        points that are only pending are zero."""
+        W = np.zeros((self._size, len(self._prior)))
+        if len(told):
+            A = K + np.diag(self._regularization / counts[told])
+            factor = cholesky(A, lower=True, check_finite=False)
+            W[told] = cho_solve((factor, True), self._K[told], check_finite=False)
+        self.replace(W)
+
+    def replace(self, W: Array) -> None:
+        """Take W, shape (u, N), for what it is now."""
+        self._deferred = 0
+        self._base[: self._size] = W
+        self.bound = self.norm1() * ROUNDED_UP + 1e-12
+
 
 NEGLIGIBLE = 0.5 * TOLERANCE  # root mean square of a row of E that is not worth keeping
 BLOCK = 4096  # candidates handled at a time where a temporary of Φ's size would be wasteful
@@ -66,8 +179,15 @@ class View:
         """φ and e of some candidates."""
         return self._Phi[: self._rank, which].T, self.unseen.columns(which)
 
-    def step(self, c: Array, factor: float, surprise: float) -> None:
-        """One told observation: its covariances c, which are overwritten, 1/(λ/precision + σ_i²), and y − mean_i."""
+    def add(self, base: FeatureBase, row: int, value: float, precision: float) -> float:
+        """One told observation, of the regression too; returns y minus the mean before."""
+        h, factor, surprise = base.step(row, value, precision)
+        if self.listed:
+            self._step(self.covariance(h, base.shadow_factors(row, h, pending=False)), factor, surprise)
+        return surprise
+
+    def _step(self, c: Array, factor: float, surprise: float) -> None:
+        """Its covariances c, which are overwritten, 1/(λ/precision + σ_i²), and y − mean_i."""
         scratch = self._scratch[1]
         np.multiply(c, factor * surprise, out=scratch)
         self.mean += scratch
@@ -103,7 +223,7 @@ class View:
             return out
         return cast(Array, blas.dgemv(1.0, self._Phi[: len(h)].T, h, y=out, overwrite_y=1))
 
-    def refresh(self, base: Formulas) -> None:
+    def refresh(self, base: FeatureBase) -> None:
         """Mean and variances from the formulas."""
         if not self.listed:
             return
@@ -112,11 +232,11 @@ class View:
         self.variance = self._fresh_variance(base, pending=False)
         self.refresh_pending(base)
 
-    def refresh_pending(self, base: Formulas) -> None:
+    def refresh_pending(self, base: FeatureBase) -> None:
         if self.listed and self.with_pending is not None:
             self.with_pending = self._fresh_variance(base, pending=True)
 
-    def _fresh_variance(self, base: Formulas, *, pending: bool) -> Array:
+    def _fresh_variance(self, base: FeatureBase, *, pending: bool) -> Array:
         seen = np.concatenate([base.solve(phi, e, pending=pending).seen() for phi, e in self.blocks()])
         return nonnegative(seen + self.residual)
 
@@ -192,37 +312,31 @@ class View:
 
 
 class WeightedView(View):
-    """A view that keeps W (`weights.py`) for callers who need ‖ζ‖₁ at every step, and takes covariances from it."""
+    """A view that keeps W for callers who need ‖ζ‖₁ at every step, and takes covariances from it."""
 
     def __init__(self, kernel: Any, X: Array, offset: float, regularization: float) -> None:
         super().__init__(kernel, X, offset)
         self.offset = offset
         self.weights: Weights = Weights(regularization, self.prior)
 
-    def own_weights(self, base: Formulas, row: int) -> Array:
-        """Weights at a distinct point."""
-        if self.candidate_of[row] >= 0:
-            return self.weights.at_candidate(self.candidate_of[row])
-        phi = base.rows([row])
-        return np.asarray(base.weights(phi, base.unseen(base.table.points[[row]], phi))[0])
-
-    def step_with(self, base: Formulas, row: int, value: float, precision: float, own: Array) -> float:
-        """One told observation, given its point's weights before; returns y minus the mean before."""
+    def add(self, base: FeatureBase, row: int, value: float, precision: float) -> float:
         c, candidate, points = self._scratch[0], self.candidate_of[row], base.table.points
         if candidate >= 0:
-            column = self.weights.kernel_at(candidate)
+            own, column = self.weights.at_candidate(candidate), self.weights.kernel_at(candidate)
         else:
-            column = kernels.cross(self.kernel, points, points[[row]])[:, 0]
+            phi, x = base.rows([row]), points[[row]]
+            own = base.weights(phi, base.unseen(x, phi))[0]
+            column = kernels.cross(self.kernel, points, x)[:, 0]
+        base.step(row, value, precision)  # after the weights at the point, which it changes
         surprise = value - float(own @ base.table.averages)
-        factor = self.weights.step(row, own, column, c, precision)
-        self.step(c, factor, surprise)
+        self._step(c, self.weights.step(row, own, column, c, precision), surprise)
         return surprise
 
     def enter(self, row: int, x: Array, at_candidates: Array) -> None:
         super().enter(row, x, at_candidates)
         self.weights.append(float(kernels.diagonal(self.kernel, x[None, :])[0]), at_candidates)
 
-    def refresh(self, base: Formulas) -> None:
+    def refresh(self, base: FeatureBase) -> None:
         """By a dense solve, the more stable form, or, where that would be large, from the dictionary."""
         table = base.table
         told = np.flatnonzero(table.counts)

@@ -14,7 +14,6 @@ from misspec.problems.base import (
     from_values,
     negated,
 )
-from misspec.problems.reaction import reaction
 from misspec.problems.real import digits_bandit, from_table, sklearn_bandit, svm_digits
 from misspec.problems.synthetic import (
     MISFITS,
@@ -22,6 +21,7 @@ from misspec.problems.synthetic import (
     needle,
     nonstationary,
     random_member,
+    reaction,
     rough_truth,
     trap,
     wrong_kernel,

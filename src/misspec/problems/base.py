@@ -156,9 +156,7 @@ class Problem:
         self._check_draws()
         apart = float(np.abs(values - in_class).max())
         if apart > epsilon + ROUNDING * max(1.0, float(np.abs(values).max())):
-            raise InvalidInput(
-                f"values and in_class lie {apart:g} apart somewhere, more than the epsilon of {epsilon:g}"
-            )
+            raise InvalidInput(f"values and in_class lie {apart:g} apart, more than the epsilon of {epsilon:g}")
         values.flags.writeable = in_class.flags.writeable = False
         sampler = Gaussian(self.model.noise) if self.sampler is None else self.sampler
         for name, value in {"values": values, "in_class": in_class, "epsilon": epsilon, "sampler": sampler}.items():

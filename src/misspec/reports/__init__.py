@@ -23,17 +23,13 @@ if TYPE_CHECKING:
     from misspec.reports.single import residuals_figure, trace_figure
 
 __all__ = ["Report", "of_experiment", "of_policy", "residuals_figure", "trace_figure"]
-HOMES = {
-    "of_policy": "misspec.reports.optimisation",
-    "residuals_figure": "misspec.reports.single",
-    "trace_figure": "misspec.reports.single",
-}
+HOMES = {"of_policy": "optimisation", "residuals_figure": "single", "trace_figure": "single"}
 
 
 def __getattr__(name: str) -> Any:
     """Parts that draw load when they are first used."""
     if name in HOMES:
-        return getattr(importlib.import_module(HOMES[name]), name)
+        return getattr(importlib.import_module(f"{__name__}.{HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -50,8 +46,7 @@ class Report:
 
 def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], object] | None = None) -> Report:
     """Draw everything about a folder of results into its folder `report`. show: called with the name of each part."""
-    from misspec.reports import contest, figures, matplotlib_backend, tables, theorems
-    from misspec.reports.page import page
+    from misspec.reports import figures, matplotlib_backend, page, tables, theorems
 
     found = read_results(folder)
     if not found.runs:
@@ -64,10 +59,10 @@ def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], object] 
     summary, allowed, first = tables.summary(found), theorems.all_bounds(found), kept(folder)
     show = show or str  # which shows nothing
     show("index.html")
-    storage.replace(target / "index.html", page(found, summary, allowed, first).encode())
+    storage.replace(target / "index.html", page.page(found, summary, allowed, first).encode())
     storage.replace(target / "summary.csv", summary.write_csv().encode())
     storage.replace(target / "runs.csv", tables.by_run(found).write_csv().encode())
-    ahead, written = [] if first is None else [("contest", contest.figure(first))], []
+    ahead, written = [] if first is None else [("contest", figures.contest_figure(first))], []
     for name, content in matplotlib_backend.files(itertools.chain(ahead, figures.draw(found, allowed)), show):
         written.append(target / name)
         storage.replace(written[-1], content)

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from misspec.errors import Array
-from misspec.experiments.store import Finished
+from misspec.experiments.store import BANDS, Finished
 from misspec.reports import matplotlib_backend, plotly_backend, tables
 from misspec.reports.picture import Axis, Band, Bars, Counts, Heat, Line, Mark, Note, Panel, Points
 from misspec.reports.plotly_backend import Json
@@ -61,41 +60,39 @@ def _panel(each: Finished, stroke: Stroke, most: int | None = None) -> Panel:
     return _heat_map(each, stroke) if each.facts["dimension"] == 2 else _arms(each, stroke)
 
 
-def _counts(each: Finished) -> Array:
-    """Plays of each candidate up to every look: (looks, N)."""
-    index, N = each.table["index"].to_numpy(), each.facts["candidates"]
-    return np.array([np.bincount(index[:t], minlength=N) for t in each.looks["round"].to_list()], dtype=np.float64)
+class _Looks:
+    """A run as arrays, with a row for each look and a column for each candidate.
 
+    counts   plays up to the look
+    alive    whether the candidate is active; None except for phased policies
+    room     ends of the picture, with room for the truth; wide bands run out of it
+    """
 
-def _ends(each: Finished) -> tuple[Array, Array, Array]:
-    """Lower ends, upper ends and means at every look: (looks, N) each."""
-    return tuple(np.array(each.looks[name].to_list()) for name in ("band_lower", "band_upper", "band_mean"))  # type: ignore[return-value]
+    def __init__(self, each: Finished) -> None:
+        N, rounds, lists = each.facts["candidates"], each.looks["round"].to_list(), each.looks["active"].to_list()
+        self.points, self.f, self.member = (np.array(each.facts[name]) for name in ("points", "truth", "in_class"))
+        self.lower, self.upper, self.mean = (np.array(each.looks[name].to_list()) for name in BANDS)
+        index = each.table["index"].to_numpy()
+        self.counts = np.array([np.bincount(index[:t], minlength=N) for t in rounds], dtype=np.float64)
+        self.alive = None if lists[0] is None else np.array([np.isin(np.arange(N), alive) for alive in lists])
+        extent = float(np.ptp(self.f)) or 1.0
+        self.room = float(self.f.min()) - 0.8 * extent, float(self.f.max()) + 0.6 * extent
 
-
-def _alive(each: Finished) -> NDArray[np.bool_] | None:
-    """Activity of each candidate at every look; None except for phased policies."""
-    lists = each.looks["active"].to_list()
-    if lists[0] is None:
-        return None
-    return np.array([np.isin(np.arange(each.facts["candidates"]), alive) for alive in lists])
-
-
-def _vertical(f: Array) -> tuple[float, float]:
-    """Room for the truth; wide bands run out of the picture."""
-    extent = float(np.ptp(f)) or 1.0
-    return float(f.min()) - 0.8 * extent, float(f.max()) + 0.6 * extent
+    def star(self, each: Finished, colour: str) -> Points:
+        best = self.points[tables.best_first(each)[:1]]
+        return Points(best[:, 0], best[:, 1], "star", 9, colour=colour, label="optimum", hover=" ")
 
 
 def curves(each: Finished, stroke: Stroke, most: int | None = None) -> Panel:
     """The band over one dimension. most: candidates drawn; of more, neighbours share a column."""
-    x = np.array(each.facts["points"])[:, 0]
+    looks = _Looks(each)
+    x = looks.points[:, 0]
     order = np.argsort(x, kind="stable")
     parts = np.arange(0, len(x), math.ceil(len(x) / (most or len(x))))
     chosen = order[parts]
-    x = x[chosen]
-    f, member = (np.array(each.facts[name])[chosen] for name in ("truth", "in_class"))
-    lower, upper, mean = (values[:, chosen] for values in _ends(each))
-    low, high = _vertical(np.array(each.facts["truth"]))
+    x, f, member = x[chosen], looks.f[chosen], looks.member[chosen]
+    lower, upper, mean = (values[:, chosen] for values in (looks.lower, looks.upper, looks.mean))
+    low, high = looks.room
     hover, colour = "%{y:.3f}", stroke.colour
     outside = np.where((f < lower) | (f > upper), f, np.nan)
     marks: list[Mark] = [
@@ -104,47 +101,40 @@ def curves(each: Finished, stroke: Stroke, most: int | None = None) -> Panel:
         Line(x, member, width=1.0, colour=MEMBER, label="f̃, best in class", hover=hover),
         Line(x, f, width=0.8, colour=TRUTH, label="f*, the truth", hover=hover),
         Line(x, mean, "dash", 1.2, colour=colour, label="posterior mean", hover=hover),
-        Counts(x, np.add.reduceat(_counts(each)[:, order], parts, axis=1), colour=colour),
+        Counts(x, np.add.reduceat(looks.counts[:, order], parts, axis=1), colour=colour),
         Points(x, outside, size=2.5, colour=MISSED, label="f* outside the band", hover=hover),
     ]
-    alive = _alive(each)
-    if alive is not None:
-        rug = np.where(np.logical_or.reduceat(alive[:, order], parts, axis=1), low + 0.02 * (high - low), np.nan)
+    if looks.alive is not None:
+        alive = np.logical_or.reduceat(looks.alive[:, order], parts, axis=1)
+        rug = np.where(alive, low + 0.02 * (high - low), np.nan)
         marks.append(Points(x, rug, "tick", 6.5, colour="#333333", label="still active", hover=" ", on="page"))
     pad = 0.01 * float(np.ptp(x))
     ends = (float(x[0]) - pad, float(x[-1]) + pad) if pad else None
     return Panel(marks, Axis("x", range=ends), Axis(range=(low, high)), each.run.policy, together=True)
 
 
-def _star(each: Finished, colour: str) -> Points:
-    best = np.array(each.facts["points"])[tables.best_first(each)[:1]]
-    return Points(best[:, 0], best[:, 1], "star", 9, colour=colour, label="optimum", hover=" ")
-
-
 def _heat_map(each: Finished, stroke: Stroke) -> Panel:
     """The width of the band over two dimensions, rings where it was played, what is eliminated faded."""
-    points = np.array(each.facts["points"])
-    lower, upper, _ = _ends(each)
-    width, counts, alive = upper - lower, _counts(each), _alive(each)
-    model = each.run.settings["model"]
+    looks, model = _Looks(each), each.run.settings["model"]
+    points, counts, alive, width = looks.points, looks.counts, looks.alive, looks.upper - looks.lower
     top = 2.0 * model["norm_bound"] if model else float(np.quantile(width[0], 0.95)) or 1.0  # the same for all policies
     often = np.argsort(-counts[-1], kind="stable")[:MOST_MARKED]
     often = often[counts[-1][often] > 0]
     sizes = np.where(counts[:, often] > 0, 2.7 + 9.3 * np.sqrt(counts[:, often] / counts[-1].max()), 0.0)
     rings = Points(points[often, 0], points[often, 1], "ring", sizes, colour="#56d4ff")
     heat = Heat(points, width, "magma", (0.0, top), None if alive is None else ~alive, label="width")
-    return Panel([heat, rings, _star(each, stroke.colour)])
+    return Panel([heat, rings, looks.star(each, stroke.colour)])
 
 
 def _maps(runs: list[Finished]) -> list[list[Panel]]:
     """Two dimensions in print: the truth in the first row, then a row for each policy."""
-    f, member = (np.array(runs[0].facts[name]) for name in ("truth", "in_class"))
+    first = _Looks(runs[0])
+    f, member, star = first.f, first.member, first.star(runs[0], BEST)
     most, extent = float(np.abs(f - member).max()) or 1.0, (float(f.min()), float(f.max()))
 
     def panel(values: Array, colours: str, title: str, limits: tuple[float, float] | None = None) -> Panel:
-        limits = limits or (float(values.min()), float(values.max()))
-        heat = Heat(np.array(runs[0].facts["points"]), values, colours, limits)
-        return Panel([heat, _star(runs[0], BEST)], Axis(grid=False), Axis(grid=False), title)
+        heat = Heat(first.points, values, colours, limits or (float(values.min()), float(values.max())))
+        return Panel([heat, star], Axis(grid=False), Axis(grid=False), title)
 
     rows = [[
         panel(f, "viridis", "f*, the truth"),
@@ -152,22 +142,20 @@ def _maps(runs: list[Finished]) -> list[list[Panel]]:
         panel(f - member, "RdBu_r", "misfit f* − f̃", (-most, most)),
     ]]  # fmt: skip
     for each in runs:
-        lower, upper, mean = (values[-1] for values in _ends(each))
+        looks = _Looks(each)
         rows.append([
-            panel(mean, "viridis", f"{each.run.policy}\nmean", extent),
-            panel(upper - lower, "magma", "width of the band"),
-            panel(np.log10(1 + _counts(each)[-1]), "Greys", "log₁₀(1 + times played)"),
+            panel(looks.mean[-1], "viridis", f"{each.run.policy}\nmean", extent),
+            panel(looks.upper[-1] - looks.lower[-1], "magma", "width of the band"),
+            panel(np.log10(1 + looks.counts[-1]), "Greys", "log₁₀(1 + times played)"),
         ])  # fmt: skip
     return rows
 
 
 def _arms(each: Finished, stroke: Stroke) -> Panel:
     """The bands of candidates one by one, best first."""
-    order = tables.best_first(each)
-    f, member = (np.array(each.facts[name])[order] for name in ("truth", "in_class"))
-    x, low, high = np.arange(1, len(f) + 1), *_vertical(f)
-    lower, upper, _ = (values[:, order] for values in _ends(each))
-    counts = _counts(each)[:, order]
+    looks, order = _Looks(each), tables.best_first(each)
+    x, f, member, (low, high) = np.arange(1, len(order) + 1), looks.f[order], looks.member[order], looks.room
+    lower, upper, counts = (values[:, order] for values in (looks.lower, looks.upper, looks.counts))
     marks: list[Mark] = [
         Bars(x, lower, upper, 0.5, colour=stroke.colour, alpha=0.3, label="band for f*"),
         Points(x, member, "dash", 6, stroke=1.0, low=member - each.epsilon, high=member + each.epsilon, colour=MEMBER,

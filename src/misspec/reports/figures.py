@@ -10,14 +10,16 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from misspec.experiments.contest import Contest
 from misspec.experiments.store import Finished, Results
 from misspec.reports import bands, matplotlib_backend, plotly_backend, tables
 from misspec.reports.picture import Axis, Band, Bars, Line, Mark, Note, Panel, Points, Rule
 from misspec.reports.plotly_backend import Json
-from misspec.reports.style import TRUTH, Stroke, labels, slug, strokes
+from misspec.reports.style import COLOURS, TRUTH, Stroke, labels, slug, strokes
 from misspec.reports.tables import Curve, Group, Groups
 from misspec.reports.theorems import Allowed, Bound
 
+COLOUR_OF = dict(zip(("ms.Auto", "Optuna", "random search"), (COLOURS[0], COLOURS[1], COLOURS[6]), strict=True))
 MOST_TICKS = 1000  # of a base that played more often, evenly spaced rounds are marked
 Style = dict[str, Stroke]
 
@@ -93,9 +95,6 @@ def on_page(group: Group, style: Style, allowed: dict[str, list[Bound]]) -> dict
     }
 
 
-# -- curves over the seeds ---------------------------------------------------------------------------------------------
-
-
 def curve(found: Curve, label: str, stroke: Stroke, **options: Any) -> list[Mark]:
     """Mean and spread."""
     spread = Band(found.x, found.low, found.high, colour=stroke.colour, alpha=0.12, group=label)
@@ -165,9 +164,6 @@ def coverage(group: Group, style: Style) -> Panel:
     ]
     y = Axis("share of f* inside the band", range=(None, 1.02))
     return Panel(marks, Axis("round", log=True), y, together=True)
-
-
-# -- what the policies did ---------------------------------------------------------------------------------------------
 
 
 def _flat(each: Finished) -> bool:
@@ -254,3 +250,38 @@ def bases(group: Group, style: Style) -> Panel | None:
             rows += ["", *(f"ε̂ = {hat:.2g}" for hat in first.facts["epsilons"])]
     y = Axis(range=(len(rows) - 0.5, -0.5), ticks=range(len(rows)), labels=rows)
     return Panel(marks, Axis("round"), y) if marks else None
+
+
+def contest_figure(found: Contest) -> Figure:
+    """The contest without constants for print."""
+    title = "Tuned while producing: what all batches gave, without any constants"
+    return matplotlib_backend.figure([[contest(found)]], title, legend=False, width=8.0, heights=4.0, letters=12)
+
+
+def contest(found: Contest) -> Panel:
+    """Average true yield so far by batch: medians, and quartiles over the reactions; at the end, what was found."""
+    x, rows = np.arange(1, found.evaluations + 1), found.rows()
+    marks: list[Mark] = []
+    for name, values in zip(found.players, found.average, strict=True):
+        low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
+        marks.append(Band(x, low, high, colour=COLOUR_OF[name], alpha=0.15, group=name))
+        marks.append(Line(x, middle, width=2.0, colour=COLOUR_OF[name], label=name, hover="%{y:.0f} %"))
+    for row, height in zip(rows, _apart([row.average for row in rows]), strict=True):
+        beside: Any = {"colour": COLOUR_OF[row.player], "on": "print"}
+        marks.append(Note(x[-1], height, f"{row.player}: {row.average:.0f} %", (8, 4), size=12, bold=True, **beside))
+        marks.append(Note(x[-1], height, f"best found: {row.found:.0f} %", (8, -9), size=10, **beside))
+    marks += [
+        Rule(found.best, vertical=False, dash="dot", colour=TRUTH),
+        Note(1.0, found.best, "best possible", (6, -11), size=11, colour=TRUTH),
+    ]
+    about = f"batch (median and quartiles of {found.seeds} simulated reactions)"
+    y = Axis("average true yield so far, %", range=(0, 100))
+    return Panel(marks, Axis(about, range=(1, int(x[-1])), whole=True), y, together=True)
+
+
+def _apart(heights: list[float], least: float = 13.0) -> list[float]:
+    """Heights of labels, moved up where they would cover each other."""
+    placed: dict[int, float] = {}
+    for i in np.argsort(heights, kind="stable"):
+        placed[int(i)] = max([heights[i], *(height + least for height in placed.values())])
+    return [placed[i] for i in range(len(heights))]

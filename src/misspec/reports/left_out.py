@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import binom, norm
 
 from misspec.errors import Array
 from misspec.hyperparameters import Scaling
@@ -39,8 +40,6 @@ class LeftOut(NamedTuple):
 def left_out(policy: Any) -> LeftOut:
     """Of a policy with a model. That was learnt from all results but doubted ones: only their values are left out, one
     at a time; a doubted one is predicted by the others, and predicts none."""
-    from scipy.stats import norm
-
     told, sign = policy.observations, policy.log.sign
     rows = np.arange(len(told))
     if len(rows) > MOST:
@@ -55,8 +54,7 @@ def left_out(policy: Any) -> LeftOut:
         found = np.array([_predicted(model, x, z, np.hypot(model.noise, own), doubted) for model in models])
     else:
         found = np.array([_each(policy.model, x, z, own)])
-    means, variances = found[:, 0], found[:, 1]
-    mean, std = means.mean(axis=0), np.sqrt(variances.mean(axis=0) + means.var(axis=0))
+    mean, std = found[:, 0].mean(axis=0), np.sqrt(found[:, 1].mean(axis=0) + found[:, 0].var(axis=0))
     reaches = norm.ppf(0.5 + 0.5 * np.array(LEVELS))
     inside = tuple(float(np.mean(np.abs(z - mean) <= reach * std)) for reach in reaches)
     ends = [sign * back(mean + side * reaches[-1] * std) for side in (-1.0, 1.0)]
@@ -81,8 +79,6 @@ def _each(model: Model, x: Array, z: Array, noise: Array) -> Array:
 
 def sentence(found: LeftOut) -> str:
     """How often the bands hold, and whether that is as often as they should."""
-    from scipy.stats import binom
-
     n = len(found.rows)
     half, most, nearly = (f"{100 * share:.0f} %" for share in found.inside)
     said = (

@@ -61,7 +61,6 @@ def files(figures: Iterable[tuple[str, Figure]], show: Callable[[str], object] =
 
 @drawing()
 def saved(figure: Figure, suffix: str) -> bytes:
-    """The content of a file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format=suffix, dpi=150)
     figure.set_layout_engine("none")  # it was laid out for the first format, and stays so

@@ -1,14 +1,13 @@
 """One optimisation: what a policy was told and believes, as facts in the user's units, and `report`, which draws them.
 
 Every policy on every domain has them; what needs a model is missing before there is one. Names and values are as the
-user knows them; `optimisation_figures` draws the facts, `optimisation_page` shows them.
+user knows them; `optimisation_figures` draws the facts, `page` shows them.
 """
 
 from __future__ import annotations
 
 import copy
 import csv
-import dataclasses
 import io
 import os
 from collections.abc import Sequence
@@ -40,24 +39,27 @@ FILES = ("best", "slices", "importance", "parallel", "model")  # pictures, each 
 REACH = 3.0  # results farther than so many times the range of the central 80 % from these are out of the picture
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class Axis:
     """A parameter as it is drawn. levels: its values one by one, else None; labels: of a choice."""
 
-    name: str
-    parameter: Parameter | None  # None where coordinates are plain numbers
-    low: float
-    high: float
-    levels: Array | None = None
-    labels: list[str] | None = None
-
-    @property
-    def log(self) -> bool:
-        return bool(getattr(self.parameter, "log", False))
-
-    @property
-    def varies(self) -> bool:
-        return self.high > self.low if self.levels is None else len(self.levels) > 1
+    def __init__(self, domain: Any, name: str, parameter: Parameter | None, j: int) -> None:
+        """parameter: None where coordinates are plain numbers."""
+        self.name, self.parameter, self.log = name, parameter, bool(getattr(parameter, "log", False))
+        self.labels: list[str] | None = None
+        self.levels: Array | None = None
+        if isinstance(parameter, Choice):
+            self.labels = [learnt.plain(option) for option in parameter.options]
+            ends = self.levels = np.arange(float(len(self.labels)))
+        elif isinstance(domain, Finite):
+            ends = np.unique(domain.points[:, j])
+            self.levels = ends if len(ends) <= MOST_LEVELS else None
+        elif isinstance(parameter, Float | Int):
+            ends = np.array([parameter.low, parameter.high], dtype=np.float64)
+            self.levels = parameter.every() if 1 < (parameter.count or 0) <= MOST_WHOLE else None
+        else:
+            ends = np.array([domain.low[j], domain.high[j]])
+        self.low, self.high = float(ends[0]), float(ends[-1])
+        self.varies = self.high > self.low if self.levels is None else len(self.levels) > 1
 
     def curve(self) -> Array:
         """Legal points at which a slice is computed."""
@@ -148,19 +150,12 @@ class Optimisation:
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        *,
-        title: str | None = None,
-        target: str | None = None,
-        names: Sequence[str] | None = None,
+        self, policy: Policy, *, title: str | None = None, target: str | None = None, names: Sequence[str] | None = None
     ) -> None:
         """As for `of_policy`."""
         if not isinstance(policy, Policy):
-            raise InvalidInput(
-                f"a report is of a policy, got {type(policy).__name__}; "
-                "ms.reports.of_experiment(folder) draws experiments"
-            )
+            hint = "ms.reports.of_experiment(folder) draws experiments"
+            raise InvalidInput(f"a report is of a policy, got {type(policy).__name__}; {hint}")
         for name, given in (("title", title), ("target", target)):
             if given is not None:
                 instance(name, given, str)
@@ -180,6 +175,7 @@ class Optimisation:
         modelled = learnt.modelled(policy)
         conflicts = sorted(policy.conflicts() if modelled else [], key=lambda each: -each.gap)
         self.minimize, self.y, self.ids = policy.minimize, told.y, told.ids
+        self.better = "smaller" if self.minimize else "larger"
         self.target = str(target or getattr(domain, "target", None) or "result")
         self.title = title or ("Optimisation" if self.target == "result" else f"Optimisation of {self.target}")
         self.use = policy.recommend() if modelled else None
@@ -193,12 +189,11 @@ class Optimisation:
         best = np.minimum if self.minimize else np.maximum
         self.best: Array = best.accumulate(policy.posterior.at(told.x)[0] if modelled else told.y)
         parameters = (learnt.parameters_of(domain) or dict.fromkeys(called)).values()
-        axes = [_axis(domain, name, each, j) for j, (name, each) in enumerate(zip(called, parameters, strict=True))]
+        axes = [Axis(domain, name, each, j) for j, (name, each) in enumerate(zip(called, parameters, strict=True))]
         shares = [self.importance[name].share if self.importance else 0.0 for name in called]
         order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -shares[j])
         self.axes = [axes[j] for j in order]
-        use, drawn = self.use, order[:MOST_SLICES]
-        self.slices = [] if use is None else [Slice(policy, use.x, axes[j], j) for j in drawn]
+        self.slices = [] if self.use is None else [Slice(policy, self.use.x, axes[j], j) for j in order[:MOST_SLICES]]
         self.points = Points(policy, called, conflicts, modelled=modelled)
         self.conflicts = [(learnt.spelled(domain, each, called), each.gap) for each in conflicts]
         self.left_out = left_out(policy) if modelled else None
@@ -208,10 +203,6 @@ class Optimisation:
             f"{type(policy).__name__}, {len(told):,} evaluation{'s' * (len(told) != 1)}{after}, "
             f"{len(axes)} parameter{'s' * (len(axes) > 1)}; {self.better} is better"
         )
-
-    @property
-    def better(self) -> str:
-        return "smaller" if self.minimize else "larger"
 
     def leading(self, count: int) -> NDArray[np.intp]:
         """The points of which most is expected, or with the best averages where there is no model; best first."""
@@ -245,11 +236,11 @@ def of_policy(
     parameters, where coordinates have none. Beside the page, every picture as PNG and PDF, and `evaluations.csv`.
     Nothing is written if anything fails, and the policy stays as it is.
     """
-    from misspec.reports import matplotlib_backend, optimisation_figures, optimisation_page
+    from misspec.reports import matplotlib_backend, optimisation_figures, page
 
     instance("folder", folder, (str, os.PathLike))
     found = Optimisation(policy, title=title, target=target, names=names)
-    content = {"index.html": optimisation_page.page(found).encode(), "evaluations.csv": _csv(found)}
+    content = {"index.html": page.policy_page(found).encode(), "evaluations.csv": _csv(found)}
     content |= matplotlib_backend.files(optimisation_figures.draw(found))
     into = Path(folder)
     try:
@@ -269,25 +260,9 @@ def _names(domain: Any, given: Sequence[str] | None) -> list[str]:
         return learnt.names_of(domain)
     names = [given] if isinstance(given, str) else [str(name) for name in listed("names", given)]
     if len(names) != domain.dimension or len(set(names)) != len(names):
-        raise InvalidInput(
-            f"names must be {domain.dimension} different ones, one per parameter, "
-            f"got {short(', '.join(map(repr, names)))}"
-        )
+        got = short(", ".join(map(repr, names)))
+        raise InvalidInput(f"names must be {domain.dimension} different ones, one per parameter, got {got}")
     return names
-
-
-def _axis(domain: Any, name: str, parameter: Parameter | None, j: int) -> Axis:
-    if isinstance(parameter, Choice):
-        count, labels = len(parameter.options), [learnt.plain(option) for option in parameter.options]
-        return Axis(name, parameter, 0.0, count - 1.0, np.arange(float(count)), labels)
-    if isinstance(domain, Finite):
-        column = np.unique(domain.points[:, j])
-        few = len(column) <= MOST_LEVELS
-        return Axis(name, parameter, float(column[0]), float(column[-1]), column if few else None)
-    if isinstance(parameter, Float | Int):
-        few = parameter.count is not None and 1 < parameter.count <= MOST_WHOLE
-        return Axis(name, parameter, float(parameter.low), float(parameter.high), parameter.every() if few else None)
-    return Axis(name, parameter, float(domain.low[j]), float(domain.high[j]))
 
 
 def _nearness(domain: Any, X: Array, at: Array, j: int) -> Array:

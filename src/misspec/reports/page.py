@@ -1,15 +1,26 @@
-"""One self-contained page: Plotly inside, no network, every name escaped; what is large is compressed."""
+"""Self-contained pages: Plotly inside, no network, every name escaped; what is large is compressed."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import html
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+from typing import Any
 
+import numpy as np
 import polars as pl
+from plotly.offline import get_plotlyjs
 
+from misspec.errors import Array
 from misspec.experiments.contest import Contest
 from misspec.experiments.store import Results, version
-from misspec.reports import bands, contest, figures, plotly_backend, tables
-from misspec.reports.markup import asset, compressed, script, table
+from misspec.policies.auto import learnt
+from misspec.reports import bands, figures, optimisation_figures, plotly_backend, tables
+from misspec.reports.left_out import sentence
+from misspec.reports.optimisation import BEST, MOST_SLICES, Optimisation
 from misspec.reports.plotly_backend import Json
 from misspec.reports.style import Stroke, labels, strokes
 from misspec.reports.tables import Group
@@ -30,8 +41,6 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Conte
 
     first: what the page begins with, in the demo.
     """
-    from plotly.offline import get_plotlyjs
-
     experiment, style, problems = results.experiment, strokes(results.experiment), tables.by_problem(results)
     index: list[Json] = []
     data: list[Json] = []
@@ -46,7 +55,7 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Conte
             data.append(content)
     scripts = {"index": index} | {f"group-{number}": content for number, content in enumerate(data)}
     if first is not None:
-        scripts["contest-data"] = contest.plot(first)
+        scripts["contest-data"] = plotly_backend.figure(figures.contest(first), 380)
     title, seeds = experiment.title or results.path.resolve().name, len(experiment.all_seeds)
     missing = results.of - len(results.runs)
     about = (
@@ -54,17 +63,16 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Conte
         f"policies, {len(problems)} problem{'s' * (len(problems) > 1)}, {seeds} seed{'s' * (seeds > 1)}, "
         f"{experiment.horizon:,} rounds each"
     )
-    return asset("page.html").format(
+    return _filled(
+        "page.html",
         head=html.escape(title if first is None else "misspec demo"),
-        first="" if first is None else contest.section(first),
+        first="" if first is None else section(first),
         title=html.escape(title if first is None else f"With guarantees: {title}"),
         about=html.escape(about),
         notes="".join(f"<p>{html.escape(line)}</p>" for line in experiment.notes.splitlines() if line.strip()),
-        version=html.escape(version()),
-        css=asset("page.css"),
-        plotly=compressed("plotly", get_plotlyjs()),
-        data="\n".join(compressed(name, script(content)) for name, content in scripts.items()),
-        js=asset("draw.js") + asset("page.js"),
+        plotly=_compressed("plotly", get_plotlyjs()),
+        data="\n".join(_compressed(name, _script(content)) for name, content in scripts.items()),
+        js=_asset("page.js"),
     )
 
 
@@ -78,7 +86,7 @@ def _group(group: Group, style: dict[str, Stroke], summary: pl.DataFrame, allowe
         "bounds": [i for i, trace in enumerate(drawn["regret"]["data"]) if trace.get("visible") is False],
         "cards": cards,
         "rounds": pictured[0].looks["round"].to_list() if cards else [],
-        "table": table(HEADS, [_row(row, style[row["policy"]]) for row in summary.iter_rows(named=True)]),
+        "table": _table(HEADS, [_row(row, style[row["policy"]]) for row in summary.iter_rows(named=True)]),
         "keys": bands.keys(pictured[0]) if cards else "",
     }
 
@@ -93,3 +101,102 @@ def _row(row: Json, stroke: Stroke) -> list[str]:
         f"{row['regret']:.4f}" + ("" if row["error"] is None else f" ± {row['error']:.4f}"),
         f"{row['proved']:.3f}" if row["proved"] > 0 else "–",
     ]
+
+
+def section(found: Contest) -> str:
+    """The first part of the page; its figure is drawn into `contest`."""
+    (first, *others), heads = found.players, ("", "all batches", f"last {found.late}", "best found")
+    rows = [[name, *(f"{value:.1f}" for value in values)] for name, *values in found.rows()]
+    said, lines = found.sentences, "".join(f"<li>{html.escape(line)}</li>" for line in found.said)
+    return (
+        f"<header><h1>Without constants: {first} beside {' and '.join(others)}</h1><p>{html.escape(found.about)}</p>"
+        f'</header><section><p class="message"><b>{html.escape(said[0])}</b> {html.escape(said[1])}</p>'
+        '<div id="contest"></div>'
+        f'<p class="small">Medians over {found.seeds} reactions; shaded: from the first to the third quartile.</p>'
+        f'{_table(heads, rows, "short")}<p class="small">{html.escape(found.reading)}</p>'
+        f"<h2>What ms.Auto knows of the first reaction after {found.evaluations} batches</h2>"
+        f"<ul class='sentences'>{lines}</ul></section>"
+    )
+
+
+def policy_page(found: Optimisation) -> str:
+    """The page of one optimisation: its figures, the best points and the contradictions as tables."""
+    return _filled(
+        "optimisation.html",
+        title=html.escape(found.title),
+        about=html.escape(found.about),
+        sentences="".join(f"<li>{html.escape(line)}</li>" for line in found.sentences),
+        better=found.better,
+        leading=_leading(found),
+        target=html.escape(found.target),
+        shown=f", of the {MOST_SLICES} that matter most" if len(found.axes) > MOST_SLICES else "",
+        conflicts=_conflicts(found),
+        plotly=get_plotlyjs().replace("</script", "<\\/script"),
+        data=_script(optimisation_figures.on_page(found)),
+        js=_asset("optimisation.js"),
+    )
+
+
+def _leading(found: Optimisation) -> str:
+    """The best points as a table."""
+    points, order, step = found.points, found.leading(BEST), 0.01 * float(np.ptp(found.vertical()))
+
+    def rounded(values: Array) -> list[str]:
+        return [learnt.rounded(value, step) for value in values[order].tolist()]
+
+    columns = [("", [str(rank + 1) for rank in range(len(order))])]
+    columns += [("name", [points.labels[i] for i in order])] if any(points.labels) else []
+    columns += [(found.target, rounded(points.averages))]
+    columns += [(name, [learnt.plain(points.values[i][name]) for i in order]) for name in points.values[0]]
+    columns += [("expected", rounded(points.expected))] if found.use else []
+    columns += [("times", [str(points.counts[i]) for i in order])]
+    heads, cells = zip(*columns, strict=True)
+    rows = (map(html.escape, row) for row in zip(*cells, strict=True))
+    return _table([html.escape(head) for head in heads], rows, "ranked")
+
+
+def _conflicts(found: Optimisation) -> str:
+    """How often the bands hold, doubtful results, and a table of the points that contradict the model."""
+    if found.use is None:
+        return ""
+    said = "" if found.left_out is None else f"<p>{html.escape(sentence(found.left_out))}</p>"
+    if found.doubtful:
+        rows = ", ".join(str(row + 1) for row in found.doubtful)
+        said += f"<p>Doubtful: evaluation{'s' * (len(found.doubtful) > 1)} {rows}, which the others do not predict.</p>"
+    if not found.conflicts:
+        return said if found.doubtful else f"{said}<p>Nowhere do the results contradict the model.</p>"
+    worst = [(html.escape(where), f"{gap:.3g}") for where, gap in found.conflicts[:BEST]]
+    more = f"<p>And {len(found.conflicts) - BEST} more.</p>" if len(found.conflicts) > BEST else ""
+    return f'{said}<div class="scroll">{_table(["where", "by how much"], worst)}</div>{more}'
+
+
+def _filled(template: str, *, js: str, **parts: str) -> str:
+    common = {"version": html.escape(version()), "css": _asset("page.css"), "js": _asset("draw.js") + js}
+    return _asset(template).format(**common, **parts)
+
+
+def _asset(name: str) -> str:
+    """A part of a page, which is stored beside this file."""
+    return resources.files("misspec.reports").joinpath(name).read_text(encoding="utf-8")
+
+
+def _compressed(name: str, text: str) -> str:
+    """Text for the page's script to inflate: base64 of gzip."""
+    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return f'<script type="text/plain" id="{name}">{packed}</script>'
+
+
+def _script(content: Any) -> str:
+    """JSON that can stand in a script element."""
+    text = json.dumps(content, ensure_ascii=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _table(heads: Mapping[str, str] | Sequence[str], rows: Iterable[Iterable[str]], kind: str = "") -> str:
+    """A table; heads and cells are HTML. heads: with what is shown beside the pointer, or without; kind: its class."""
+    tips = (
+        [f' title="{html.escape(tip)}"' for tip in heads.values()] if isinstance(heads, Mapping) else [""] * len(heads)
+    )
+    top = "".join(f"<th{tip}>{head}</th>" for head, tip in zip(heads, tips, strict=True))
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table{kind and f' class={kind!r}'}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

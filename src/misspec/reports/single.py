@@ -32,7 +32,8 @@ def trace_figure(trace: Trace, bases: Sequence[str] | None = None) -> Figure:
     if not isinstance(trace, Trace):
         raise InvalidInput(f"trace_figure draws a Trace, as simulate returns it, got {type(trace).__name__}")
     names = _names(trace, bases)
-    gone = _gone(trace) if names else []
+    gone = [(each.base, each.round - trace.facts["before"]) for each in trace.facts["eliminated"]] if names else []
+    gone = [(base, when) for base, when in gone if when >= 1]  # earlier ones were before this trace
     heights = [INCHES["regret"]]
     heights += [INCHES["share"]] if trace.offers is not None else []
     heights += [ROWS + ROW * len(names)] if names else []
@@ -49,7 +50,11 @@ def trace_figure(trace: Trace, bases: Sequence[str] | None = None) -> Figure:
     if names:
         y = Axis("base that\nplayed", range=(len(names) - 0.5, -0.5), ticks=range(len(names)), labels=names, grid=False)
         marks = [*eliminations, *base_marks(np.asarray(trace.base), gone, COLOURS[0])]
-        panels.append(Panel([*marks, *(_eliminated(base, when, len(trace)) for base, when in gone)], rounds, y))
+        for base, when in gone:
+            # on the side that has more room
+            shift, align = ((-9.0, 0.0), "right") if when > 0.6 * len(trace) else ((9.0, 0.0), "left")
+            marks.append(Note(when, base, f"eliminated after {when:,} rounds", shift, align, framed=True))
+        panels.append(Panel(marks, rounds, y))
     title = f"{trace.policy} on {trace.problem}, seed {trace.seed}"
     return figure([[panel] for panel in panels], title, legend=False, width=8.0, heights=heights, sharex=True)
 
@@ -66,18 +71,6 @@ def _names(trace: Trace, bases: Sequence[str] | None) -> list[str]:
     if len(bases) != len(hats):
         raise InvalidInput(f"bases must be a name for each of the {len(hats)} bases, got {len(bases)}")
     return list(bases)
-
-
-def _eliminated(base: int, when: int, rounds: int) -> Note:
-    left = when > 0.6 * rounds  # where there is more room
-    shift, align = ((-9.0, 0.0), "right") if left else ((9.0, 0.0), "left")
-    return Note(when, base, f"eliminated after {when:,} rounds", shift, align, framed=True)
-
-
-def _gone(trace: Trace) -> list[tuple[int, int]]:
-    """Bases that were eliminated in this trace, and after which of its rounds."""
-    found = [(gone.base, gone.round - trace.facts["before"]) for gone in trace.facts["eliminated"]]
-    return [(base, when) for base, when in found if when >= 1]  # earlier ones were before this trace
 
 
 def residuals_figure(diagnosis: Diagnosis) -> Figure:

@@ -44,6 +44,5 @@ def slug(name: str, taken: set[str]) -> str:
     """A file name for any name, different from those taken."""
     base = re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-.")[:60] or "unnamed"
     others = (f"{base}-{number}" for number in itertools.count(2))
-    result = next(each for each in itertools.chain([base], others) if each not in taken)
-    taken.add(result)
+    taken.add(result := next(each for each in itertools.chain([base], others) if each not in taken))
     return result

@@ -33,9 +33,8 @@ Allowed = dict[tuple[str, float], dict[str, list[Bound]]]  # by problem and ε, 
 
 def all_bounds(results: Results) -> Allowed:
     """Bounds, only where a theorem applies."""
-    return {
-        key: {policy: bounds(runs) for policy, runs in group.items()} for key, group in results.groups().items()
-    }  # fmt: skip
+    groups = results.groups().items()
+    return {key: {policy: bounds(runs) for policy, runs in group.items()} for key, group in groups}
 
 
 def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
@@ -64,14 +63,13 @@ def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
         case "Theorem 1" if policy.epsilon >= epsilon and not (policy.grounded and varying):
             # the model-free part is about one action set
             points = policy.field.size if policy.grounded else None
-            y = theory.ec_gp_ucb_bound(model, t, gain, policy.epsilon, grounded_points=points, cap=False)
-            found["Theorem 1"] = y
+            bound = theory.ec_gp_ucb_bound(model, t, gain, policy.epsilon, grounded_points=points, cap=False)
+            found["Theorem 1"] = bound
         case "Theorem 2":
             schedule, width = getattr(policy, "schedule", "doubling"), getattr(policy, "width", "nonadaptive")
             shape: dict[str, Any] = {"width": width, "points": policy.field.size, "schedule": schedule}
-            named = {"Theorem 2": "tight", "Theorem 2, constants of the paper": "paper"}
-            if schedule != "doubling":
-                named = {"Theorem 2 for these episodes": "tight"}
+            both = {"Theorem 2": "tight", "Theorem 2, constants of the paper": "paper"}
+            named = both if schedule == "doubling" else {"Theorem 2 for these episodes": "tight"}
             for name, constants in named.items():
                 found[name] = theory.phased_bound(model, t, gain, epsilon, constants=constants, cap=False, **shape)
         case "Proposition 1" if (told["gain"] or gain.upper) >= gain.upper:  # it was told no smaller γ_T than is known

@@ -18,6 +18,7 @@ import numpy as np
 
 from misspec.errors import MOST, MOST_ROUNDS, Array, InvalidInput, array, flag, number, one_of, shown, whole
 from misspec.model import Model, a_model
+from misspec.theory import widths
 from misspec.theory.balancing import candidate_bound, elimination_radius, elimination_spread, paper_candidates
 from misspec.theory.episodes import Schedule, check_schedule, complete_episodes, episode_lengths
 from misspec.theory.information import InformationGain, Rounds
@@ -46,7 +47,7 @@ def ec_gp_ucb_bound(
     """
     T, gamma, eps = read_rounds(model, horizon, gain, epsilon, regret)
     delta, slack = model.delta if grounded_points is None else model.delta / 2.0, variance_constant(model) * gamma
-    bound = 2.0 * _multiplier(model, gamma, 1.0 / delta) * np.sqrt(slack * T)
+    bound = 2.0 * widths.lemma1(model, 2.0 * gamma, delta) * np.sqrt(slack * T)
     bound = bound + 2.0 * eps * T * np.sqrt(slack / model.regularization) + _misfit(T, eps, regret)
     if grounded_points is not None:
         if regret != "true":
@@ -112,7 +113,7 @@ def _phased_multiplier(model: Model, gamma: Any, episodes: float, width: str, po
             raise InvalidInput('width="nonadaptive" needs the number of candidates: points=len(domain)')
         log = 2.0 * np.log(2.0 * whole("points", points, at_least=1) * episodes / model.delta)
         return model.noise / math.sqrt(model.regularization) * np.sqrt(log) + model.norm_bound
-    return _multiplier(model, gamma, episodes / model.delta)
+    return widths.lemma1(model, 2.0 * gamma, model.delta / episodes)
 
 
 def _planned_bound(
@@ -245,18 +246,6 @@ def variance_constant(model: Model) -> float:
 def _misfit(T: Any, epsilon: float, regret: str) -> Any:
     """True regret beyond that in the class: 2εT."""
     return 2.0 * epsilon * T if regret == "true" else 0.0
-
-
-def _multiplier(model: Model, gamma: Any, inverse_delta: Any) -> Any:
-    """(σ/√λ)√(2 ln(1/δ) + 2γ) + B."""
-    spread = model.noise / math.sqrt(model.regularization)
-    return spread * np.sqrt(2.0 * np.log(inverse_delta) + 2.0 * gamma) + model.norm_bound
-
-
-def improved_multiplier(model: Model, gamma: Any, delta: float) -> Any:
-    """B + (σ/√min(λ, 1))√(2(γ + 1 + ln(1/δ)))."""
-    spread = model.noise / math.sqrt(min(model.regularization, 1.0))
-    return spread * np.sqrt(2.0 * (gamma + 1.0 + math.log(1.0 / delta))) + model.norm_bound
 
 
 def _rounds(horizon: Any) -> Any:

@@ -8,7 +8,8 @@ import numpy as np
 
 from misspec.errors import MOST, number, whole
 from misspec.model import Model, a_model
-from misspec.theory.bounds import Gain, capped, improved_multiplier, read_rounds, variance_constant
+from misspec.theory import widths
+from misspec.theory.bounds import Gain, capped, read_rounds, variance_constant
 from misspec.theory.information import Rounds
 
 
@@ -130,7 +131,7 @@ def igp_ucb_bound(model: Model, horizon: Rounds, gain: Gain, *, cap: bool = True
     Printed for λ = 1 + 2/T, with 4(T + 2) instead of CT.
     """
     T, gamma, _ = read_rounds(model, horizon, gain, 0.0, "true")
-    bound = 2.0 * improved_multiplier(model, gamma, model.delta) * np.sqrt(variance_constant(model) * gamma * T)
+    bound = 2.0 * widths.improved(model, 2.0 * gamma, model.delta) * np.sqrt(variance_constant(model) * gamma * T)
     return capped(bound, horizon, model, 0.0, "true", cap=cap)
 
 
@@ -144,7 +145,7 @@ def gp_ts_bound(model: Model, horizon: Rounds, gain: Gain, points: int) -> Round
     """
     T, gamma, _ = read_rounds(model, horizon, gain, 0.0, "true")
     p, B = 1.0 / (4.0 * math.e * math.sqrt(math.pi)), model.norm_bound
-    v = improved_multiplier(model, gamma, model.delta / 2.0)
+    v = widths.improved(model, 2.0 * gamma, model.delta / 2.0)
     c = np.maximum(v * (1.0 + np.sqrt(2.0 * np.log(whole("points", points, at_least=1) * T**2))), 1.0)
     bound = 8.0 * B + math.pi**2 * B / 3.0 + 11.0 * c / p * np.sqrt(variance_constant(model) * gamma * T)
     bound = bound + (4.0 * B + 11.0) * c / p * np.sqrt(2.0 * T * math.log(2.0 / model.delta))

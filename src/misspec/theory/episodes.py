@@ -21,9 +21,7 @@ def check_schedule(schedule: Any, horizon: int | None) -> Schedule:
     else:
         checked = whole("schedule (if not doubling or few)", schedule, at_least=1, at_most=MOST_ROUNDS)
     if horizon is None and checked != "doubling":
-        raise InvalidInput(
-            f"schedule={shown(checked)} plans all evaluations ahead, got no horizon; say how many: horizon=T"
-        )
+        raise InvalidInput(f"schedule={shown(checked)} plans all evaluations ahead; say how many: horizon=T")
     if horizon is not None and isinstance(checked, int) and checked > horizon:
         raise InvalidInput(f"schedule must be at most the horizon, {horizon} evaluations, got {checked} episodes")
     return checked

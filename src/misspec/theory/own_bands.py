@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from misspec.encoding import kept, resume
 from misspec.errors import Array, number, whole
 from misspec.model import Model
-from misspec.snapshots import kept, resume
 
 
 def own_radius(noise: float, n: int, rank: int, delta: float) -> float:
@@ -205,16 +205,11 @@ class OwnBands:
                 self.lower[key], self.upper[key] = own.lower, own.upper
 
 
-def within_class(
-    lower: Array, upper: Array, model: Model, prior: Array, epsilon: float
-) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """A model's band for f* intersected with the class's interval, offset ± (B√k(x,x) + ε).
-
-    prior: k(x,x). Where the two do not meet, the result is the class's interval; the last array says where.
-    """
+def within_class(lower: Array, upper: Array, model: Model, prior: Array, epsilon: float = 0.0) -> tuple[Array, Array]:
+    """A model's band for f* intersected with the class's interval, offset ± (B√k(x,x) + ε), which is the result where
+    the two do not meet. prior: k(x,x)."""
     reach = model.norm_bound * np.sqrt(prior) + epsilon
-    least, most = model.offset - reach, model.offset + reach
-    return *ground(lower, upper, least, most), np.maximum(lower, least) > np.minimum(upper, most)
+    return ground(lower, upper, model.offset - reach, model.offset + reach)
 
 
 def grounded_upper(upper: Array, own_lower: Array, own_upper: Array, *, least: Array | None = None) -> Array:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +23,13 @@ from misspec.model import Model
 # -- adaptive designs: multipliers, uniform over t and x ---------------------------------------------------------------
 
 
-def lemma1(model: Model, log_det: float, delta: float) -> float:
-    """(σ/√λ)·√(2 ln(1/δ) + L) + B.
+def lemma1(model: Model, log_det: Any, delta: float) -> Any:
+    """(σ/√λ)·√(2 ln(1/δ) + L) + B; of an array L, as regret bounds have it (2γ), an array.
 
     Lemma 1 of Bogunovic & Krause (2021), after Chowdhury & Gopalan (2017) and Durand et al. (2018).
     """
     spread = model.noise / math.sqrt(model.regularization)
-    return spread * math.sqrt(2.0 * math.log(1.0 / delta) + log_det) + model.norm_bound
+    return spread * np.sqrt(2.0 * math.log(1.0 / delta) + log_det) + model.norm_bound
 
 
 def mixture(model: Model, log_det: float, delta: float) -> float:
@@ -40,14 +41,14 @@ def mixture(model: Model, log_det: float, delta: float) -> float:
     return math.sqrt(spread * (2.0 * math.log(1.0 / delta) + log_det) + model.norm_bound**2)
 
 
-def improved(model: Model, log_det: float, delta: float) -> float:
+def improved(model: Model, log_det: Any, delta: float) -> Any:
     """B + (σ/√min(λ, 1))·√(2(L/2 + 1 + ln(1/δ))), L/2 the realised information or a bound on it; above `lemma1`.
 
     Chowdhury & Gopalan (2017), Theorem 2, with λ = 1 + 2/T and γ_{t−1} for L/2; applied to k/λ where the ridge is
     below 1.
     """
     spread = model.noise / math.sqrt(min(model.regularization, 1.0))
-    return spread * math.sqrt(log_det + 2.0 + 2.0 * math.log(1.0 / delta)) + model.norm_bound
+    return spread * np.sqrt(log_det + 2.0 + 2.0 * math.log(1.0 / delta)) + model.norm_bound
 
 
 MULTIPLIERS = {"lemma1": lemma1, "mixture": mixture, "improved": improved}
@@ -68,7 +69,7 @@ def check_width(width: Width, also: Sequence[str] = ()) -> Width:
 def multiplier(width: Width, model: Model, log_det: float, delta: float) -> float:
     """The factor on σ_{t−1}(x) of a width; a number c means c·model.scale and guarantees nothing."""
     if isinstance(width, str):
-        return MULTIPLIERS[width](model, log_det, delta)
+        return float(MULTIPLIERS[width](model, log_det, delta))
     if callable(width):
         try:
             factor = width(model, log_det, delta)

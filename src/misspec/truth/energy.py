@@ -17,7 +17,7 @@ It proves the root mean square of a misfit, and so sees widespread ones; own ban
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ from numpy.typing import NDArray
 from misspec import kernels
 from misspec.errors import Array
 from misspec.model import Model
+
+if TYPE_CHECKING:
+    from misspec.truth.certificates import Averages
 
 GRID = np.geomspace(1e-3, 0.48, 20)  # of g, whose best value is about √(ln(1/δ)/t): up to a million results
 MOST = 2000  # distinct points whose kernel matrix is decomposed, in a second; of more, features or a part are used
@@ -55,22 +58,9 @@ class Energy(NamedTuple):
 NOTHING = Energy(0.0, 0.0, 0.0, np.zeros(0, dtype=np.intp), np.zeros(0))
 
 
-def energy(
-    model: Model,
-    encoded: Array,
-    averages: Array,
-    weights: Array,
-    within: Array,
-    results: Array,
-    *,
-    delta: float,
-    fixed: bool = False,
-) -> Energy:
-    """The certificate from results at distinct points, as the kernel sees them.
-
-    averages, weights, within, results   per point: the weighted average, Σw, Σw(y − ȳ)², and the number of results
-    fixed                                the points, and their number, were fixed before any result was seen
-    """
+def energy(model: Model, told: Averages, *, delta: float, fixed: bool = False) -> Energy:
+    """The certificate; fixed: the points, and their number, were fixed before any result was seen."""
+    encoded, averages, weights, within, results = told
     n, part = len(encoded), 0
     if not n:
         return NOTHING

@@ -3,12 +3,4 @@
 from misspec.integrations.command.runs import EVALUATIONS, STORAGE, Progress, Result, go
 from misspec.integrations.command.words import Command, Failure
 
-__all__ = [
-    "EVALUATIONS",
-    "STORAGE",
-    "Command",
-    "Failure",
-    "Progress",
-    "Result",
-    "go",
-]
+__all__ = ["EVALUATIONS", "STORAGE", "Command", "Failure", "Progress", "Result", "go"]

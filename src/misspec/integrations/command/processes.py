@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import signal
 import socket
@@ -75,25 +76,16 @@ def end_group(pid: int, start: str) -> bool:
 
 
 def run(
-    words: Sequence[str],
-    *,
-    timeout: float | None,
-    stop: threading.Event,
-    record: Callable[[int, str | None], None],
+    words: Sequence[str], *, timeout: float | None, stop: threading.Event, record: Callable[[int, str | None], None]
 ) -> Running:
     """Run a command in a process group of its own, with no input, until it ends, takes too long, or is to stop.
 
     record(pid, start) is called before it starts. What it leaves running in its group is ended with it.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        gated = [sys.executable, "-I", "-S", "-c", GATE, *words]
         try:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", GATE, *words],
-                stdin=subprocess.PIPE,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
+            process = subprocess.Popen(gated, stdin=subprocess.PIPE, stdout=out, stderr=err, start_new_session=True)
         except OSError as error:
             raise InvalidInput(f"cannot start a process: {error.strerror}") from None
         assert process.stdin is not None
@@ -114,15 +106,14 @@ def run(
 
 def _wait(process: subprocess.Popen[bytes], timeout: float | None, stop: threading.Event) -> str | None:
     """Until it has ended; why it was made to, if it was."""
-    limit = None if timeout is None else time.monotonic() + timeout
+    limit = math.inf if timeout is None else time.monotonic() + timeout
     pause = 0.002
     while not _exited(process):
-        if stop.is_set() or (limit is not None and time.monotonic() > limit):
+        if stop.is_set() or time.monotonic() > limit:
             why = "stopped" if stop.is_set() else f"it took more than {timeout:g} seconds"
             _end(process, PATIENCE)
             return why
-        left = pause if limit is None else min(pause, max(0.0, limit - time.monotonic()))
-        stop.wait(left)
+        stop.wait(min(pause, max(0.0, limit - time.monotonic())))
         pause = min(0.05, 1.5 * pause)
     _end(process, 0.0)  # only what it left behind
     return None

@@ -7,6 +7,7 @@ study (`shared_study`), so that the same line goes on after any interruption, an
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import threading
@@ -69,16 +70,16 @@ def go(
     timeout: float | None = None,
     retries: int = 0,
     shell: bool = False,
+    aim: str = "best",
     seed: int | None = None,
     show: Callable[[Progress], None] = lambda _: None,
-    beat: float = 15.0,
     grace: float = 90.0,
 ) -> Auto:
     """Evaluate a command until a study has so many results; the policy that was told all of them.
 
     A command that fails (an exit code other than 0, no finite result, too long) is run again up to `retries` times;
     then its trial fails, with the reason, and does not count. Interrupted, what runs is ended and left for the next
-    time. beat and grace: see `Shared`.
+    time. grace: see `Shared`.
     """
     if os.name != "posix":
         raise InvalidInput("this needs process groups, as Linux and macOS have them; on Windows, use WSL")
@@ -88,12 +89,24 @@ def go(
     if timeout is not None:
         number("--timeout", timeout, above=0)
     command = Command(words, space, shell=shell)
-    with _quietly(), storage_errors(storage), _heeding():
-        sampler = MisspecSampler(seed=seed)
-        shared = Shared(storage, name, space, minimize=minimize, n=evaluations, sampler=sampler, beat=beat, grace=grace)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # it logs every trial; the command line has its own words
+    with storage_errors(storage), _heeding():
+        sampler = MisspecSampler(seed=seed, aim=aim)
+        shared = Shared(storage, name, space, minimize=minimize, n=evaluations, sampler=sampler, grace=grace)
 
         def evaluate(trial: Trial) -> float:
-            return _evaluate(shared, trial.number, command.filled(trial.params, trial.number), key, timeout, retries)
+            """Run the command until it has a result."""
+            filled, stop = command.filled(trial.params, trial.number), shared.mine[trial.number].stop
+            for attempt in range(retries + 1):
+                record = functools.partial(shared.record, trial.number)
+                ran = processes.run(filled, timeout=timeout, stop=stop, record=record)
+                try:
+                    return _result(ran, key)
+                except Failure as failure:
+                    if attempt == retries or stop.is_set():
+                        times = f" ({retries + 1} times)" if attempt else ""
+                        raise Failure(failure.reason + times, last_lines(ran.err)) from None
+            raise AssertionError
 
         with contextlib.closing(shared):
             _fill(shared, evaluate, jobs, show)
@@ -134,35 +147,16 @@ def _fill(shared: Shared, evaluate: Callable[[Trial], float], jobs: int, show: C
                 _stop(shared)
 
 
-def _evaluate(
-    shared: Shared, trial: int, words: Sequence[str], key: str | None, timeout: float | None, retries: int
-) -> float:
-    """Run the command until it has a result."""
-    stop = shared.mine[trial].stop
-    for attempt in range(retries + 1):
-        ran = processes.run(
-            words, timeout=timeout, stop=stop, record=lambda pid, start: shared.record(trial, pid, start)
-        )
-        try:
-            if ran.ended is not None:
-                raise Failure(ran.ended)
-            if ran.code:
-                complaint = last_lines(ran.err).rpartition("\n")[2]
-                raise Failure(_ending(ran.code) + (f": {complaint}" if complaint else ""))
-            return result_of(ran.out, key)
-        except Failure as failure:
-            if attempt == retries or stop.is_set():
-                times = f" ({retries + 1} times)" if attempt else ""
-                raise Failure(failure.reason + times, last_lines(ran.err)) from None
-    raise AssertionError
-
-
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"exit code {code}"
-    with contextlib.suppress(ValueError):
-        return f"ended by {signal.Signals(-code).name}"
-    return f"ended by signal {-code}"
+def _result(ran: processes.Running, key: str | None) -> float:
+    """The number that a command printed; Failure if it did not end well."""
+    if ran.ended is not None:
+        raise Failure(ran.ended)
+    if ran.code:
+        signals = {-each.value: f"ended by {each.name}" for each in signal.Signals}
+        ending = signals.get(ran.code, f"exit code {ran.code}" if ran.code > 0 else f"ended by signal {-ran.code}")
+        complaint = last_lines(ran.err).rpartition("\n")[2]
+        raise Failure(ending + (f": {complaint}" if complaint else ""))
+    return result_of(ran.out, key)
 
 
 def _tell(shared: Shared, trial: Trial, ended: Future[float]) -> Result | None:
@@ -182,15 +176,10 @@ def _tell(shared: Shared, trial: Trial, ended: Future[float]) -> Result | None:
 
 def _check_hope(failures: int, done: int, n: int, last: Result | None) -> None:
     """InvalidInput where failures say that it is the command that is wrong; last: the result that just came in."""
-    if failures < HOPELESS or last is None or last.reason is None:
-        return
-    if done == 0:
-        said = f"the first {failures} evaluations all failed"
-    elif failures >= n:
-        said = f"{failures} evaluations failed, as many as there should be results"
-    else:
-        return
-    raise InvalidInput(f"{said}, the last one because: {last.reason}; repair the command and run this line again")
+    if failures >= HOPELESS and (done == 0 or failures >= n) and last is not None and last.reason is not None:
+        many = f"{failures} evaluations failed, as many as there should be results"
+        said = many if done else f"the first {failures} evaluations all failed"
+        raise InvalidInput(f"{said}, the last one because: {last.reason}; repair the command and run this line again")
 
 
 def _give_up(shared: Shared, running: Mapping[Future[float], Trial]) -> None:
@@ -211,23 +200,10 @@ def _stop(shared: Shared) -> None:
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Optuna logs every trial; the command line has its own words."""
-    level = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    try:
-        yield
-    finally:
-        optuna.logging.set_verbosity(level)
-
-
-@contextlib.contextmanager
 def _heeding() -> Iterator[None]:
     """Being asked to end, by a scheduler or a closed terminal, is an interruption like Ctrl-C."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    asked = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
+    main = threading.current_thread() is threading.main_thread()  # only there can signals be handled
+    asked = [each for each in (signal.SIGTERM, signal.SIGHUP) if main and signal.getsignal(each) is signal.SIG_DFL]
     for each in asked:
         signal.signal(each, signal.default_int_handler)  # raises KeyboardInterrupt
     try:

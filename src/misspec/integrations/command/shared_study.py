@@ -72,9 +72,6 @@ class Mine(NamedTuple):
     stop: threading.Event
 
 
-# -- the study ---------------------------------------------------------------------------------------------------------
-
-
 class Shared:
     """A study and this process's part in it: `mine`, the trials that it evaluates, by number.
 
@@ -117,9 +114,8 @@ class Shared:
         """The study of a name, made if there is none; InvalidInput if it is about something else."""
         storage, other = self.storage, "take another --name"
         wanted = StudyDirection.MINIMIZE if minimize else StudyDirection.MAXIMIZE
-        study = optuna.create_study(
-            study_name=name, storage=storage, sampler=sampler, directions=[wanted], load_if_exists=True
-        )
+        options: Any = {"storage": storage, "sampler": sampler, "load_if_exists": True}
+        study = optuna.create_study(study_name=name, directions=[wanted], **options)
         if study.directions != [wanted]:
             several, direction = len(study.directions) > 1, study.directions[0].name.lower()
             has = "has several objectives" if several else f"is to {direction}"
@@ -158,8 +154,6 @@ class Shared:
         best = max(results, key=lambda t: sign * (t.value or 0.0), default=None)
         value, params = (None, {}) if best is None else (best.value, dict(best.params))
         return Standing(len(results), sum(_under_way(t) for t in trials), value, params)
-
-    # -- taking trials -------------------------------------------------------------------------------------------------
 
     def claim(self, trials: Sequence[FrozenTrial] | None = None) -> Trial | None:
         """A trial to evaluate, with its parameters; None if enough are under way. trials: as they were just read."""
@@ -226,19 +220,17 @@ class Shared:
         twin = next((t.number for t in trials if of is not None and _of(t) == of), number)
         results = sum(t.state == TrialState.COMPLETE for t in trials)
         before = sum(t.number < number and (_under_way(t) or t.state == TrialState.WAITING) for t in trials)
+        if twin == number and results + before < self.n:
+            return True
         if twin < number:
             self.fail(number, f"not needed: trial {twin} evaluates the same point again")
-        elif results + before >= self.n:  # the point of another still is to be evaluated, should more be wanted
+        else:  # the point of another still is to be evaluated, should more be wanted
             self.fail(number, f"not needed: {self.n} are done or under way", again=of is not None)
-        else:
-            return True
         return False
 
     def _owner(self) -> dict[str, Any]:
         pid = os.getpid()
         return {"run": self._run, "host": processes.host(), "pid": pid, "start": processes.started(pid)}
-
-    # -- and finishing them --------------------------------------------------------------------------------------------
 
     def record(self, number: int, pid: int, start: str | None) -> None:
         """The command that evaluates a trial."""
@@ -275,8 +267,6 @@ class Shared:
         except UpdateFinishedTrialError:
             return False
         return True
-
-    # -- life and death ------------------------------------------------------------------------------------------------
 
     def reap(self, trials: Sequence[FrozenTrial] | None = None) -> list[int]:
         """Fail the trials whose process is gone, so that their points are evaluated again; their numbers. A command of

@@ -14,6 +14,9 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage, get_storage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
+from sqlalchemy import event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from misspec.errors import InvalidInput, StorageError
 
@@ -28,8 +31,6 @@ class _SQLite(RDBStorage):
     such a change takes the lock for writing before it looks."""
 
     def __init__(self, url: str) -> None:
-        from sqlalchemy import event
-
         super().__init__(url, engine_kwargs={"connect_args": {"timeout": BUSY}})
         self._here = threading.local()
         event.listen(self.engine, "begin", self._begin)
@@ -48,9 +49,6 @@ class _SQLite(RDBStorage):
 
 def without_password(url: str) -> str:
     """A URL without its password."""
-    from sqlalchemy.engine import make_url
-    from sqlalchemy.exc import ArgumentError
-
     try:
         return make_url(url).render_as_string(hide_password=True) if "://" in url else url
     except (ArgumentError, ValueError):
@@ -96,8 +94,6 @@ def _journal(path: Path) -> BaseStorage:
 
 
 def _database(url: str) -> BaseStorage:
-    from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
-
     name = without_password(url)
     for tried in range(TRIES):
         try:
@@ -130,8 +126,6 @@ def _first_line(error: BaseException | None) -> str:
 @contextlib.contextmanager
 def storage_errors(url: str) -> Iterator[None]:
     """Failures of the storage in one line."""
-    from sqlalchemy.exc import SQLAlchemyError
-
     try:
         yield
     except (StorageInternalError, SQLAlchemyError) as error:

@@ -34,9 +34,6 @@ class Failure(Exception):
         self.reason, self.stderr = reason, stderr
 
 
-# -- the command's words -----------------------------------------------------------------------------------------------
-
-
 class Command:
     """The words of a command with {name} where a value goes; other braces are the user's own, and {{name}} is {name}.
 
@@ -59,11 +56,10 @@ class Command:
                 f"the command never uses the parameter {shown(unused[0])}; write {{{unused[0]}}} where its value goes "
                 "({params} is a JSON object of all), or take it out of the file"
             )
-        for name, parameter in space.parameters.items():
-            if isinstance(parameter, Choice) and any("\0" in str(option) for option in parameter.options):
-                raise InvalidInput(
-                    f"parameter {shown(name)} has an option with a null character, which no argument can hold"
-                )
+        for name, each in space.parameters.items():
+            if isinstance(each, Choice) and any("\0" in str(option) for option in each.options):
+                said = "has an option with a null character, which no argument can hold"
+                raise InvalidInput(f"parameter {shown(name)} {said}")
         if shell:
             self._check_shell(self.words[0])
         elif not self._slots.search(words[0]) and shutil.which(words[0]) is None:
@@ -73,7 +69,8 @@ class Command:
     def filled(self, params: Mapping[str, Any], trial: int) -> list[str]:
         """The words with values in their places."""
         values = {"params": json.dumps(dict(params)), "trial": str(trial)}
-        values |= {name: written(params[name]) for name in self.names}
+        given = {name: params[name] for name in self.names}
+        values |= {name: repr(float(x)) if isinstance(x, float) else str(x) for name, x in given.items()}
         if not self.shell:
             return [self._put(values, word) for word in self.words]
         # the shell never parses a value: values are its arguments, kept in variables that stand in the line
@@ -117,14 +114,6 @@ class Command:
             elif inside[-1] in ("", ")"):
                 begins = character == "#" and (at == 0 or line[at - 1] in BETWEEN_WORDS)
                 inside += [character] if begins or character in "'\"`" else []
-
-
-def written(value: Any) -> str:
-    """A value as an argument."""
-    return repr(float(value)) if isinstance(value, float) else str(value)
-
-
-# -- what the command printed ------------------------------------------------------------------------------------------
 
 
 def result_of(out: str, key: str | None) -> float:

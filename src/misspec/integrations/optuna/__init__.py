@@ -3,9 +3,4 @@
 from misspec.integrations.optuna.sampler import MisspecSampler
 from misspec.integrations.optuna.trials import distributions_of, policy_of, space_of
 
-__all__ = [
-    "MisspecSampler",
-    "distributions_of",
-    "policy_of",
-    "space_of",
-]
+__all__ = ["MisspecSampler", "distributions_of", "policy_of", "space_of"]

@@ -16,7 +16,7 @@ import secrets
 import threading
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import optuna
@@ -39,14 +39,6 @@ FIXED = 512  # points among which the best is taken where some parameters are fi
 DIGITS = 6  # of what is shown to people
 LONGEST = 60_000  # characters of samples that are stored: MySQL has room for 65,535 bytes
 TRIED = 8  # values for a parameter outside the model, half of them by TPE: the first that is likely to work is taken
-
-
-class Kept(NamedTuple):
-    """Cache of a sampler for one storage, study and space: the points of its trials, and a policy that learnt them."""
-
-    of: tuple[Any, int, str]
-    axes: Axes
-    mirror: Mirror | None
 
 
 class MisspecSampler(BaseSampler):
@@ -82,12 +74,10 @@ class MisspecSampler(BaseSampler):
         self._policy, self._options = policy, options
         self._seed = secrets.randbits(32) if seed is None else seeded(seed)
         self._lock = threading.RLock()
-        self._kept: Kept | None = None  # what is in the storage too, read and learnt before
+        self._mirror: Mirror | None = None  # what is in the storage too, read and learnt before
         tell_of_forks(self)
         if not callable(policy):  # better said now than in the first trial
             self._made(Space({"x": Float(0.0, 1.0)}), minimize=False)
-
-    # -- Optuna's protocol -----------------------------------------------------------------------------------
 
     def reseed_rng(self) -> None:
         self._seed = secrets.randbits(32)
@@ -109,7 +99,7 @@ class MisspecSampler(BaseSampler):
         success = None if axes is None else _success_of(study, axes)
         drawn = []
         for i, seed in enumerate(seeds.generate_state(1 if success is None else TRIED).tolist()):
-            sampler: BaseSampler = TPESampler(seed=seed) if i < TRIED // 2 else RandomSampler(seed=seed)
+            sampler = (TPESampler if i < TRIED // 2 else RandomSampler)(seed=seed)
             drawn.append(sampler.sample_independent(study, trial, param_name, param_distribution))
         if success is None or axes is None:
             return drawn[0]
@@ -124,32 +114,29 @@ class MisspecSampler(BaseSampler):
         if not search_space:
             return {}
         with self._lock, one_thread():
-            kept, axes = self._kept, Axes(search_space)
-            of = study._storage, study._study_id, axes.digest
-            if kept is None or kept.of != of:
-                kept = Kept(of, axes, None)
-            x, believed = self._chosen(study, kept, trial)
+            axes = Axes(search_space)
+            x, believed = self._chosen(study, axes, trial)
             stored = dict(zip(search_space, x.tolist(), strict=True))  # in Optuna's internal numbers, which JSON knows
             study._storage.set_trial_system_attr(trial._trial_id, ASKED, stored)
             for what, value in believed.items():
                 study._storage.set_trial_user_attr(trial._trial_id, BELIEVED.format(what), value)
-            return kept.axes.params(x)
+            return axes.params(x)
 
-    # -- choosing --------------------------------------------------------------------------------------------
-
-    def _chosen(self, study: Study, kept: Kept, trial: FrozenTrial) -> tuple[Array, dict[str, Any]]:
+    def _chosen(self, study: Study, axes: Axes, trial: FrozenTrial) -> tuple[Array, dict[str, Any]]:
         """Choose by the policy that has learnt the trials before, as long as these say the same; else by a new one."""
-        mirror, axes = kept.mirror, kept.axes
-        history = History.of(study, axes, trial.number)
-        self._kept = kept._replace(mirror=None)  # if anything fails from here on, the mirror is rebuilt
-        if mirror is None or not mirror.follows(history):
-            mirror = Mirror(self._made(axes.space, minimize=study.direction == StudyDirection.MINIMIZE))
+        mirror, self._mirror = self._mirror, None  # if anything fails from here on, the mirror is rebuilt
+        of = study._storage, study._study_id, axes.digest
+        if mirror is not None and mirror.of == of:
+            axes = mirror.axes  # which has read most trials
+        history = History(study, axes, trial.number)
+        if mirror is None or mirror.of != of or not mirror.follows(history):
+            mirror = Mirror(self._made(axes.space, minimize=study.direction == StudyDirection.MINIMIZE), of, axes)
         mirror.learn(history, _learnt_by(study, axes, len(history.trials)))
         chosen = mirror.choose(trial, history, axes.fixed(trial.system_attrs.get("fixed_params", {})), self._seed)
         if mirror.news is not None:
             _teach(study, axes, len(history.trials), mirror.news)
         if not history.unseen or mirror.policy.abilities.keeps_rounds:
-            self._kept = kept._replace(mirror=mirror)  # one that has asked what others ask is of no further use
+            self._mirror = mirror  # one that has asked what others ask is of no further use
         return chosen
 
     def _made(self, space: Space, *, minimize: bool) -> Policy:
@@ -176,27 +163,28 @@ class MisspecSampler(BaseSampler):
             )
         return policy
 
-    # -- copies ----------------------------------------------------------------------------------------------
-
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_lock", "_kept")}
+        return self.__dict__ | {"_lock": None, "_mirror": None}
 
-    def __setstate__(self, kept: dict[str, Any]) -> None:
-        self.__dict__.update(kept, _lock=threading.RLock(), _kept=None)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock())
         tell_of_forks(self)
 
     def forked(self) -> None:
         """After a fork, read again from the storage what another thread was about to keep."""
         lock, self._lock = self._lock, lock_after_fork(self._lock)
         if self._lock is not lock:
-            self._kept = None
+            self._mirror = None
 
 
 class Mirror:
-    """A policy that knows the trials of a study; it learns what is new since the last look."""
+    """A policy that knows the trials of a study; it learns what is new since the last look.
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+    of: the storage, the study and the digest of the search space, whose points axes has read
+    """
+
+    def __init__(self, policy: Policy, of: tuple[Any, int, str], axes: Axes) -> None:
+        self.policy, self.of, self.axes = policy, of, axes
         self._done: dict[int, float | None] = {}  # results that were told, by trial; None for a failed one
         self._pending: dict[int, Query] = {}
         self._looked = 0  # results when conflicts were last looked for
@@ -243,21 +231,16 @@ class Mirror:
         policy._rng = np.random.default_rng([seed, trial.number])
         if due(policy.t, self._looked) or getattr(policy, "surprised", False):
             self._renew()
-        offer = None
         if fixed:
             space: Any = policy.domain
             offer = space.decode(space.spread(FIXED, 0))
             offer[:, list(fixed)] = list(fixed.values())
-            offer = distinct(offer).points
-        try:
-            if offer is not None:
-                query = policy.ask(actions=offer)
-            else:
+            query = policy.ask(actions=distinct(offer).points)
+        else:
+            try:
                 query = policy.ask(1 if policy.abilities.keeps_rounds else history.unseen + 1)[-1]
-        except HorizonReached:  # every point was tried, and a repeat would teach nothing: a study asks all the same
-            if not isinstance(policy, Auto):
-                raise
-            (query,) = policy.mark_pending(policy.recommend(actions=offer).x[None, :])
+            except HorizonReached:  # every point was tried, and Optuna wants one all the same
+                query = policy.ask(actions=policy.recommend().x[None, :])
         self._pending[trial.number] = query
         return query.x, self._believed(query)
 
@@ -291,7 +274,7 @@ def _success_of(study: Study, axes: Axes) -> Feasible | None:
         return None
     known = [(axes.point(t.params), t.state != TrialState.FAIL) for t in trials if AGAIN not in t.system_attrs]
     points, succeeded = [x for x, _ in known if x is not None], [works for x, works in known if x is not None]
-    if all(succeeded) or not any(succeeded):
+    if len(set(succeeded)) < 2:
         return None
     columns = [(each.start, each.stop) for each in axes.space.columns]
     return Feasible(axes.space.encode(points), np.array(succeeded), columns, np.ones(len(columns)))

@@ -101,36 +101,37 @@ class Known(NamedTuple):
     noise: float | None = None
 
 
-class History(NamedTuple):
-    """All trials but the one in question that lie in a space, and how many others are being chosen right now."""
+class History:
+    """All trials but the one in question that lie in a space, and how many others, `unseen`, are chosen right now."""
 
-    trials: list[Known]
-    unseen: int
-
-    @classmethod
-    def of(cls, study: Study, axes: Axes, number: int | None = None) -> History:
+    def __init__(self, study: Study, axes: Axes, number: int | None = None) -> None:
         """number: of the trial in question."""
         every = study.get_trials(deepcopy=False)
         minimize = study.direction == StudyDirection.MINIMIZE
         results = {t.number: t.value for t in every if t.state == TrialState.COMPLETE and t.value is not None}
         finite = [value for value in results.values() if abs(value) <= LARGEST] or [0.0]
         least, most = min(finite), max(finite)
-        trials, unseen = [], 0
+        self.trials: list[Known] = []
+        self.unseen = 0
         so_far: list[float] = []  # results of trials before
         for trial in every:
-            _refuse_constraints(trial)
+            if any(key == "constraints" or key.startswith("constraints:") for key in trial.system_attrs):
+                # ignoring them would look like respecting them
+                raise InvalidInput(
+                    f"trial {trial.number} has constraints, which MisspecSampler does not know; give infeasible trials "
+                    "a bad value, let them fail, or take Optuna's GPSampler or TPESampler"
+                )
             running, attributes = trial.state == TrialState.RUNNING, trial.system_attrs
             y = results.get(trial.number)
             if y is not None and abs(y) <= LARGEST:
                 bisect.insort(so_far, y)
-            if trial.number == number or trial.state == TrialState.WAITING:
-                continue
-            if trial.state == TrialState.FAIL and AGAIN in attributes:
+            again = trial.state == TrialState.FAIL and AGAIN in attributes
+            if trial.number == number or trial.state == TrialState.WAITING or again:
                 continue
             x = axes.read(trial)
             if x is None:
                 if running and number is not None and ASKED not in attributes and not trial.params:
-                    unseen += 0 < number - trial.number <= UNSEEN
+                    self.unseen += 0 < number - trial.number <= UNSEEN
                 continue
             if y is not None:
                 y = min(max(y, least), most)  # infinities, or what stands for them, teach nothing
@@ -145,17 +146,7 @@ class History(NamedTuple):
                     f"user attribute {NOISE!r} of trial {trial.number} must be the standard deviation of its result, "
                     f"got {shown(own)}"
                 )
-            trials.append(Known(trial.number, x, y, not running and y is None, own))
-        return cls(trials, unseen)
-
-
-def _refuse_constraints(trial: FrozenTrial) -> None:
-    """InvalidInput where a trial has constraints: ignoring them would look like respecting them."""
-    if any(key == "constraints" or key.startswith("constraints:") for key in trial.system_attrs):
-        raise InvalidInput(
-            f"trial {trial.number} has constraints, which MisspecSampler does not know; give infeasible trials a "
-            "bad value, let them fail, or take Optuna's GPSampler or TPESampler"
-        )
+            self.trials.append(Known(trial.number, x, y, not running and y is None, own))
 
 
 def policy_of(study: Study, space: Space | None = None) -> Auto:
@@ -175,7 +166,7 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
     done = {t.number: t for t in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
     names = [name for trial in done.values() for name in trial.params]
     policy.not_modelled = tuple(dict.fromkeys(name for name in names if name not in distributions))
-    for each in History.of(study, axes).trials:
+    for each in History(study, axes).trials:
         if each.failed or each.number in done:
             (query,) = policy.mark_pending(each.x[None, :])
             policy.drop(query) if each.y is None else policy.tell(query, each.y, noise=each.noise)
@@ -183,17 +174,13 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
     return policy
 
 
-# -- spaces ------------------------------------------------------------------------------------------------------------
-
-
 def space_of(distributions: Mapping[str, BaseDistribution]) -> Space:
     """An `ms.Space` of Optuna's distributions; InvalidInput names one that cannot be a parameter."""
-    parameters: dict[str, Parameter] = {}
-    for name, distribution in instance("distributions", distributions, Mapping, "as a trial has them by name").items():
-        parameter = parameter_of(distribution)
-        if parameter is None:
-            raise InvalidInput(f"parameter {shown(name)} cannot be one of a Space: {shown(distribution)}")
-        parameters[name] = parameter
+    given = instance("distributions", distributions, Mapping, "as a trial has them by name")
+    parameters = {name: parameter for name, each in given.items() if (parameter := parameter_of(each)) is not None}
+    for name in given:
+        if name not in parameters:
+            raise InvalidInput(f"parameter {shown(name)} cannot be one of a Space: {shown(given[name])}")
     return Space(parameters)
 
 

@@ -3,9 +3,4 @@
 from misspec.integrations.suggest.reasons import Proposal
 from misspec.integrations.suggest.suggesting import Suggestion, append, suggest
 
-__all__ = [
-    "Proposal",
-    "Suggestion",
-    "append",
-    "suggest",
-]
+__all__ = ["Proposal", "Suggestion", "append", "suggest"]

@@ -41,8 +41,8 @@ class Entry(NamedTuple):
     noise: float = math.nan  # of its own
 
 
-class Menu:
-    """The experiments to choose from.
+class _Experiments:
+    """The experiments to choose from: those of a table, or of a space.
 
     known     its columns
     label     the column that names experiments
@@ -56,6 +56,7 @@ class Menu:
     """
 
     domain: Any
+    parameters: Mapping[str, Any]
     known: Sequence[str]
     label: str | None = None
     size: int | None = None
@@ -67,23 +68,6 @@ class Menu:
         self.entries: list[Entry] = []
         self.notes: list[str] = []
         self.asked: set[Key] = set()
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        parameters: Mapping[str, Any] = self.domain.parameters
-        return parameters
-
-    def find(self, cells: Mapping[str, str], line: Line) -> Key:
-        """The experiment that a line of results is about; InvalidInput names the cell that is wrong."""
-        raise NotImplementedError
-
-    def key(self, query: Query) -> Key:
-        """The experiment that a policy asks for."""
-        raise NotImplementedError
-
-    def values(self, key: Key) -> dict[str, Any]:
-        """Its cells by column."""
-        raise NotImplementedError
 
     def called(self, key: Key) -> str:  # noqa: ARG002  # points of a space have no names
         """Its name, for people; "" where its values say all."""
@@ -131,7 +115,7 @@ class Menu:
             raise InvalidInput(f"{line.at(name)}: expected {p.expects}, {got}") from None
 
 
-class OfTable(Menu):
+class OfTable(_Experiments):
     """The rows of a CSV file. target: its column of results, if it has one; label: the column that names the rows.
 
     Rows that nothing tells apart, neither a name nor a value, are one candidate.
@@ -157,7 +141,7 @@ class OfTable(Menu):
         self._rows, candidates = np.unique(first, return_inverse=True)  # of the file, and the candidate of each
         if len(self._rows) < len(first):
             self.domain = self._table({name: [cells[i] for i in self._rows] for name, cells in told.items()}, ignore)
-        self.size = len(self.domain)
+        self.size, self.parameters = len(self.domain), self.domain.parameters
         self.every = range(self.size)
         self._cells: list[dict[str, Any]] = self.domain.rows
         if self.names is not None:  # as they are written: 007 stays text
@@ -180,6 +164,7 @@ class OfTable(Menu):
         return Table(frames.Frame(columns, str(self.path), text=True, command=True), ignore=left_out, names=self.names)
 
     def find(self, cells: Mapping[str, str], line: Line) -> Key:
+        """The experiment that a line of results is about; InvalidInput names the cell that is wrong."""
         name = "" if self.label is None else cells.get(self.label, "")
         if name:
             if name not in self._index:
@@ -226,6 +211,7 @@ class OfTable(Menu):
         return f"the nearest is {self.called(index)}, where {' and '.join(where)}"
 
     def key(self, query: Query) -> Key:
+        """The experiment that a policy asks for."""
         assert query.index is not None
         return query.index
 
@@ -235,17 +221,18 @@ class OfTable(Menu):
         return f"data row {self._rows[key] + 1}" if self.names is None else self.names[key]
 
     def values(self, key: Key) -> dict[str, Any]:
+        """Its cells by column."""
         assert isinstance(key, int)
         return self._cells[key]
 
 
-class OfSpace(Menu):
+class OfSpace(_Experiments):
     """The points of a space; numbers that vary by degrees are suggested as people can set them."""
 
     def __init__(self, path: Path, *, strict: bool = False) -> None:
         super().__init__(path, strict=strict)
         self.domain: Space = space_file.read(path)
-        self.known = self.domain.names
+        self.known, self.parameters = self.domain.names, self.domain.parameters
         few = self.domain.size is not None and self.domain.size <= WHOLE
         self.every = [tuple(x) for x in self.domain.members().points.tolist()] if few else None
 
@@ -275,6 +262,9 @@ class OfSpace(Menu):
         return tuple(settable(p, each, digits) for p, each in zip(self.parameters.values(), x.tolist(), strict=True))
 
 
+Menu = OfTable | OfSpace
+
+
 def settable(p: Any, x: float, digits: int = DIGITS) -> float:
     """A number as people can set it: rounded to a few digits of its range, within its bounds."""
     if not isinstance(p, Float) or p.step is not None or p.low == p.high:
@@ -285,9 +275,6 @@ def settable(p: Any, x: float, digits: int = DIGITS) -> float:
     else:
         found = round(x, digits - 1 - math.floor(math.log10(p.high - p.low))) + 0.0
     return min(max(found, p.low), p.high)
-
-
-# -- columns and cells -------------------------------------------------------------------------------------------------
 
 
 def copies_of(file: sheets.File, target: str, *, repeats: bool) -> tuple[set[int], list[str]]:
@@ -308,10 +295,9 @@ def _check_columns(
         raise InvalidInput(f"{file.path} does not exist")
     if not file.sheet.rows:
         raise InvalidInput(f"{file.path} must hold a line of column names and a line per candidate, got none")
-    names = [] if label is None else [label]
-    for option, named in (("--names", names), ("--ignore", ignore), ("--columns", columns)):
-        for column in named:
-            frames.check_column(column, header, file.path, option)
+    named = {"--names": [] if label is None else [label], "--ignore": ignore, "--columns": columns}
+    for option, column in ((option, column) for option, some in named.items() for column in some):
+        frames.check_column(column, header, file.path, option)
     if target in (label, *ignore, *columns):
         raise InvalidInput(f"{shown(target)} holds the results (--target) and can be no other column")
     twice = next((name for name in columns if name in (label, *ignore)), None)

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from misspec.domains import Choice
 from misspec.integrations.suggest.menu import Key, Menu
 from misspec.policies.auto import Auto
-from misspec.policies.auto.learnt import rounded
-from misspec.policies.auto.model import FIRST
+from misspec.policies.auto.learnt import plain, rounded
 from misspec.policies.core.answers import Query
 
 SHOWN = 4  # results of a repeat that are listed
@@ -51,13 +50,13 @@ class Reasons(NamedTuple):
         mean = std = math.nan
         if rule != "first":
             mean, std = (float(each[0]) for each in self.policy.posterior.at(self.menu.point(key)[None, :]))
-        words = "; ".join([self._chosen(rule, mean, std, others), *self._again(key), *self._first(key)])
+        words = "; ".join([self._chosen(rule, mean, std, others), *self._again(key), *self._new(key)])
         values, called = self.menu.values(key), self.menu.called(key)
         return Proposal(values, called, mean, std, rule, f"{words[0].upper()}{words[1:]}.")
 
     def _chosen(self, rule: str, mean: float, std: float, others: bool) -> str:
         if rule == "first":
-            return f"far from the others: the first {FIRST} results are spread out, to learn what matters"
+            return f"far from the others: the first {self.policy.first} results are spread out, to learn what matters"
         if rule == "confirm":
             return "the others do not predict its result, which would be the best: to confirm it before it is believed"
         if rule == "caution":
@@ -79,10 +78,11 @@ class Reasons(NamedTuple):
         shown = ", ".join(f"{each:.4g}" for each in y[:SHOWN]) + (", …" if len(y) > SHOWN else "")
         return [f"a repeat ({shown} so far), to tell luck from quality"] if y else []
 
-    def _first(self, key: Key) -> list[str]:
+    def _new(self, key: Key) -> list[str]:
         """Options that no experiment had."""
         done = [self.menu.point(each) for each in {*self.seen, *self.running}]
         here = zip(self.menu.parameters.items(), self.menu.point(key), strict=True)
         choices = [(i, name, x) for i, ((name, p), x) in enumerate(here) if isinstance(p, Choice)]
         new = [name for i, name, x in choices if done and all(other[i] != x for other in done)]
-        return [f"the first with this {' and this '.join(new)}"] if new else []
+        values = self.menu.values(key)
+        return [f"never tried: {', '.join(f'{name} = {plain(values[name])}' for name in new)}"] if new else []

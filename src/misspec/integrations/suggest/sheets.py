@@ -31,25 +31,16 @@ class Line(NamedTuple):
         return cell if self.separator == "," else frames.pointed(cell)
 
 
-class File(NamedTuple):
-    """A file as it was when it was read; content: None where there is none."""
+class File:
+    """A file as it is when it is read; content: None, and no columns, where there is none."""
 
-    path: Path
-    content: bytes | None
-    sheet: frames.Sheet
-
-    @property
-    def notes(self) -> list[str]:
-        return frames.not_utf8(self.sheet.style.encoding, self.path)
+    def __init__(self, path: Path) -> None:
+        self.path, self.content = path, frames.contents(path) if path.exists() else None
+        self.sheet = frames.sheet_of(self.content or b"", str(path))
+        self.notes = frames.not_utf8(self.sheet.style.encoding, path)
 
     def line(self, row: int) -> Line:
         return Line(self.path, self.sheet.lines[row], self.sheet.style.separator)
-
-
-def read(path: Path) -> File:
-    """A file as it is; one that does not exist has no columns."""
-    content = frames.contents(path) if path.exists() else None
-    return File(path, content, frames.sheet_of(content or b"", str(path)))
 
 
 def write(file: File, lines: Sequence[Sequence[str]], style: Style) -> None:

@@ -1,11 +1,8 @@
 """The next experiments for someone who runs them by hand: a table of candidates and a CSV file of results in, rows out.
 
 Nothing is kept between calls: the results file is all that is known, and the same files give the same rows. A line of
-it is an experiment, known by its name or by its values. Its target is
-
-    a number     a result; several lines of the same experiment are repeats
-    empty        it is being run: it is not suggested again, and others are chosen around it
-    failed       it gave no result: tried once more, perhaps, and then no more, nor what is like it (`Auto.drop`)
+it is an experiment, known by its name or by its values, whose target is a result, empty while it is being run, or the
+word failed (`Auto.drop`).
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -37,19 +34,61 @@ TRIES = 20  # queries of one call that may come to what was tried before, once r
 RESTARTS = 20  # each means that another process has written: of so many that append at once, the last needs them all
 
 
-class Results(NamedTuple):
-    """A file of results.
+class Results:
+    """The lines of a file of results, each matched to its experiment.
 
-    read    as it was read; None where no file was named
+    read    the file as it was read; None where none was named
     style   how it is written, or will be
     names   its columns, or those that it will have
     """
 
-    read: sheets.File | None
-    style: frames.Style
-    names: list[str]
-    entries: list[Entry]
-    notes: list[str]
+    def __init__(
+        self, read: sheets.File | None, target: str, menu: Menu, noise: str | None = None, *, repeats: bool = False
+    ) -> None:
+        """noise: the column of the results' own standard deviations."""
+        self.read, self.style = read, menu.style
+        self.names = [*([] if menu.label is None else [menu.label]), *menu.parameters, target]
+        self.entries: list[Entry] = []
+        self.notes: list[str] = []
+        if read is None or not read.sheet.header:
+            return
+        path, sheet = read.path, read.sheet
+        self.names = sheet.header
+        _check_header(read, target, menu)
+        used = [name for name in sheet.header if name in menu.parameters or name == menu.label]
+        if noise is not None:
+            frames.check_column(noise, sheet.header, path, "--noise")
+            if noise in (*used, target):
+                said = "is a column of the experiments; --noise takes a number or another column"
+                raise InvalidInput(f"{shown(noise)} {said}")
+        columns = {name: sheet.cells(name) for name in [*used, target, *([] if noise is None else [noise])]}
+        numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
+        outside: list[str] = []
+        again, self.notes = copies_of(read, target, repeats=repeats)
+        commas = False
+        for row in range(len(sheet.rows)):
+            line, cells = read.line(row), {name: columns[name][row] for name in columns}
+            if not any(cells.values()):
+                continue  # a remark
+            sheet.check(row, line)
+            key = menu.find(cells, line)
+            if row in again:
+                menu.asked.add(key)
+                continue
+            own = math.nan if noise is None else own_noise(cells[noise], line, noise)
+            self.entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own))
+            outside += [f"{name} in line {line.number}" for name in menu.outside(key)]
+            commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
+        left = [name for name in sheet.header if name and name not in columns]
+        if left:
+            self.notes.append(f"Columns of {path} that are left alone: {', '.join(left)}.")
+        if outside and menu.strict:
+            raise InvalidInput(f"{path}: {outside[0]} lies outside {menu.path}; correct it, or leave --strict out")
+        if outside:
+            some = ", ".join(outside[:3]) + (f" and {len(outside) - 3} more" if len(outside) > 3 else "")
+            self.notes.append(f"Learnt from, though it lies outside {menu.path}: {some}.")
+        commas = commas or (sheet.style.separator != "," and not self.entries and menu.style.decimal == ",")
+        self.style = sheet.style._replace(decimal="," if commas else ".")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -103,8 +142,8 @@ class Suggestion:
     def _spared(self, path: Path) -> sheets.File:
         """A file to be overwritten; InvalidInput if it holds what is known nowhere else."""
         try:
-            file = sheets.read(path)
-            held = [] if file.content is None else _results(file, self.target, self.menu).entries
+            file = sheets.File(path)
+            held = [] if file.content is None else Results(file, self.target, self.menu).entries
         except InvalidInput as error:
             raise InvalidInput(f"{path} exists, and holds no rows to try ({error}); choose another name") from None
         known = [*self.menu.entries, *self.file.entries]
@@ -130,6 +169,7 @@ def suggest(
     noise: float | str | None = None,
     strict: bool = False,
     repeats: bool = False,
+    aim: str = "best",
     seed: int = 0,
 ) -> Suggestion:
     """The next experiments.
@@ -150,7 +190,7 @@ def suggest(
     """
     whole("batch", batch, at_least=1)
     path = Path(source)
-    read = None if results is None else sheets.read(Path(results))
+    read = None if results is None else sheets.File(Path(results))
     if read is not None and sheets.same(path, read.path):
         raise InvalidInput(
             f"{path} cannot be the file of results too: a line without a result is a candidate in one, and an "
@@ -165,7 +205,7 @@ def suggest(
         if goal in menu.known:
             raise InvalidInput(f"{shown(goal)} is a parameter of {path}; the target must be another column (--target)")
     else:
-        table = sheets.read(path)
+        table = sheets.File(path)
         goal = _target(target, read, table.sheet.header, path, notes)
         menu = OfTable(table, goal, names, ignore, columns, strict=strict, repeats=repeats)
         notes += table.notes
@@ -175,16 +215,17 @@ def suggest(
             "not exist yet: --results results.csv"
         )
     if read is not None and read.content is None:
-        beside = [each.name for each in Path(read.path).absolute().parent.glob("*") if each.name != Path(path).name]
-        hint = alike(Path(read.path).name, beside).replace("; did", " Did")
+        beside = [each.name for each in read.path.absolute().parent.glob("*") if each.name != path.name]
+        hint = alike(read.path.name, beside).replace("; did", " Did")
         notes.append(f"{read.path} does not exist: starting from {'nothing' if not menu.entries else path}.{hint}")
     own = noise if isinstance(noise, str) else None
     if own is not None and read is None:
         raise InvalidInput(f"noise {shown(own)} names a column of the results; name their file: --results results.csv")
-    told = _results(read, goal, menu, own, repeats=repeats)
+    told = Results(read, goal, menu, own, repeats=repeats)
     notes += [*([] if read is None else read.notes), *menu.notes, *told.notes]
     with one_thread():
-        policy = Auto(menu.domain, noise=None if isinstance(noise, str) else noise, minimize=minimize, seed=seed)
+        known = None if isinstance(noise, str) else noise
+        policy = Auto(menu.domain, aim=aim, noise=known, minimize=minimize, seed=seed)
         return _suggested(policy, menu, goal, told, notes, batch)
 
 
@@ -295,11 +336,7 @@ def _nothing_left(menu: Menu, done: set[Key], running: Sequence[Key]) -> str:
     return f"Every {what} has a result{waits} or is suggested here: nothing is left to try."
 
 
-# -- the file of results -----------------------------------------------------------------------------------------------
-
-
 def _target(target: str | None, read: sheets.File | None, known: Sequence[str], path: Path, notes: list[str]) -> str:
-    """The column of results."""
     header = [] if read is None else read.sheet.header
     where = "the file of results" if read is None else str(read.path)
     if target is not None:
@@ -315,56 +352,8 @@ def _target(target: str | None, read: sheets.File | None, known: Sequence[str], 
     if not header:
         raise InvalidInput("say which column holds the results, or will hold them, as in --target yield")
     among = new or header
-    raise InvalidInput(
-        f"say which column of {where} holds the results, as in --target {among[-1]} ({', '.join(among)})"
-    )
-
-
-def _results(
-    read: sheets.File | None, target: str, menu: Menu, noise: str | None = None, *, repeats: bool = False
-) -> Results:
-    """The lines of a file of results, each matched to its experiment; noise: the column of their own ones."""
-    if read is None or not read.sheet.header:
-        names = [*([] if menu.label is None else [menu.label]), *menu.parameters, target]
-        return Results(read, menu.style, names, [], [])
-    path, sheet = read.path, read.sheet
-    _check_header(read, target, menu)
-    used = [name for name in sheet.header if name in menu.parameters or name == menu.label]
-    if noise is not None:
-        frames.check_column(noise, sheet.header, path, "--noise")
-        if noise in (*used, target):
-            raise InvalidInput(
-                f"{shown(noise)} is a column of the experiments; --noise takes a number or another column"
-            )
-    columns = {name: sheet.cells(name) for name in [*used, target, *([] if noise is None else [noise])]}
-    numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
-    entries: list[Entry] = []
-    outside: list[str] = []
-    again, notes = copies_of(read, target, repeats=repeats)
-    commas = False
-    for row in range(len(sheet.rows)):
-        line, cells = read.line(row), {name: columns[name][row] for name in columns}
-        if not any(cells.values()):
-            continue  # a remark
-        sheet.check(row, line)
-        key = menu.find(cells, line)
-        if row in again:
-            menu.asked.add(key)
-            continue
-        own = math.nan if noise is None else own_noise(cells[noise], line, noise)
-        entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own))
-        outside += [f"{name} in line {line.number}" for name in menu.outside(key)]
-        commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
-    left = [name for name in sheet.header if name and name not in columns]
-    if left:
-        notes.append(f"Columns of {path} that are left alone: {', '.join(left)}.")
-    if outside and menu.strict:
-        raise InvalidInput(f"{path}: {outside[0]} lies outside {menu.path}; correct it, or leave --strict out")
-    if outside:
-        some = ", ".join(outside[:3]) + (f" and {len(outside) - 3} more" if len(outside) > 3 else "")
-        notes.append(f"Learnt from, though it lies outside {menu.path}: {some}.")
-    commas = commas or (sheet.style.separator != "," and not entries and menu.style.decimal == ",")
-    return Results(read, sheet.style._replace(decimal="," if commas else "."), sheet.header, entries, notes)
+    hint = f"as in --target {among[-1]} ({', '.join(among)})"
+    raise InvalidInput(f"say which column of {where} holds the results, {hint}")
 
 
 def _check_header(read: sheets.File, target: str, menu: Menu) -> None:
@@ -374,12 +363,7 @@ def _check_header(read: sheets.File, target: str, menu: Menu) -> None:
     missing = [name for name, p in menu.parameters.items() if name not in header and p.count != 1]
     if not missing or (menu.label is not None and menu.label in header):
         return
-    how = (
-        ""
-        if menu.size is None
-        else f", or one of names, {shown(menu.label)}"
-        if menu.label is not None
-        else f", or one of names (--names says which column of {menu.path} it is)"
-    )
+    which = f" (--names says which column of {menu.path} it is)" if menu.label is None else f", {shown(menu.label)}"
+    how = "" if menu.size is None else f", or one of names{which}"
     hint = nearest(missing[0], [name for name in header if name != target])
     raise InvalidInput(f"{path} has no column {shown(missing[0])} of {menu.path}{hint}; add it{how}")

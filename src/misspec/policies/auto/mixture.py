@@ -196,7 +196,7 @@ class Mixture:
         first, *others = self.posteriors
         looks = [field.look(first, own, actions, pending=pending)]
         M, S = self._stacked(looks + [field.look(each, None, actions, pending=pending) for each in others])
-        low, high = looks[0].own_lower, looks[0].own_upper
+        low, high = looks[0].own or (None, None)
         if low is None or high is None:
             return Beliefs(M, S, np.zeros(M.shape[1], dtype=bool))
         return Beliefs(np.clip(M, low, high), S, np.isfinite(high))

@@ -14,8 +14,9 @@
 
 For the best in the end (aim="best"), where rounds do not bring actions of their own:
 
-| improvement     | all others; in the last tenth of the horizon    | expected improvement over the best result;       |
-|                 |                                                 | over the best mean                               |
+| improvement     | all others                                      | expected improvement, in turn over the best mean |
+|                 |                                                 | and over the best result; in the last tenth of   |
+|                 |                                                 | the horizon over the best mean alone             |
 
 To earn on the way (aim="earn"), and where rounds bring actions of their own:
 
@@ -24,12 +25,13 @@ To earn on the way (aim="earn"), and where rounds bring actions of their own:
 | caution         | 15u·√n, at most 6√n, where the choice by the    | expected improvement over the best result        |
 |                 | two rules above would teach little              |                                                  |
 
-The best result is luckier than the best mean, so that improving on it looks farther from what is known: right where
-only the best in the end counts. To earn, the worse the model predicts results that it was not told, the more rounds go
-to improvement, and to caution. Budgets are functions of n and of the data alone: an Auto that was told everything by
-`observe` chooses as one that asked. What is believed of pending points counts among results and means.
+The best result is luckier than the best mean, so that improving on it looks farther from what is known. To earn, the
+worse the model predicts results that it was not told, the more rounds go to improvement, and to caution. Budgets are
+functions of n and of the data alone: an Auto that was told everything by `observe` chooses as one that asked. What is
+believed of pending points counts among results and means.
 
-No point is asked while it is pending, nor one next to it; nor where a doubted result is the only one. A point whose
+No point is asked while it is pending, nor one next to it or so much like it, as the model has learnt, that both would
+answer one question; nor where a doubted result is the only one. A point whose
 value is known to 0.3 of a result's noise is *spent*: it is not asked again while there are rivals, whose mean + 2
 standard deviations lies above it. Where none is left it is asked again, rather than ever worse points, but for √n
 rounds of caution. Without noise every result is spent at once, and a choice that is next to sure not to improve on the
@@ -59,7 +61,8 @@ from misspec.threads import once
 TRIED = 16  # random points of which the farthest from all others is the next of the first ones: a rough maximin design
 UNTRIED = 1 / 3  # share of the rounds that test what was never tried, while there is any: at 1/2 the rest starves
 VARIED = 0.1  # range of a number's values, in units of its reach, up to which it was never varied
-ENDING = 0.1  # share of the horizon, at its end, in which what is believed counts, not what luck could still bring
+FAR = 1 / 2  # share of the rounds for the best in the end that look far: with all of them the best came later
+ENDING = 0.1  # share of the horizon, at its end, in which none does
 EAGER = 1.0  # standard deviations of "mean and spread": more would explore what a model that is right knows to be bad
 IMPROVEMENT, MOST_IMPROVEMENT = 2.0, 0.5  # share of the rounds, times u, and at most: half stay with the model's best
 CAUTION, MOST_CAUTION = 15.0, 6.0  # cautious rounds in units of √n, times u, and at most
@@ -68,6 +71,7 @@ TAUGHT, EXHAUSTED = 0.7, 0.3  # std/noise below which a result teaches little (a
 RIVAL = 2.0  # standard deviations within which a value may be better than one that is known
 NEGLIGIBLE = 0.01  # noise, in spreads of the results, that is too small to matter; so is an improvement by less
 NEXT = 0.05  # distance to a pending point, in units of the domain: its result will tell enough of what is so near
+ALIKE = 0.97  # correlation with a pending point, as learnt: two points of a batch should not differ in trifles alone
 
 
 Wanted = Callable[[Array], NDArray[np.bool_]]  # of encoded points
@@ -157,7 +161,7 @@ class Turn:
     @property
     def goal(self) -> Array | float:
         """What the best in the end improves on."""
-        return self.best_means if self.ending else self.best_result
+        return self.best_result if not self.ending and self.allows(lambda n: FAR * n) else self.best_means
 
     @once
     def best_means(self) -> Array:
@@ -287,7 +291,7 @@ class Turn:
             return self.outcomes.fails(U, self.least, len(self.pending))
 
         def search() -> Search:
-            barred = lambda U: waiting(U) | fails(U) | ~wanted(U)  # noqa: E731
+            barred = lambda U: waiting(U) | fails(U) | ~wanted(U) | self._alike(U)  # noqa: E731
             return self.mixture.search(score, self.own, self.n, barred=barred, success=success)
 
         offer = self.field.offer(search, self.actions)
@@ -300,10 +304,18 @@ class Turn:
             teaches, new = works & ~self._spent(beliefs, stay), ~waiting(offer.encoded)
         else:  # what the next rounds offer is unknown: the best is asked as often as it is, but once in a batch
             teaches, new = works, ~self._waiting(self.batch)(offer.encoded)
-        everything = np.ones(len(values), dtype=bool)
-        order = (teaches & new & wanted(offer.encoded), teaches & new, works & new, works, everything)
+        best = teaches & new & wanted(offer.encoded)
+        order = (best & ~self._alike(offer.encoded), best, teaches & new, works & new, works, _any(offer.encoded))
         left = next(some for some in order if some.any())
         return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs)
+
+    def _alike(self, U: Array) -> NDArray[np.bool_]:
+        """Which points are so much like a pending one, as the model has learnt, that they would answer one question."""
+        if self.actions is not None or not self.pending:
+            return np.zeros(len(U), dtype=bool)
+        codes = np.concatenate([asked.place.code for asked in self.pending])
+        alike = np.mean([each.model.kernel(U, codes) for each in self.mixture.posteriors], axis=0)
+        return np.asarray(alike.max(axis=1) > ALIKE)
 
     def _waiting(self, since: int) -> Callable[[Array], NDArray[np.bool_]]:
         """Which points are unsure, or pending since some query; where points differ by degrees, or next to one."""

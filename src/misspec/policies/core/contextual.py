@@ -75,9 +75,7 @@ class JointField(Field):
             rows = self.domain.split(contexts, len(x.points))
             c = np.concatenate([self.domain.context(each) for each in rows or [contexts]])
             if rows and len(c) != len(x.points):
-                raise InvalidInput(
-                    f"contexts must be one for all, or one per point, {len(x.points)} of them; got {len(c)}"
-                )
+                raise InvalidInput(f"contexts must be one for all, or one per point ({len(x.points)}); got {len(c)}")
             return self._checked(self._at(x, c), model)
         if frames.is_named(given):
             raise InvalidInput("whole points [x, c] have no names; hand in x by name, and context=c beside it")
@@ -126,9 +124,7 @@ class JointField(Field):
     def find(self, named: Any, among: Sequence[Place]) -> list[int]:
         rows = self.inner.find(named, [place.inner for place in among if place.inner is not None])
         if len({among[i].x[self._d :].tobytes() for i in rows}) > 1:
-            raise InvalidInput(
-                f"several pending queries are {shown(named)}, for different contexts; tell the Query, or its id"
-            )
+            raise InvalidInput(f"several queries are {shown(named)}, for different contexts; tell the Query, or its id")
         return rows
 
     def describe(self, place: Place) -> dict[str, Any]:

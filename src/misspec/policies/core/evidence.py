@@ -79,7 +79,6 @@ class Evidence:
             layer.learn(place.key, place.code, y, expected=expected, noise=noise)
 
     def forget(self, id_: int, place: Place) -> None:
-        """A query that was dropped."""
         self.own.drop(place.key, id_)
         posteriors, expected = self._settled(id_)
         if expected:

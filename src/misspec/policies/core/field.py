@@ -85,9 +85,7 @@ class Field:
         if raw.size == 0:
             raise InvalidInput(NOTHING)
         if raw.dtype == bool:
-            raise InvalidInput(
-                "expected domain indices or points, got True and False; np.flatnonzero(mask) gives indices"
-            )
+            raise InvalidInput("expected indices or points, got True and False; np.flatnonzero(mask) gives indices")
         if raw.ndim != 2:
             raise InvalidInput(
                 "expected domain indices (1-d integers) or points (2-d, one per row, as in [[0.1, 0.2]]), "
@@ -170,16 +168,12 @@ class Field:
 
     def look(self, posterior: Posterior, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
         """Mean, variance and own bands of the actions; pending: with the variance for choosing."""
-        here = posterior.look(actions.encoded, pending=pending)
-        low, high = (None, None) if own is None else own.at(self.keys(actions))
-
-        def prior() -> Array:
-            return kernels.diagonal(posterior.model.kernel, actions.encoded)
-
         return Candidates(
-            here.mean, here.variance, low, high, None, here.norm1, here.norm2, prior, None, actions.flat, here.residual,
-            here.bias,
-        )  # fmt: skip
+            *posterior.look(actions.encoded, pending=pending),
+            own=None if own is None else own.at(self.keys(actions)),
+            prior=lambda: kernels.diagonal(posterior.model.kernel, actions.encoded),
+            flat=actions.flat,
+        )
 
     # -- choosing ----------------------------------------------------------------------------------------------
 
@@ -241,8 +235,7 @@ class _Listed(Field):
         return Candidates(
             mean=posterior.mean[rows],
             variance=(posterior.pending_variance if pending else posterior.variance)[rows],
-            own_lower=None if own is None else own.lower[rows],
-            own_upper=None if own is None else own.upper[rows],
+            own=None if own is None else (own.lower[rows], own.upper[rows]),
             rows=posterior.first(rows),
             norm1=lambda: posterior.weights_norm1(None if isinstance(rows, slice) else rows),
             norm2=lambda: posterior.weights_norm2()[rows],

@@ -1,4 +1,4 @@
-"""The field, the active set and the features that suit a domain, and domains to and from their states.
+"""The field and the active set that suit a domain, and domains to and from their states.
 
 `field_of` alone asks which kind of domain it is. A space without floats and with at most 20,000 members is searched
 whole, as a list is.
@@ -18,15 +18,12 @@ from misspec.domains.parameters import decode_parameter
 from misspec.encoding import decode_array, encode_array
 from misspec.errors import InvalidInput, StorageError, shown
 from misspec.model import Model
-from misspec.policies.core.active import Arms
-from misspec.policies.core.basis import ArmBasis, Basis, BoxBasis
+from misspec.policies.core.active import Arms, LevelSets
 from misspec.policies.core.contextual import JointField, OpenField
 from misspec.policies.core.field import BoxField, Field, FiniteField, MembersField, SpaceField
-from misspec.policies.core.level_sets import LevelSets
 from misspec.theory.own_bands import OwnBands
 
 WHOLE = 20_000  # members of a space without floats up to which all of them are scored
-FEATURED = 4_000  # of them up to which samples are drawn with the features of all: rough kernels have as many
 LARGE = 10_000_000  # bytes of points above which a domain is stored as a hash
 Active = Arms | LevelSets
 
@@ -67,20 +64,6 @@ def active_of(
             raise InvalidInput("intersect=True is for finitely many points; leave it out, or take box.cover(n)")
         return LevelSets(field.domain, model, own, seed, resolution)
     return Arms(field.listed, model, own, functools.partial(field.place, field.whole("")))
-
-
-def basis_of(field: Field, model: Model) -> Basis | None:
-    """Features of the whole domain, for samples; None where those are only ever looked at at actions."""
-    if not field.fixed and field.searched:
-        raise InvalidInput(
-            f"samples are drawn at lists of actions, and those of {shown(field.domain)} are searched; make a list of "
-            "them: box.grid(n), space.cover(n)"
-        )
-    if not field.fixed:
-        return None
-    if field.listed is not None and (field.indexed or field.size <= FEATURED):
-        return ArmBasis(field.listed, model)
-    return BoxBasis(field.domain, model)
 
 
 # -- states ------------------------------------------------------------------------------------------------------------
@@ -170,7 +153,6 @@ def _stored_list(stored: dict[str, Any], given: Any) -> Finite:
 
 
 def _made_list(stored: dict[str, Any]) -> Finite:
-    """A list or a table from its state."""
     names, table, bounds, space = (stored.get(name) for name in ("names", "table", "box", "space"))
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
         raise StorageError(f"stored names must be a list of text, got {shown(names)}")

@@ -33,11 +33,6 @@ def round_of(policy: Hooks, actions: Any, context: Any) -> Round:
     return policy.admit(offered).offered() if isinstance(offered, Actions) else offered
 
 
-def points_of(policy: Hooks, points_or_indices: Any, context: Any) -> Actions:
-    """Points to learn or to expect, each with its context."""
-    return policy.admit(policy.field.parse(points_or_indices, policy.model, context))
-
-
 def noises(policy: Hooks, noise: Any, count: int) -> list[float] | None:
     """The own noises of results, NaN for those without; None where none has one."""
     if noise is None:
@@ -92,9 +87,7 @@ def _meant(query: Any, log: Log, field: Field, taken: Sequence[Asked]) -> Asked:
         left = [asked for asked in log.pending.values() if all(asked is not other for other in taken)]
         rows = field.find(query, [asked.place for asked in left])
         if not rows:
-            raise InvalidInput(
-                f"no pending query is {shown(query)}; see policy.pending, or observe() results from elsewhere"
-            )
+            raise InvalidInput(f"no pending query is {shown(query)}; see policy.pending, or observe() other results")
         return left[rows[0]]
     key = query.id if isinstance(query, Query) else query
     if not isinstance(key, int | np.integer) or isinstance(key, bool | np.timedelta64):

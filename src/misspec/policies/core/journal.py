@@ -21,11 +21,10 @@ from misspec.domains import Domain
 from misspec.errors import InvalidInput, MisspecError, StorageError
 from misspec.files import records, storage
 from misspec.files.records import Appender, Mark, Reader
-from misspec.policies.core import events, state, undo
+from misspec.policies.core import state, undo
 from misspec.policies.core.answers import Query
-from misspec.policies.core.events import ENCODE, line
 from misspec.policies.core.given import alike
-from misspec.policies.core.log import Event
+from misspec.policies.core.log import ENCODE, Event, decoded, line
 
 if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
@@ -37,8 +36,6 @@ Written = tuple[Mark, int, Mapping[str, Any]]  # up to where a file is written, 
 
 
 class Journal:
-    """The file that a policy appends to."""
-
     def __init__(self, file: Appender, written: Written) -> None:
         self.file = file
         self._now = self._before = written  # a call that is undone takes back one record
@@ -180,7 +177,7 @@ def load(
     """
     source = _Source(path)
     policy = state.made(source.header, kernel=kernel, domain=domain, width=width)
-    state.replay(policy, (events.decoded(source.parsed(entry), policy.field) for entry in source.events()))
+    state.replay(policy, (decoded(source.parsed(entry), policy.field) for entry in source.events()))
     state.draw_on(policy, source.random)
     if source.reader.torn:
         said = (
@@ -213,7 +210,6 @@ class _Source:
             raise StorageError(f"{self.reader.path} holds a record that is not JSON ({error})") from error
 
     def events(self) -> Iterator[bytes]:
-        """Their lines."""
         count = 0
         for payload in self._records:
             for entry in payload.split(b"\t"):
@@ -240,9 +236,7 @@ def _compared(policy: Policy, path: Path, header: dict[str, Any]) -> Written:
     count = 0
     for theirs in source.events():
         if count == len(policy.log.events) or theirs != line(policy.log.events[count]):
-            raise StorageError(
-                f"{path} contains events that this policy does not have, from event {count} on; {remedy}"
-            )
+            raise StorageError(f"{path} holds events that this policy does not have, from event {count} on; {remedy}")
         count += 1
     if source.reader.torn:
         LOG.warning("%s: %d bytes of a record that was cut short are cut off", path, source.reader.torn)

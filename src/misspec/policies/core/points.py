@@ -33,7 +33,6 @@ class Place:
     inner: Place | None = None  # of a point [x, c], x alone
 
     def only(self) -> Actions:
-        """This place as actions."""
         rows = np.array([self.key]) if isinstance(self.key, int) else None
         return Actions(self.x[None, :], self.code, rows, inner=None if self.inner is None else self.inner.only())
 
@@ -67,7 +66,6 @@ class Actions:
         return self if self.rows is not None else dataclasses.replace(self, flat=True)
 
     def part(self, chosen: NDArray[np.intp]) -> Actions:
-        """Some of them."""
         rows = self.rows if self.rows is None else chosen if isinstance(self.rows, slice) else self.rows[chosen]
         inner = None if self.inner is None else self.inner.part(chosen)
         return Actions(self.points[chosen], self.encoded[chosen], rows, self.flat, self.given, inner)
@@ -110,24 +108,21 @@ class Candidates:
 
     mean: Array
     variance: Array  # told and pending where they are to be chosen from, told alone for bands
-    own_lower: Array | None
-    own_upper: Array | None
-    rows: Rows | None  # of the domain's candidates; of equal ones the first
     norm1: Callable[[], Array]  # ‖ζ(x)‖₁
     norm2: Callable[[], Array]  # ‖ζ(x)‖₂
+    residual: Array | None  # what a budget misses; all up to here as in Glance
+    bias: Bias | None
+    own: tuple[Array, Array] | None  # ends of their own bands, where these ground the model's
     prior: Callable[[], Array]  # k(x,x)
+    rows: Rows | None = None  # of the domain's candidates; of equal ones the first
     kept: Weights | None = None  # W over all candidates of the domain, of which these are `rows`
     flat: bool = False  # as in Actions
-    residual: Array | None = None  # what a budget misses, as in Glance
-    bias: Bias | None = None
 
     def part(self, chosen: NDArray[np.intp]) -> Candidates:
         """Some of them, without their weights."""
-        low, high = (None if end is None else end[chosen] for end in (self.own_lower, self.own_upper))
-        return dataclasses.replace(
-            self, mean=self.mean[chosen], variance=self.variance[chosen], own_lower=low, own_upper=high, rows=None,
-            kept=None,
-        )  # fmt: skip
+        own = None if self.own is None else (self.own[0][chosen], self.own[1][chosen])
+        mean, variance = self.mean[chosen], self.variance[chosen]
+        return dataclasses.replace(self, mean=mean, variance=variance, own=own, rows=None, kept=None)
 
     def row(self, i: NDArray[np.intp] | int) -> NDArray[np.intp]:
         """Rows of the domain's candidates."""

@@ -38,7 +38,7 @@ from misspec.policies.core import state, undo
 from misspec.policies.core.answers import Query
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.fields import field_of
-from misspec.policies.core.given import is_empty, list_of, meant, noises, points_of, round_of
+from misspec.policies.core.given import is_empty, list_of, meant, noises, round_of
 from misspec.policies.core.hooks import LOG
 from misspec.policies.core.journal import Journal, attach, compact, compact_due, retract, save
 from misspec.policies.core.log import OTHERS, Asked, Log
@@ -91,7 +91,8 @@ class Policy(Readings):
         minimize: bool = False,
         seed: int = 0,
     ) -> None:
-        """parts: of δ, those that are spent equally (model widths, own bands, tests). Others: `registry.py`.
+        """parts: of δ, spent equally, on model widths and tests; own bands are one more where grounded. Others:
+        `registry.py`.
 
         Unless delays are independent, bands are guaranteed only while what is told is a prefix of what was asked, and
         at most one call has brought points that others chose: a set that was chosen by its values is biased.
@@ -107,11 +108,11 @@ class Policy(Readings):
         self._batch = 0  # id of the first query of the last call of `ask`
         self._lock = threading.RLock()
         self._broken: undo.Mark | None = None  # where a failed call that is still to be undone began
-        self._delta = model.delta / parts
+        self.grounded = flag("grounded", grounded)
+        self._delta = model.delta / (parts + self.grounded)
         # policies that do not choose by own bands keep them for conflicts, which have shares of δ of their own
-        own_delta = self._delta if flag("grounded", grounded) else model.delta / 2
+        own_delta = self._delta if grounded else model.delta / 2
         self._evidence = Evidence(self.field, model, own_delta, expects=not self.abilities.waits)
-        self.grounded = bool(grounded)
         self._own: OwnBands | None = self._evidence.own if grounded else None
         self._without: list[str] = []  # why nothing is guaranteed, whatever the data
 
@@ -142,9 +143,7 @@ class Policy(Readings):
             available = self.available()
             count = 1 if n is None else n if available is None else min(n, available)
             if count > MOST_AT_ONCE:
-                raise InvalidInput(
-                    f"at most {MOST_AT_ONCE:,} queries can be asked at once, got {count:,}; ask for fewer"
-                )
+                raise InvalidInput(f"at most {MOST_AT_ONCE:,} queries can be asked at once, got {count:,}: ask fewer")
 
             def hand_out() -> Query:
                 self.prepare()
@@ -167,7 +166,7 @@ class Policy(Readings):
                 raise InvalidInput(f"{type(self).__name__} evaluates what it has asked for, and nothing else")
             if points_or_indices is None:
                 raise InvalidInput("mark_pending takes points or indices, got None")
-            given = points_of(self, points_or_indices, context).offered()
+            given = self.admit(self.field.parse(points_or_indices, self.model, context)).offered()
             details = {OTHERS: self.log.next_id + len(given.points) - 1}  # the last query of this call
             places = [self.field.place(given, row) for row in range(len(given.points))]
             return self._asked(partial(self._hand_out, place, None, {"details": details}) for place in places)
@@ -272,12 +271,10 @@ class Policy(Readings):
         """Learn data from elsewhere. warn: say, before anything is learnt, how many lie outside the domain."""
         with self._held():
             if not self.abilities.takes_data:
-                raise InvalidInput(
-                    f"{type(self).__name__} forgets all data but its own: it takes no data from elsewhere"
-                )
+                raise InvalidInput(f"{type(self).__name__} forgets data but its own: it takes no data from elsewhere")
             if is_empty(points_or_indices) and is_empty(y):
                 return  # a table, or a file of results, that has none yet
-            given = points_of(self, points_or_indices, context)
+            given = self.admit(self.field.parse(points_or_indices, self.model, context))
             values = vector("observations", y, length=len(given.points), remedy=FAILED).tolist()
             own = noises(self, noise, len(values))
             places = [self.field.place(given, row) for row in range(len(values))]

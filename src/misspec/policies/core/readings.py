@@ -151,10 +151,8 @@ class Readings(Hooks):
                 x, id_, mean = told.x[row], int(told.ids[row]), sign * each.mean
                 index = self.field.place(self._parse(x[None, :]), 0).index
                 ends = mean - 2.0 * each.std, mean + 2.0 * each.std
-                told_as = None if id_ < 0 else id_
-                found.append(
-                    Suspicion(row, told_as, x, index, float(told.y[row]), mean, *ends, each.score, each.factor)
-                )
+                query = None if id_ < 0 else id_
+                found.append(Suspicion(row, query, x, index, float(told.y[row]), mean, *ends, each.score, each.factor))
             return sorted(found, key=lambda each: -each.score)
 
     @property

@@ -13,8 +13,9 @@ from misspec.domains import Domain
 from misspec.encoding import Given, check_plain, decode_model, decode_value, encode_model, encode_value, kernel_key
 from misspec.errors import InvalidInput, MisspecError, StorageError, short, shown
 from misspec.model import Model
-from misspec.policies.core import events, registry, undo
+from misspec.policies.core import registry, undo
 from misspec.policies.core.fields import state_of, stored_domain
+from misspec.policies.core.log import decoded, encoded
 from misspec.policies.core.registry import REGISTRY, signature_of
 
 if TYPE_CHECKING:
@@ -30,9 +31,8 @@ def name_of(cls: type) -> str:
 
 
 def encode(policy: Policy) -> dict[str, Any]:
-    """The state of a policy."""
     with storable():
-        return {**encode_made(policy), "events": [events.encoded(event) for event in policy.log.events]}
+        return {**encode_made(policy), "events": [encoded(event) for event in policy.log.events]}
 
 
 def encode_made(policy: Policy) -> dict[str, Any]:
@@ -52,7 +52,6 @@ def encode_made(policy: Policy) -> dict[str, Any]:
 
 
 def _models(value: Any) -> list[Model]:
-    """The models among settings."""
     if isinstance(value, list | tuple):
         return [model for each in value for model in _models(each)]
     return [value] if isinstance(value, Model) else []
@@ -79,7 +78,7 @@ def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None 
     if not isinstance(state, dict):
         raise StorageError(f"expected the dictionary that state() returns, got {type(state).__name__}")
     policy = made(state, kernel=kernel, domain=domain, width=width)
-    replay(policy, (events.decoded(event, policy.field) for event in _part(state, "events", list)))
+    replay(policy, (decoded(event, policy.field) for event in _part(state, "events", list)))
     draw_on(policy, state.get("random"))
     return policy
 

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from misspec import snapshots
+from misspec.encoding import kept, restored
 from misspec.errors import LARGEST, MOST_AT_ONCE, InvalidInput, MisspecError, NumericalError, StorageError, shown, whole
-from misspec.policies.core.log import OTHERS, Event, Log, place_of
+from misspec.policies.core.log import OTHERS, Event, place_of
 from misspec.policies.core.registry import made
 from misspec.threads import lock_after_fork, one_thread
 
@@ -115,17 +115,18 @@ def rebuilt(policy: Policy, events: Sequence[Event]) -> Policy:
 
 
 def replay(policy: Policy, events: Iterable[Event]) -> None:
-    """Let a policy live through events."""
     history, log = None, policy.log
     policy._replaying = True  # a policy that fails here is given up
     with one_thread():
         for kind, *rest in events:
             if kind == "ask":
                 _ask_again(policy, rest[0])
-            elif kind == "tell" and _is_usual(log, *rest):
-                policy._learn(log.pending[rest[0]], rest[1])
             elif kind == "tell":
-                policy.tell(*rest[:2], noise=rest[2] if len(rest) > 2 else None)
+                id_, y, noise = (*rest, None)[:3]
+                if noise is None and type(y) is float and abs(y) <= LARGEST and id_ in log.pending:  # as usual
+                    policy._learn(log.pending[id_], y)
+                else:
+                    policy.tell(id_, y, noise=noise)
             elif kind == "drop":
                 policy.drop(*rest)
             elif kind == "observe":
@@ -139,11 +140,6 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
     if history is not None:  # not before: nothing is compacted meanwhile
         policy._history = whole("history of a snapshot", history, at_least=1)
         policy._due = log.forgotten[0] + log.start + history
-
-
-def _is_usual(log: Log, id_: Any, y: Any, noise: float | None = None) -> bool:
-    """Whether there is nothing to check of a result as `Policy.tell` does."""
-    return noise is None and type(y) is float and abs(y) <= LARGEST and id_ in log.pending
 
 
 def _ask_again(policy: Policy, query: Any) -> None:
@@ -167,7 +163,7 @@ def snapshot_of(policy: Policy, history: int | None) -> dict[str, Any]:
             reason = "its kernel has no features of bounded number; budget=… bounds them"
     if reason:
         raise InvalidInput(f"{type(policy).__name__} cannot be compacted: {reason}")
-    own = {name: snapshots.kept(getattr(policy, name)) for name in policy.counters}
+    own = {name: kept(getattr(policy, name)) for name in policy.counters}
     content |= {"log": policy.log.snapshot(), "history": history, "counters": own}
     return {**content, "sha256": _digest(content)}
 
@@ -187,4 +183,4 @@ def resume(policy: Policy, content: Any) -> None:
     policy.log.add("snapshot", content)
     policy._evidence.resume(content, policy.log.pending)
     for name, stored in content["counters"].items():
-        setattr(policy, name, snapshots.given(stored, getattr(policy, name)))
+        setattr(policy, name, restored(stored, getattr(policy, name)))
