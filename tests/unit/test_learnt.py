@@ -298,7 +298,7 @@ def test_the_summary_holds_the_numbers(tuned):
     assert f"lr = {use.params['lr']:.4g}" in lines[0]
     shown = [float(value) for value in re.search(r"expected (.+), between (.+) and (.+) \(", lines[0]).groups()]
     assert shown == pytest.approx([use.mean, use.lower, use.upper], abs=0.006)
-    assert lines[0].endswith("(95 %).")
+    assert lines[0].endswith(("(95 %).", "It was not tried yet: try it before you rely on it."))
     assert "40 evaluations" in lines[1]
     assert f"of the best of these {learnt.best_tried(tuned).mean:.2f} is expected (its result was" in lines[1]
     assert "learnt" in lines[2]
