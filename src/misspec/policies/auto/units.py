@@ -6,6 +6,8 @@ from the other results, which ones belong to it (their leave-one-out error is at
 does predict the results better once the block is rescaled, by the leave-one-out densities of both:
 
     Σ_i ln p(c_i·y_i | others) + ln c_i  −  Σ_i ln p(y_i | others)  >  PROOF,      c the factor in the block, else 1
+
+Of a block that is named, all results are for which the same holds one by one, without PROOF.
 """
 
 from __future__ import annotations
@@ -29,7 +31,6 @@ NEAR = 0.3  # of log₁₀|y|: how well the factor fits, and how far the rescale
 POWERS = (1, 2, 3)  # of ten
 CHANCE = 0.5  # of the variance of who belongs to the block: a model that predicts it leaves about a third
 PROOF = 10.0  # nats
-RIGHT = 2.0  # standard deviations within which a result of the block is right as it is
 
 
 class Block(NamedTuple):
@@ -77,9 +78,10 @@ def predictions(learner: Learner, told: Observations, sign: float, states: Array
     after, mean, std = _judged(Judge(learner, rescaled, sign))
     if after + len(block.rows) * np.log(block.factor) - before <= PROOF:
         return {}
-    rows = block.rows.tolist()
-    found = {i: Prediction(float(mean[i]), float(std[i]), sign * float(told.y[i]), block.factor) for i in rows}
-    return {i: each for i, each in found.items() if each.score > RIGHT}
+    y = sign * told.y
+    asis, moved = (((values - mean) / std) ** 2 for values in (y, scale * y))
+    wrong = [i for i in block.rows.tolist() if 0.5 * (asis[i] - moved[i]) + np.log(block.factor) > 0.0]
+    return {i: Prediction(float(mean[i]), float(std[i]), float(y[i]), block.factor) for i in wrong}
 
 
 def _judged(judge: Judge) -> tuple[float, Array, Array]:
