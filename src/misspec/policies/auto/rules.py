@@ -15,8 +15,11 @@
 For the best in the end (aim="best"), where rounds do not bring actions of their own:
 
 | improvement     | all others                                      | expected improvement, in turn over the best mean |
-|                 |                                                 | and over the best result; in the last tenth of   |
-|                 |                                                 | the horizon over the best mean alone             |
+|                 |                                                 | and over the best result; the latter alone where |
+|                 |                                                 | nothing is noisy, the former in the horizon's    |
+|                 |                                                 | last tenth                                       |
+| caution         | where nothing is noisy, and improvement is next | mean + 10 standard deviations                    |
+|                 | to sure to find nothing                         |                                                  |
 
 To earn on the way (aim="earn"), and where rounds bring actions of their own:
 
@@ -31,10 +34,9 @@ functions of n and of the data alone: an Auto that was told everything by `obser
 believed of pending points counts among results and means.
 
 No point is asked while it is pending, nor one next to it or so much like it, as the model has learnt, that both would
-answer one question; nor where a doubted result is the only one. A point whose
-value is known to 0.3 of a result's noise is *spent*: it is not asked again while there are rivals, whose mean + 2
-standard deviations lies above it. Where none is left it is asked again, rather than ever worse points, but for √n
-rounds of caution. Without noise every result is spent at once, and a choice that is next to sure not to improve on the
+answer one question; nor where a doubted result is the only one. A point whose value is known to 0.3 of a result's noise
+is *spent*: it is not asked again while there are rivals, whose mean + 2 standard deviations lies above it. Where none
+is left it is asked again, rather than ever worse points, but for √n rounds of caution. Without noise every result is spent at once, and a choice that is next to sure not to improve on the
 best result leaves its round to caution.
 """
 
@@ -67,6 +69,7 @@ EAGER = 1.0  # standard deviations of "mean and spread": more would explore what
 IMPROVEMENT, MOST_IMPROVEMENT = 2.0, 0.5  # share of the rounds, times u, and at most: half stay with the model's best
 CAUTION, MOST_CAUTION = 15.0, 6.0  # cautious rounds in units of √n, times u, and at most
 LEAST_CAUTION = 1.0  # the same where the choice is a spent point, whatever u: the model may be wrong all the same
+WIDE = 10.0  # standard deviations where the model expects nothing more: so many that only they count
 TAUGHT, EXHAUSTED = 0.7, 0.3  # std/noise below which a result teaches little (after two results), and nothing (ten)
 RIVAL = 2.0  # standard deviations within which a value may be better than one that is known
 NEGLIGIBLE = 0.01  # noise, in spreads of the results, that is too small to matter; so is an improvement by less
@@ -101,7 +104,12 @@ def choose(turn: Turn) -> tuple[str, Found]:
     untried = turn.to_try()
     if untried is not None:
         return "untried", untried
-    return _to_earn(turn) if turn.earns else ("improvement", turn.best(improvement(turn.goal), stay=False))
+    if turn.earns:
+        return _to_earn(turn)
+    found = turn.best(improvement(turn.goal), stay=False)
+    if turn.is_idle(found):
+        return "caution", turn.best(upper(WIDE), stay=False)
+    return "improvement", found
 
 
 def _to_earn(turn: Turn) -> tuple[str, Found]:
@@ -161,7 +169,8 @@ class Turn:
     @property
     def goal(self) -> Array | float:
         """What the best in the end improves on."""
-        return self.best_result if not self.ending and self.allows(lambda n: FAR * n) else self.best_means
+        far = self.quiet or self.allows(lambda n: FAR * n)  # without noise more of the best is no news
+        return self.best_result if far and not self.ending else self.best_means
 
     @once
     def best_means(self) -> Array:
