@@ -36,8 +36,8 @@ believed of pending points counts among results and means.
 No point is asked while it is pending, nor one next to it or so much like it, as the model has learnt, that both would
 answer one question; nor where a doubted result is the only one. A point whose value is known to 0.3 of a result's noise
 is *spent*: it is not asked again while there are rivals, whose mean + 2 standard deviations lies above it. Where none
-is left it is asked again, rather than ever worse points, but for √n rounds of caution. Without noise every result is spent at once, and a choice that is next to sure not to improve on the
-best result leaves its round to caution.
+is left it is asked again, rather than ever worse points, but for √n rounds of caution. Without noise every result is
+spent at once, and a choice that is next to sure not to improve on the best result leaves its round to caution.
 """
 
 from __future__ import annotations
