@@ -774,9 +774,11 @@ def late_failures(policy, works, value, rounds):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("aim", "late"), [("earn", 0.15), ("best", 0.2)])
 @pytest.mark.parametrize("name", ["half-space, best beyond", "oblique, best at the edge"])
-def test_few_late_queries_fail_and_the_best_that_works_is_found(name, monkeypatch):
-    """Two fixed runs of `benchmarks/failures.py`; on the half-space 0.52 failed late while failures taught nothing."""
+def test_few_late_queries_fail_and_the_best_that_works_is_found(name, aim, late, monkeypatch):
+    """Two fixed runs of `benchmarks/failures.py`; on the half-space 0.52 failed late while failures taught nothing. For
+    the best in the end 0.17, 0.05, 0.07, 0.10, 0.12 and 0.12 do on the six problems there."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
     for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):  # which benchmarks set
         monkeypatch.setenv(variable, "1")
@@ -784,8 +786,8 @@ def test_few_late_queries_fail_and_the_best_that_works_is_found(name, monkeypatc
 
     problem = next(each for each in failures.PROBLEMS if each.name == name)
     world = problem.world()
-    runs = [failures.auto(problem, world, seed) for seed in range(2)]
-    assert np.mean([run.late for run in runs]) <= 0.15
+    runs = [failures.auto(problem, world, seed, aim=aim) for seed in range(2)]
+    assert np.mean([run.late for run in runs]) <= late
     assert np.mean([run.missed for run in runs]) <= 0.02  # 0.000 where it is known in advance what works
     assert max(run.said for run in runs) <= 0.05
 
