@@ -26,6 +26,7 @@ from misspec.policies.auto import learnt
 from misspec.product import distance
 from misspec.reports.left_out import left_out
 from misspec.search import distinct
+from misspec.threads import one_thread
 
 MOST_SLICES = 8  # parameters through which slices are drawn, the most important ones
 MOST_BARS = 20  # parameters whose importance is drawn
@@ -239,7 +240,8 @@ def of_policy(
     from misspec.reports import matplotlib_backend, optimisation_figures, page
 
     instance("folder", folder, (str, os.PathLike))
-    found = Optimisation(policy, title=title, target=target, names=names)
+    with one_thread():
+        found = Optimisation(policy, title=title, target=target, names=names)
     content = {"index.html": page.policy_page(found).encode(), "evaluations.csv": _csv(found)}
     content |= matplotlib_backend.files(optimisation_figures.draw(found))
     into = Path(folder)

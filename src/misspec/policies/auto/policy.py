@@ -37,6 +37,7 @@ from misspec.policies.core.suspicion import Prediction
 from misspec.policies.ec_gp_ucb import decision
 from misspec.posterior import Posterior
 from misspec.search import distinct
+from misspec.threads import one_thread
 
 SURPRISING = 5.0  # standard deviations between a result and its prediction after which the model is renewed at once
 PER_PARAMETER = 1  # first points for each parameter, where only the best counts: with 2, best missed at 60 was larger
@@ -348,7 +349,7 @@ class Auto(Policy):
     def summary(self, *, called: Sequence[str] | None = None) -> str:
         """What was learnt, in sentences: doubtful results, what to use, the noise, what matters, contradictions,
         whether to go on. called: names of the results in the order told, by default their numbers."""
-        with self._lock:
+        with self._lock, one_thread():
             self._check("a summary", modelled=False)
             if self._states is None:
                 return f"{self._missing[0].upper()}{self._missing[1:]}."
@@ -356,7 +357,7 @@ class Auto(Policy):
 
     def importance(self) -> dict[str, Importance]:
         """How much each parameter matters, by name: its share, a range of 90 %, and why it is not known yet, if so."""
-        with self._lock:
+        with self._lock, one_thread():
             self._check("importance")
             return learnt.importance_of(self)
 
@@ -368,7 +369,7 @@ class Auto(Policy):
         """
         least = None if gain is None else number("gain", gain, above=0)
         whole("within", within, at_least=1, at_most=MOST_IMAGINED)
-        with self._lock:
+        with self._lock, one_thread():
             self._check("a chance of a gain")
             return learnt.chance(self, least, within)
 
@@ -417,10 +418,14 @@ def _first_design(policy: Auto) -> int:
 
 
 def _untried(policy: Auto) -> NDArray[np.intp] | None:
-    """The candidates without an evaluation; None where a second one at a point would teach something."""
+    """The candidates without an evaluation; None where a second one at a point would teach something.
+
+    Results that are equal at different points are coarse, or few are possible: noise may hide behind them."""
     size, outcomes = policy.field.size, policy._outcomes
-    quiet = policy._states is not None and is_quiet(policy._mixture)
-    if not size or (policy.repeats and not (quiet and policy.aim == "best")):
+    if not size or (policy.repeats and (policy.aim == "earn" or policy._states is None)):
+        return None
+    pairs = {(place.key, y) for place, y in zip(outcomes.told, outcomes.y, strict=True)}
+    if policy.repeats and not (is_quiet(policy._mixture) and len({y for _, y in pairs}) == len(pairs)):
         return None
     failed = Counter(place.key for place in outcomes.dropped)  # what failed once may have failed by chance
     tried = {place.key for place in (*outcomes.told, *(each.place for each in policy.log.pending.values()))}

@@ -314,7 +314,9 @@ class Turn:
         else:  # what the next rounds offer is unknown: the best is asked as often as it is, but once in a batch
             teaches, new = works, ~self._waiting(self.batch)(offer.encoded)
         best = teaches & new & wanted(offer.encoded)
-        order = (best & ~self._alike(offer.encoded), best, teaches & new, works & new, works, _any(offer.encoded))
+        order = [best & ~self._alike(offer.encoded), best, teaches & new, works & new, works, _any(offer.encoded)]
+        if self.actions is None and not self.repeats:
+            order.insert(3, new & ~beliefs.seen)  # what failed once, before what is known
         left = next(some for some in order if some.any())
         return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs)
 

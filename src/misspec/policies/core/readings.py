@@ -163,7 +163,7 @@ class Readings(Hooks):
     @property
     def pending(self) -> list[Query]:
         """Asked, neither told nor dropped."""
-        with self._lock:
+        with self._lock, one_thread():
             return [asked.query for asked in self.log.pending.values()]
 
     @property
@@ -175,7 +175,7 @@ class Readings(Hooks):
     @property
     def observations(self) -> Observations:
         """All results, in the order told; after `compact` those that are left."""
-        with self._lock:
+        with self._lock, one_thread():
             return observations(self.log.events, self.field, self.model, self.log.forgotten[1])
 
     @property
