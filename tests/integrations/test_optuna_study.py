@@ -532,10 +532,11 @@ def test_a_result_with_a_noise_of_its_own():
         policy_of(study)
 
 
-def test_a_space_that_is_used_up_gets_trials_all_the_same():
-    """Six values without noise, twelve trials: every value is tried, and then the best again."""
+def test_a_study_ends_where_nothing_is_left_to_try():
+    """Six values without noise: every value is tried, and then the best once more; by hand it goes on with that."""
     study = optuna.create_study(sampler=MisspecSampler(seed=1, repeats=False), direction="maximize")
     study.optimize(lambda trial: float(trial.suggest_int("n", 0, 5)), n_trials=12)
     values = [trial.value for trial in study.trials]
     assert set(values[:6]) == {0.0, 1.0, 2.0, 3.0, 4.0, 5.0}
-    assert values[6:] == [5.0] * 6
+    assert values[6:] == [5.0]
+    assert study.ask().suggest_int("n", 0, 5) == 5

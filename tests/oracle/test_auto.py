@@ -70,8 +70,9 @@ class Beliefs:
         return (self.hoped * (norm.pdf(u) + u * norm.cdf(u))).mean(axis=0)
 
 
-def allowed(b, offer, pending, batch, stay):
-    """Candidates that may be asked: on offer, not pending (of actions: in this batch), not known well enough."""
+def allowed(b, offer, pending, batch, stay, incumbent=True):
+    """Candidates that may be asked: on offer, not pending (of actions: in this batch), not known well enough; without
+    the one that is believed to be the best, where it is not to be improved on by itself."""
     new, offered = np.ones(len(b.seen), dtype=bool), np.zeros(len(b.seen), dtype=bool)
     offered[offer if offer is not None else slice(None)] = True
     new[[*pending, *b.unsure] if offer is None else batch] = False
@@ -84,6 +85,8 @@ def allowed(b, offer, pending, batch, stay):
     elif spent.any() and stay:
         rivals = ~spent & (b.upper(2.0) > b.M.mean(axis=0)[spent].max())
         out = ~rivals if rivals.any() else np.zeros(len(new), dtype=bool)
+    if not incumbent and b.seen.any():
+        out = out | (b.seen & (b.M.mean(axis=0) == b.M.mean(axis=0)[b.seen].max()))
     order = (~out & new & ~b.alike, ~out & new, new, np.ones(len(new), dtype=bool))
     return next(some for some in order if some.any())
 
@@ -118,7 +121,7 @@ def decide(policy, history, offer, batch, anywhere=False, asked=0):
         return "confirm", np.arange(len(everything)) == told[best], np.zeros(len(everything))
     new = untried(policy, [*told, *pending, *failed])
     if offer is None and due(lambda n: n / 3, n) and new.any():
-        may = allowed(b, offer, pending, batch, False)
+        may = allowed(b, offer, pending, batch, False, policy.aim == "earn")
         return "untried", may & new, b.upper(1.0)
     rule, score = "mean and spread", b.upper(1.0)
     quiet = b.noises.mean() < 0.01
@@ -127,7 +130,7 @@ def decide(policy, history, offer, batch, anywhere=False, asked=0):
         best_result = max([*b.results, *b.M[:, pending].mean(axis=0)]) + (0.01 if quiet else 0.0)
     if offer is None and policy.aim == "best":
         ending = policy.horizon is not None and asked >= 0.9 * policy.horizon
-        may = allowed(b, offer, pending, batch, False)
+        may = allowed(b, offer, pending, batch, False, False)
         far = (quiet or due(lambda n: n / 2, n)) and not ending
         score = b.improvement(best_result if far else best_means)
         found = int(np.where(may, score, -np.inf).argmax())

@@ -805,7 +805,7 @@ def test_without_noise_rounds_go_to_what_may_still_improve():
 def test_failures_teach_where_evaluations_work(seed):
     """A ball around the best values fails: few late queries do (0.73, 0.33 and 0.53 while failures taught nothing)."""
     domain = ms.Finite(np.random.default_rng(1).random((200, 3)), box=ms.Box([(0, 1)] * 3))
-    policy = ms.Auto(domain, seed=seed)
+    policy = ms.Auto(domain, aim="earn", seed=seed)
     value = lambda x: float(np.exp(-3 * ((x - [0.5, 0.5, 0.4]) ** 2).sum()))  # noqa: E731
     works = lambda x: ((x - 0.5) ** 2).sum() > 0.16  # noqa: E731
     assert late_failures(policy, works, value, 45) <= 0.2
@@ -1074,6 +1074,37 @@ def test_a_batch_without_repeats_ends_with_the_candidates(aim):
     policy.drop(again)
     with pytest.raises(ms.HorizonReached):
         policy.ask()
+
+
+def test_results_that_may_be_coarse_do_not_end_it():
+    """Zeros and ones, of which the first are all zero: noise may hide behind equal results."""
+    rng = np.random.default_rng(0)
+    policy = ms.Auto(ms.Finite(np.arange(6.0)[:, None]))
+    assert len(play(policy, 40, lambda x: float(rng.random() < 0.05 + 0.05 * x[0]))) == 40
+
+
+def test_without_repeats_a_failure_comes_before_what_is_known():
+    policy = ms.Auto(SIX, repeats=False)
+    batch = policy.ask(6)
+    policy.drop(batch[0])
+    policy.tell(batch[1:], [truth(query.x) for query in batch[1:]])
+    assert [query.index for query in policy.ask(4)] == [batch[0].index]
+
+
+def test_without_repeats_results_are_exact():
+    policy = ms.Auto(SIX, repeats=False)
+    play(policy, 6)
+    best = policy.recommend()
+    assert best.index == int(np.argmax([truth(x) for x in SIX.points]))
+    assert best.upper - best.lower < 0.05
+    assert "Results are taken to have no noise (repeats=False)." in policy.summary()
+
+
+def test_the_known_best_is_not_asked_to_improve_on_itself():
+    """Of a noisy list, one at a time: the same point is not asked three times in a row."""
+    domain = ms.Finite(np.random.default_rng(5).random((40, 2)))
+    asked = [query.index for query in play(ms.Auto(domain, seed=3), 40, noise=0.1)]
+    assert max(len(list(run)) for _, run in itertools.groupby(asked)) <= 2
 
 
 def test_the_loop_ends_quietly_when_all_was_tried():

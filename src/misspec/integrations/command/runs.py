@@ -109,12 +109,18 @@ def go(
             raise AssertionError
 
         with contextlib.closing(shared):
-            _fill(shared, evaluate, jobs, show)
+            _fill(shared, evaluate, jobs, show, sampler)
             return policy_of(shared.study, space)
 
 
-def _fill(shared: Shared, evaluate: Callable[[Trial], float], jobs: int, show: Callable[[Progress], None]) -> None:
-    """Evaluate until the study has its results."""
+def _fill(
+    shared: Shared,
+    evaluate: Callable[[Trial], float],
+    jobs: int,
+    show: Callable[[Progress], None],
+    sampler: MisspecSampler,
+) -> None:
+    """Evaluate until the study has its results, or nothing is left to try."""
     running: dict[Future[float], Trial] = {}
     before, began, failures = shared.standing().done, time.monotonic(), 0
     result: Result | None = None
@@ -127,9 +133,9 @@ def _fill(shared: Shared, evaluate: Callable[[Trial], float], jobs: int, show: C
                 left = (shared.n - now.done) * (time.monotonic() - began) / gained if gained > 0 else None
                 show(Progress(now.done, shared.n, before, now.running, now.best, now.params, left, result))
                 _check_hope(failures, now.done, shared.n, result)
-                if now.done >= shared.n:
+                if now.done >= shared.n or (sampler.ended and not running):
                     return
-                while len(running) < jobs and (trial := shared.claim(trials)) is not None:
+                while len(running) < jobs and not sampler.ended and (trial := shared.claim(trials)) is not None:
                     running[threads.submit(evaluate, trial)] = trial
                     trials = shared.trials() if len(running) < jobs else []  # with the one that is under way now
                 result = None

@@ -75,6 +75,7 @@ class MisspecSampler(BaseSampler):
         self._seed = secrets.randbits(32) if seed is None else seeded(seed)
         self._lock = threading.RLock()
         self._mirror: Mirror | None = None  # what is in the storage too, read and learnt before
+        self.ended = False  # whether nothing is left to try; study.optimize has then been stopped
         tell_of_forks(self)
         if not callable(policy):  # better said now than in the first trial
             self._made(Space({"x": Float(0.0, 1.0)}), minimize=False)
@@ -133,6 +134,10 @@ class MisspecSampler(BaseSampler):
             mirror = Mirror(self._made(axes.space, minimize=study.direction == StudyDirection.MINIMIZE), of, axes)
         mirror.learn(history, _learnt_by(study, axes, len(history.trials)))
         chosen = mirror.choose(trial, history, axes.fixed(trial.system_attrs.get("fixed_params", {})), self._seed)
+        self.ended = mirror.ended
+        if mirror.ended:
+            with contextlib.suppress(RuntimeError):  # outside of study.optimize
+                study.stop()
         if mirror.news is not None:
             _teach(study, axes, len(history.trials), mirror.news)
         if not history.unseen or mirror.policy.abilities.keeps_rounds:
@@ -190,6 +195,7 @@ class Mirror:
         self._looked = 0  # results when conflicts were last looked for
         self._conflicts: int | None = None  # points that contradicted the model then
         self.news: dict[str, Any] | None = None  # samples that were renewed at the last choice
+        self.ended = False  # whether nothing is left to try
 
     def follows(self, history: History) -> bool:
         """Test whether all that it knows still stands: a trial may be gone, or be another point than was asked."""
@@ -239,8 +245,8 @@ class Mirror:
         else:
             try:
                 query = policy.ask(1 if policy.abilities.keeps_rounds else history.unseen + 1)[-1]
-            except HorizonReached:  # every point was tried, and Optuna wants one all the same
-                query = policy.ask(actions=policy.recommend().x[None, :])
+            except HorizonReached:  # every point was tried: Optuna wants one all the same, the last
+                query, self.ended = policy.ask(actions=policy.recommend().x[None, :]), True
         self._pending[trial.number] = query
         return query.x, self._believed(query)
 

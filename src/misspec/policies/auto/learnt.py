@@ -52,7 +52,7 @@ def settled(policy: Any) -> Any:
         policy.settled = None  # not to be copied
         other = copy.deepcopy(policy)
         other.field = field_of(policy.domain, 0, 0.0)
-        learner = Learner(policy.domain, policy.noise, 0)
+        learner = Learner(policy.domain, policy.noise, 0, exact=not policy.repeats)
         other._adopt(doubt.learnt(learner, told, log.sign, None, ())[0])
         policy.settled = (key, other)
     return policy.settled[1]
@@ -115,6 +115,7 @@ class Facts:
         self.parameters = list((parameters_of(policy.domain) or dict.fromkeys(self.names)).values())
         self.x, self.y, self.distinct = told.x, told.y, len(distinct(told.x).points)
         self.noise, self.given = settled(policy).noise_level, policy.noise is not None
+        self.exact = policy.noise is None and not policy.repeats
         self.use: Recommendation = policy.recommend()
         self.importance = importance_of(policy, self.names)
         self.conflicts: list[Conflict] = policy.conflicts()
@@ -253,6 +254,8 @@ def evaluations(count: int, distinct: int, best: Tried, step: float) -> str:
 
 
 def _noise(facts: Facts, spread: float) -> str:
+    if facts.exact:
+        return "Results are taken to have no noise (repeats=False)."
     repeats = len(facts.y) - facts.distinct
     share = f", {100 * facts.noise / spread:.2g} % of the spread of all results" if spread > 0 else ""
     source = "learnt without a single repeat, so it may be far off"

@@ -35,14 +35,16 @@ SAMPLES, LEAST_SAMPLES = 8, 2  # of the hyperparameters; beyond EXACT results SA
 CHECKED = 2  # samples by which a result is judged that they were not learnt from
 FEATURES = 300  # of a posterior at least, beyond EXACT results; there are 2·EXACT²/t, so that a query costs the same
 LISTED = 5000  # candidates up to which posteriors are exact whatever t: a list has so many features at most
+ROUNDING = 1e-3  # noise, in widths of the results, where there is none: less makes covariances singular
 LARGEST_STATE = 700.0  # θ is a logarithm, and this about that of the largest float
 
 
 class Learner:
-    """What renewals rest on beside the results. noise: σ in units of y, where it is known; seed: of the sampling."""
+    """What renewals rest on beside the results. noise: σ in units of y, where it is known; seed: of the sampling;
+    exact: whether results have no noise."""
 
-    def __init__(self, domain: Domain, noise: float | None, seed: int) -> None:
-        self.domain, self.noise, self.seed = domain, noise, seed
+    def __init__(self, domain: Domain, noise: float | None, seed: int, *, exact: bool = False) -> None:
+        self.domain, self.noise, self.seed, self.exact = domain, noise, seed, exact
         self.columns = columns_of(domain)
         self.reach = reach_of(domain, self.columns)
 
@@ -59,6 +61,7 @@ class Learner:
         own = None if not len(told.noise) or np.isnan(told.noise).all() else told.noise / scaling.width
         data = Data.of(self.domain.encode(told.x), scaling.to(y), own).part(rng)
         noise = None if self.noise is None else max(self.noise / scaling.width, hyperparameters.LEAST_WIDTH)
+        noise = ROUNDING if self.exact and noise is None else noise
         target = Hyperposterior(data, self.columns, self.reach, noise)
         count = min(samples, max(LEAST_SAMPLES, round(SAMPLES * EXACT / t)))
         states = hyperparameters.start(target, count, rng) if states is None else states[:count]

@@ -79,10 +79,11 @@ class Auto(Policy):
         horizon: int | None = None,
         seed: int = 0,
     ) -> None:
-        self._learner = Learner(domain, None if noise is None else number("noise", noise, above=0), seed)
+        known = None if noise is None else number("noise", noise, above=0)
+        self._learner = Learner(domain, known, seed, exact=not flag("repeats", repeats))
         super().__init__(domain, self._learner.before_data(), grounded=True, minimize=minimize, seed=seed)
         self.horizon = self.limit = None if horizon is None else whole("horizon", horizon, at_least=1)
-        self.noise, self.repeats = self._learner.noise, flag("repeats", repeats)
+        self.noise, self.repeats = known, repeats
         self.aim, self.seed = one_of("aim", aim, ("best", "earn")), seed
         self.columns = self._learner.columns  # of the encoding, which belong to which parameter
         self.first = _first_design(self) if first is None else whole("first", first, at_least=1)

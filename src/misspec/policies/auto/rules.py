@@ -311,6 +311,9 @@ class Turn:
         works = ~fails(offer.encoded)
         if self.actions is None:
             teaches, new = works & ~self._spent(beliefs, stay), ~waiting(offer.encoded)
+            if not self.earns and beliefs.seen.any():  # another result there is no improvement on itself
+                means = beliefs.M.mean(axis=0)
+                teaches &= ~(beliefs.seen & (means == means[beliefs.seen].max()))
         else:  # what the next rounds offer is unknown: the best is asked as often as it is, but once in a batch
             teaches, new = works, ~self._waiting(self.batch)(offer.encoded)
         best = teaches & new & wanted(offer.encoded)
