@@ -39,7 +39,7 @@ FILES = ("best", "slices", "importance", "parallel", "model")  # pictures, each 
 REACH = 3.0  # results farther than so many times the range of the central 80 % from these are out of the picture
 
 
-class Axis:
+class Coordinate:
     """A parameter as it is drawn. levels: its values one by one, else None; labels: of a choice."""
 
     def __init__(self, domain: Any, name: str, parameter: Parameter | None, j: int) -> None:
@@ -86,7 +86,7 @@ class Slice:
     observed, nearness      where observations lie, and how near they are in the other parameters, 0 to 1
     """
 
-    def __init__(self, policy: Any, point: Array, axis: Axis, j: int) -> None:
+    def __init__(self, policy: Any, point: Array, axis: Coordinate, j: int) -> None:
         def line(x: Array) -> Array:
             return np.insert(np.tile(np.delete(point, j), (len(x), 1)), j, x, axis=1)
 
@@ -113,7 +113,7 @@ class Slice:
             self.at = float(np.searchsorted(options, self.at))
 
 
-class Points:
+class DrawnPoints:
     """Distinct points with results, in order of their first.
 
     values         by name
@@ -189,12 +189,12 @@ class Optimisation:
         best = np.minimum if self.minimize else np.maximum
         self.best: Array = best.accumulate(policy.posterior.at(told.x)[0] if modelled else told.y)
         parameters = (learnt.parameters_of(domain) or dict.fromkeys(called)).values()
-        axes = [Axis(domain, name, each, j) for j, (name, each) in enumerate(zip(called, parameters, strict=True))]
+        axes = [Coordinate(domain, name, p, j) for j, (name, p) in enumerate(zip(called, parameters, strict=True))]
         shares = [self.importance[name].share if self.importance else 0.0 for name in called]
         order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -shares[j])
         self.axes = [axes[j] for j in order]
         self.slices = [] if self.use is None else [Slice(policy, self.use.x, axes[j], j) for j in order[:MOST_SLICES]]
-        self.points = Points(policy, called, conflicts, modelled=modelled)
+        self.points = DrawnPoints(policy, called, conflicts, modelled=modelled)
         self.conflicts = [(learnt.spelled(domain, each, called), each.gap) for each in conflicts]
         self.left_out = left_out(policy) if modelled else None
         self.doubtful = [each.row for each in doubtful]
@@ -241,7 +241,7 @@ def of_policy(
     instance("folder", folder, (str, os.PathLike))
     found = Optimisation(policy, title=title, target=target, names=names)
     content = {"index.html": page.policy_page(found).encode(), "evaluations.csv": _csv(found)}
-    content |= matplotlib_backend.files(optimisation_figures.draw(found))
+    content |= matplotlib_backend.files(optimisation_figures.figures_in_print(found))
     into = Path(folder)
     try:
         into.mkdir(parents=True, exist_ok=True)

@@ -52,7 +52,7 @@ def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
     policy = construct.make_policy(settings["policy"], domain, model, epsilon, T, settings["seed"])
     if policy.theorem not in KNOWN or not policy.claims:
         return []  # a width without a theory guarantees nothing
-    varying = problem.get("actions") is not None or construct.contextual(problem["kind"])
+    varying = problem.get("actions") is not None or construct.brings_actions(problem["kind"])
     reach = _brought(settings, domain, model, T) if isinstance(domain, Open) else domain
     if reach is None:
         return []

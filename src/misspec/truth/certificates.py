@@ -204,8 +204,8 @@ def diagnoses(
             certificates=proofs,
             sentence="",
         )
-        residual, where = float(diagnosis.residuals[worst]), spelled(distinct[worst], domain)
-        said = sentence(diagnosis, model, residual, where, seen, own=precision is not None)
+        residual, where = float(diagnosis.residuals[worst]), _spelled(distinct[worst], domain)
+        said = _sentence(diagnosis, model, residual, where, seen, own=precision is not None)
         yield dataclasses.replace(diagnosis, sentence=said)
 
 
@@ -378,7 +378,7 @@ SAID = {
 }
 
 
-def spelled(point: Array, domain: Any) -> str:
+def _spelled(point: Array, domain: Any) -> str:
     """A point as text, by name where its coordinates have names."""
     space = domain.box if isinstance(domain, Finite) else domain
     if not isinstance(space, Space):
@@ -387,7 +387,7 @@ def spelled(point: Array, domain: Any) -> str:
     return ", ".join(f"{name} = {text}" for name, text in texts.items())
 
 
-def sentence(diagnosis: Diagnosis, model: Model, residual: float, where: str, seen: str, *, own: bool) -> str:
+def _sentence(diagnosis: Diagnosis, model: Model, residual: float, where: str, seen: str, *, own: bool) -> str:
     """own: results have noises of their own."""
     if diagnosis.epsilon_lower <= 0.0:
         passes = f"a function of norm {diagnosis.norm_needed:.3g} (the model allows {model.norm_bound:g}) passes"

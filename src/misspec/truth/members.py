@@ -106,7 +106,7 @@ def of_frame(source: Any, observations: Any) -> tuple[Array, Any, Space]:
         frame.column(target)  # says what is wrong
     odd = clutter.untelling({name: cells for name, cells in frame.columns.items() if name != target})
     if odd:
-        warnings.warn(clutter.left_out(frame.where, odd)[0].partition(";")[0], stacklevel=4)
+        warnings.warn(clutter.note_left_out(frame.where, odd)[0].partition(";")[0], stacklevel=4)
     table = Table(frame, target, ignore=list(odd))
     space = Space(table.parameters)
     if target is None:

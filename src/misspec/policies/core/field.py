@@ -29,7 +29,7 @@ from misspec.errors import Array, InvalidInput, StorageError, array, shown
 from misspec.files import frames
 from misspec.model import Model
 from misspec.policies.core.answers import frozen
-from misspec.policies.core.points import Actions, Candidates, Place, Round, beside, nearest
+from misspec.policies.core.points import Actions, Candidates, Place, Round, beside, nearest_point
 from misspec.posterior import Posterior, Tracked
 from misspec.theory.own_bands import OwnBands
 
@@ -286,7 +286,7 @@ class FiniteField(_Listed):
         return self.arm(index)
 
 
-class OfSpace:
+class _OfSpace:
     """What fields of spaces share."""
 
     domain: Any
@@ -299,7 +299,7 @@ class OfSpace:
         return {"params": self.domain.params(place.x)}
 
 
-class MembersField(OfSpace, _Listed):
+class MembersField(_OfSpace, _Listed):
     """A space without floats and with few members: a list to policies, a space to users, who see no index."""
 
     def __init__(self, space: Space) -> None:
@@ -350,7 +350,7 @@ class BoxField(Field):
         def nearest_to(U: Array) -> tuple[NDArray[np.intp], Array]:
             if not wanted.snap:  # only a point itself is near, in any metric
                 return _closest(U, known)
-            return nearest(model, beside(U, code), beside(known, code), box.apart(U, known) if len(U) else None)
+            return nearest_point(model, beside(U, code), beside(known, code), box.apart(U, known) if len(U) else None)
 
         def score(U: Array) -> Array:
             return wanted.score(beside(U, code), beside(box.decode(U), c))
@@ -391,7 +391,7 @@ class BoxField(Field):
         return offered if isinstance(offered, Actions) else self._actions(self.domain.draw(rng))
 
 
-class SpaceField(OfSpace, BoxField):
+class SpaceField(_OfSpace, BoxField):
     """A space that is searched."""
 
     def _inside(self, U: Array) -> Array:
