@@ -112,7 +112,7 @@ class Space:
         numbers = self.validate(vector("x", x, length=self.dimension)[None, :])[0].tolist()
         return {name: p.value(number) for (name, p), number in zip(self._parameters.items(), numbers, strict=True)}
 
-    def contains(self, points: Any) -> NDArray[np.bool_]:
+    def contains(self, points: Any, slack: float = 0.0) -> NDArray[np.bool_]:  # noqa: ARG002  # none
         """For each point, whether it is legal and within bounds."""
         named = frames.is_named(points)
         X = self.points_of(points) if named else matrix("points", points, columns=self.dimension)

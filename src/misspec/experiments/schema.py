@@ -254,8 +254,8 @@ class Experiment(_Part):
         if problem.kind == "fresh_actions" and type(rounds) is int:
             settings["problem"]["rounds"] = min(rounds, FEW)
         if settings["domain"] is not None and problem.kind != "misspecified":
-            domain, model = construct.make_world(settings)
-            assert isinstance(domain, Finite)  # of the file
+            world: Any = construct.make_world(settings)
+            domain, model = world
             model.check(domain)
             if problem.actions is not None and problem.actions > len(domain):
                 raise InvalidInput(f"actions must be at most the {len(domain)} candidates, got {problem.actions}")
