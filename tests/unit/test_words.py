@@ -59,3 +59,9 @@ def test_no_more_public_names_stand_in_several_modules():
             if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
                 modules.setdefault(node.name, set()).add(str(path.relative_to(SOURCE)))
     assert len([name for name, places in modules.items() if len(places) > 1]) <= 9
+
+
+def test_only_the_factory_asks_which_kind_a_domain_is():
+    """Arguments are checked by `errors.instance`; what differs between kinds is an attribute of the domain or field."""
+    elsewhere = [path for path in FILES if path.name != "fields.py"]
+    assert lines_with(r"isinstance\([^)]*\b(?-i:Finite|Box|Space|Open|Joint|Table)\b", elsewhere) == []
