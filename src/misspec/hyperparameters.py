@@ -223,11 +223,11 @@ class Hyperposterior:
         """ln s², where the noise is known."""
         return 2.0 * math.log(self.noise or 1.0) - float(theta[len(self.columns)])
 
-    def _solved(self, theta: Array) -> Solved | None:
+    def _solved(self, theta: Array) -> _Solved | None:
         """None where K + λ/n is not definite to rounding."""
         d, u = len(self.columns), len(self.data.averages)
         lam = max(math.exp(theta[d]), LEAST_REGULARIZATION)
-        A = self.kernel(np.exp(theta[:d]).tolist(), share(theta))
+        A = self.kernel(np.exp(theta[:d]).tolist(), additive_share(theta))
         noise: Any = lam
         if self.data.own is not None:
             noise = lam + self.data.own / (self.size if self.noise is None else self.noise**2 / lam)
@@ -242,7 +242,7 @@ class Hyperposterior:
         m = y1 / (1.0 + ones)
         log_det = 2.0 * float(np.log(L[self.diagonal]).sum()) + math.log1p(ones)
         scatter = self.data.scatter / lam if self.data.own is None else float((self.data.scatters / noise).sum())
-        return Solved(log_det, yy - y1 * m + scatter, m, lam, noise, L, sides)
+        return _Solved(log_det, yy - y1 * m + scatter, m, lam, noise, L, sides)
 
     def unexplained(self, theta: Array) -> float:
         """The share of the averages' variance that the model fails to predict from the others, beyond noise.
@@ -261,7 +261,7 @@ class Hyperposterior:
         noise = scale**2 * float(np.mean(solved.noise / self.data.counts))
         return max(0.0, float(np.median(residuals**2)) / MEDIAN - noise) / total
 
-    def fitted(self, theta: Array, solved: Solved | None = None) -> Fitted:
+    def fitted(self, theta: Array, solved: _Solved | None = None) -> Fitted:
         """m, s and the norm of the mean at θ."""
         solved = solved or self._solved(theta)
         if solved is None:
@@ -276,7 +276,7 @@ class Hyperposterior:
         return Fitted(m, scale, math.sqrt(max(0.0, float(weights @ values))))
 
 
-class Solved(NamedTuple):
+class _Solved(NamedTuple):
     """At one θ: ln det A, Q, m and λ, by itself and of each row; L of K + λ/n, packed, L⁻¹ȳ and L⁻¹1."""
 
     log_det: float
@@ -337,7 +337,7 @@ def _packed(A: Array) -> Array:
     return np.asarray(lapack.dtrttf(A, uplo="L")[0])
 
 
-def share(theta: Array) -> float:
+def additive_share(theta: Array) -> float:
     """The additive share of a θ."""
     return 1.0 / (1.0 + math.exp(-float(theta[-1])))
 
@@ -413,11 +413,11 @@ def _log_prior(theta: Array, middle: Array, spread: Array) -> float:
     return -0.5 * float((((theta - middle) / spread) ** 2).sum())
 
 
-def model_of(theta: Array, fitted: Fitted, columns: Sequence[tuple[int, int]], reach: Array) -> Model:
+def sampled_model(theta: Array, fitted: Fitted, columns: Sequence[tuple[int, int]], reach: Array) -> Model:
     """The model of a sample: k(x,x) = 1, the amplitude in `scale`; nothing is guaranteed, since it is fitted."""
     d = len(columns)
     lam = max(math.exp(theta[d]), LEAST_REGULARIZATION)
-    kernel = ProductMatern(reach * np.exp(theta[:d]), columns, share(theta))
+    kernel = ProductMatern(reach * np.exp(theta[:d]), columns, additive_share(theta))
     bound = max(fitted.scale, fitted.norm)
     return Model(
         kernel,

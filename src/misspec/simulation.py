@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.domains import Finite, Open
 from misspec.errors import MOST_AT_ONCE, MOST_ROUNDS, Array, InvalidInput, callback, seeded, shown, whole
 from misspec.evaluation.loop import Progress, ask, check_horizon
 from misspec.policies import Auto, Policy, Query, Recommendation
@@ -120,7 +119,7 @@ def simulate(
     noise_rng, offer_rng = (np.random.default_rng([seeded(seed), part]) for part in STREAMS)
     draws = problem.sampler.draw(noise_rng, T)
     offers = None if problem.offers is None else problem.offers.draw(offer_rng, T)
-    vectors = None if isinstance(policy.domain, Finite) else problem.domain.points  # of the rounds' actions
+    vectors = None if policy.field.fixed else problem.domain.points  # of the rounds' actions
     asked: list[Query] = []
     index = np.empty(T, dtype=np.intp)
     y = np.empty(T)
@@ -190,12 +189,13 @@ def _check_match(policy: Policy, problem: Problem) -> None:
             f"{better} values of this problem are better, and the policy goes the other way; make it with "
             "minimize=problem.minimize"
         )
-    ours, theirs = policy.domain, problem.domain
-    if isinstance(ours, Open):
+    ours, theirs = policy.field.domain, problem.domain
+    if not policy.field.fixed and not hasattr(ours, "contexts"):
         same = problem.offers is not None and ours.dimension == theirs.dimension
     else:
         same = ours is theirs or (
-            isinstance(ours, Finite)
+            policy.field.fixed
+            and policy.field.indexed
             and np.array_equal(ours.points, theirs.points)
             and np.array_equal(ours.encoded, theirs.encoded)
         )

@@ -12,7 +12,7 @@ from misspec import Finite
 from misspec.files import frames
 from misspec.integrations import table
 from misspec.integrations.suggest import sheets
-from misspec.integrations.suggest.menu import Line, outcome
+from misspec.integrations.suggest.menu import FileLine, outcome
 
 
 @fuzz(500, text=texts(), encoding=ENCODINGS)
@@ -83,7 +83,7 @@ def test_files_of_results_are_added_to_without_changing_them(tmp_path, text, enc
     file = attempt(lambda: sheets.File(path))
     if file is None or not file.sheet.header:
         return
-    added = attempt(lambda: sheets.append(file, [["1"] * len(file.sheet.header)]) or True)
+    added = attempt(lambda: sheets.append_rows(file, [["1"] * len(file.sheet.header)]) or True)
     if added is None:
         assert path.read_bytes() == before
     else:
@@ -93,7 +93,7 @@ def test_files_of_results_are_added_to_without_changing_them(tmp_path, text, enc
 
 @fuzz(200, cell=st.one_of(st.sampled_from(CELLS), st.text(max_size=6)), separator=st.sampled_from(",;\t"))
 def test_a_result_is_a_finite_number_or_none(tmp_path, cell, separator):
-    found = attempt(lambda: outcome(cell.strip(), Line(tmp_path, 2, separator), "yield"))
+    found = attempt(lambda: outcome(cell.strip(), FileLine(tmp_path, 2, separator), "yield"))
     if found is not None and found[0] is not None:
         assert np.isfinite(found[0])
 

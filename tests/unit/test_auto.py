@@ -325,7 +325,7 @@ def test_a_failed_renewal_changes_nothing(monkeypatch):
         play(policy, 1)
     before, band = json.dumps(policy.state()), policy.band()
     with monkeypatch.context() as patch:
-        patch.setattr(hyperparameters, "model_of", lambda *_: 1 / 0)
+        patch.setattr(hyperparameters, "sampled_model", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             policy.ask()
     twin = ms.restore(json.loads(before))

@@ -163,7 +163,7 @@ def test_a_player_that_fails_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(ms.UniformSampling, "choose", broken)
     with pytest.raises(MisspecError, match=r"random search.*seed 0.*: unexpected ZeroDivisionError: oh$"):
         ex.contest_in(tmp_path, 6, 1, cores=1)
-    assert contest.kept(tmp_path) is None  # not all of it
+    assert contest.kept_contest(tmp_path) is None  # not all of it
 
 
 def test_the_picture_and_the_page_show_every_player():
@@ -172,7 +172,7 @@ def test_the_picture_and_the_page_show_every_player():
     assert texts[:2] == ["ms.Auto: 60 %", "best found: 60 %"]
     heights = [each.xy[1] for each in figure(found).axes[0].texts[:6:2]]
     assert min(np.abs(np.diff(np.sort(heights)))) > 5  # none covers another
-    assert [trace["name"] for trace in plotly_backend.figure(panel_of(found), 380)["data"][2::3]] == NAMES
+    assert [trace["name"] for trace in plotly_backend.figure_json(panel_of(found), 380)["data"][2::3]] == NAMES
     text = section(found)
     assert "About &lt;it&gt;" in text
     assert "Use a &amp; b." in text
@@ -193,10 +193,10 @@ def test_it_is_kept_and_not_played_twice(tmp_path, monkeypatch):
     file = next((tmp_path / "d" / contest.FOLDER / "runs").glob("*.parquet"))
     file.write_bytes(file.read_bytes()[:-50])
     with pytest.raises(StorageError, match="sets it aside and does that run again"):
-        contest.kept(tmp_path / "d")
+        contest.kept_contest(tmp_path / "d")
     assert ex.contest_in(tmp_path / "d", 6, 1, cores=1).said == first.said
     monkeypatch.setattr(contest.store, "version", lambda: "another")
-    assert contest.kept(tmp_path / "d") is None
+    assert contest.kept_contest(tmp_path / "d") is None
 
 
 def test_the_folder_of_another_experiment_is_left_alone(tmp_path):

@@ -145,7 +145,7 @@ def test_rough_kernels_in_six_dimensions_stay_below_the_trivial_bound():
 
 
 def test_other_domains_are_refused():
-    with pytest.raises(InvalidInput, match="Finite or a Box"):
+    with pytest.raises(InvalidInput, match="Finite, Box or Space"):
         ms.information_gain([[0.0]], ms.Model(RBF(0.2), norm_bound=1.0, noise=0.1), 10)
 
 

@@ -231,7 +231,7 @@ def test_a_known_noise_however_small_leaves_the_amplitude_to_the_data(noise):
     scales = [target.fitted(theta).scale for theta in states]
     assert 0.3 < np.median(scales) < 3
     for theta in states:
-        model = hyperparameters.model_of(theta, target.fitted(theta), COLUMNS, np.ones(3))
+        model = hyperparameters.sampled_model(theta, target.fitted(theta), COLUMNS, np.ones(3))
         assert model.regularization >= LEAST_REGULARIZATION
         if noise is not None and noise >= 0.3:
             assert model.noise == pytest.approx(noise)
@@ -468,7 +468,7 @@ def test_the_model_of_a_sample_is_gaussian_process_regression():
     target = Hyperposterior(Data.of(X, y), COLUMNS, reach, None)
     for theta in thetas(target, 4):
         fitted = target.fitted(theta)
-        model = hyperparameters.model_of(theta, fitted, COLUMNS, reach)
+        model = hyperparameters.sampled_model(theta, fitted, COLUMNS, reach)
         assert model.fitted
         assert (model.offset, model.scale) == (fitted.offset, fitted.scale)
         assert model.noise == pytest.approx(fitted.scale * math.exp(theta[3] / 2))
@@ -486,6 +486,6 @@ def test_the_model_of_a_sample_is_gaussian_process_regression():
 
 def test_length_scales_are_relative_to_the_reach():
     theta = np.array([math.log(0.5), math.log(0.25), math.log(0.01), -1.0])
-    model = hyperparameters.model_of(theta, Fitted(0.0, 1.0, 1.0), [(0, 1), (1, 2)], np.array([100.0, 1.0]))
+    model = hyperparameters.sampled_model(theta, Fitted(0.0, 1.0, 1.0), [(0, 1), (1, 2)], np.array([100.0, 1.0]))
     np.testing.assert_allclose(model.kernel.length_scale, [50.0, 0.25])
     assert model.kernel.additive == pytest.approx(1 / (1 + math.e))

@@ -120,7 +120,7 @@ def test_reports_say_which_way_is_better(tmp_path):
     done("minimize = true\n" + FILE, tmp_path)
     found = ex.results(tmp_path)
     (group,) = found.groups().values()
-    figure = bands.figure("p", "0.2", group, style.strokes(found.experiment))
+    figure = bands.band_figure("p", "0.2", group, style.strokes(found.experiment))
     assert "smaller is better" in figure.get_suptitle().replace("\n", " ")
     run = group["ECGPUCB"][0]
     axis = next(ax for ax in figure.axes if ax.get_title(loc="left") == "ECGPUCB")

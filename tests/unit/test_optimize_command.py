@@ -293,7 +293,7 @@ def test_options_arrive_as_they_are(shell):
     space = ms.Space({"a": ms.Choice(NASTY), "b": ms.Choice(NASTY)})
     made = command.Command([PYTHON, "-X", "utf8", "show.py", "{a}", "pre{b}post"], space, shell=shell)
     for a, b in zip(NASTY, reversed(NASTY), strict=True):
-        ran = processes.run(
+        ran = processes.run_process(
             made.filled({"a": a, "b": b}, 0), timeout=None, stop=threading.Event(), record=lambda *_: None
         )
         assert (ran.code, ran.out, ran.err) == (0, "", "")
@@ -384,7 +384,7 @@ def test_what_is_no_result(out, key, said):
 
 
 def run(*given, timeout=None, stop=None, record=lambda *_: None):
-    return processes.run(given, timeout=timeout, stop=stop or threading.Event(), record=record)
+    return processes.run_process(given, timeout=timeout, stop=stop or threading.Event(), record=record)
 
 
 def test_a_process_is_known_by_its_number_and_when_it_started():

@@ -56,7 +56,7 @@ def plotted(text):
 def page_of(policy, **options):
     """As `report` writes it; every picture is made, and none is saved, which takes most of the time."""
     found = optimisation.Optimisation(policy, **options)
-    assert dict(optimisation_figures.draw(found))
+    assert dict(optimisation_figures.figures_in_print(found))
     return page.policy_page(found)
 
 
@@ -251,7 +251,7 @@ def test_bars_slices_and_sentences_have_one_importance():
     assert found.importance == policy.importance()
     order = [each.name for each in found.slices]
     assert order == sorted(order, key=lambda name: -found.importance[name].share)
-    panel = optimisation_figures.importance(found, 40)
+    panel = optimisation_figures.importances(found, 40)
     assert found.importance["fixed"].unknown == "one value only"
     for name, each in [pair for pair in found.importance.items() if pair[0] != "fixed"]:
         at = panel.y.labels.index(name)

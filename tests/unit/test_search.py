@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, DotProduct, Matern, RationalQu
 import misspec as ms
 from misspec import kernels, search
 from misspec.policies.core.field import Search
-from misspec.policies.core.points import nearest
+from misspec.policies.core.points import nearest_point
 from verbs import expect
 
 KERNELS = {
@@ -235,7 +235,7 @@ def test_grounded_queries_near_an_observed_point_go_to_it():
 
 def test_resolution_is_measured_by_the_kernel():
     known = np.array([[0.2, 0.2], [0.8, 0.8]])
-    place, distance = nearest(MODEL, np.array([[0.21, 0.2], [0.5, 0.81]]), known)
+    place, distance = nearest_point(MODEL, np.array([[0.21, 0.2], [0.5, 0.81]]), known)
     assert place.tolist() == [0, 1]
     assert distance[0] == pytest.approx(0.01 / 0.3, rel=1e-2)  # about |x − z|/length scale
     assert distance[1] == pytest.approx(np.sqrt(2 - 2 * np.exp(-0.5 * (0.3**2 + 0.01**2) / 0.3**2)))

@@ -632,7 +632,7 @@ def test_bytes_stay_and_rows_are_read_back(tmp_path_factory, notes, separator, n
         return  # a first cell of the data can look like a separator that is none
     added = [["x", *row] for row in rows]
     try:
-        sheets.append(file, added)
+        sheets.append_rows(file, added)
     except InvalidInput:
         assert path.read_bytes() == content
         assert '"' in "".join(notes)  # the file ends inside quotes, as far as a reader can tell

@@ -203,7 +203,7 @@ def test_a_forgotten_offset_is_suspected():
         (lambda: ms.diagnose([[0.0], [1.0]], [1.0], MODEL), "2 numbers"),
         (lambda: ms.diagnose([[0.0]], [1.0], MODEL, fixed_design=1), "True or False"),
         (lambda: ms.diagnose([[7.0]], [1.0], MODEL, domain=DOMAIN), "must lie in Box"),
-        (lambda: ms.diagnose([[7.0]], [1.0], MODEL, domain=np.zeros((2, 1))), "must be a Finite or a Box"),
+        (lambda: ms.diagnose([[7.0]], [1.0], MODEL, domain=np.zeros((2, 1))), "must be a Finite, Box or Space"),
         (lambda: ms.misspecification_profile(DOMAIN, RBF(0.2), np.zeros(100)), "must be a Model"),
         (lambda: ms.misspecification_profile(DOMAIN, MODEL, np.zeros(100), [0.0]), "norm_bound"),
     ],

@@ -19,6 +19,7 @@ from misspec.errors import Array, InvalidInput, flag, number, one_of, vector, wh
 from misspec.model import Model
 from misspec.policies.bases import Ledger, OverBases
 from misspec.policies.core.answers import Decision
+from misspec.policies.core.evidence import posterior_on
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked, Event
 from misspec.policies.core.points import Actions, Place, Round
@@ -130,7 +131,7 @@ class Corral(OverBases):
             return Decision(past.place, None, {"mean": mean, "std": std, "details": details})
         then = copy.copy(base)
         weights = keeps_weights(base.enlargement, [base.epsilon], None)
-        then.posterior = self.field.posterior(self.model, weights=weights, budget=None)
+        then.posterior = posterior_on(self.field, self.model, weights=weights, budget=None)
         if past.known:
             then.posterior.observe(*map(np.array, zip(*self._known[i][: past.known], strict=True)))
         decided = decide(then, self.field, actions, self.log.next_id)

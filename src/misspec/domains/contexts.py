@@ -18,7 +18,7 @@ from misspec.domains.box import Box
 from misspec.domains.finite import Finite
 from misspec.domains.parameters import Columns
 from misspec.domains.space import Space
-from misspec.errors import Array, InvalidInput, array, floats, matrix, number, shown, whole
+from misspec.errors import Array, InvalidInput, array, floats, instance, matrix, number, shown, whole
 from misspec.files import frames
 
 FAR = 16  # of the longest codes of either part, on which a kernel is checked together
@@ -38,7 +38,7 @@ class Open:
     def __init__(self, dimension: int, radius: float | None = None, box: ArrayLike | Box | None = None) -> None:
         self.dimension = whole("dimension", dimension, at_least=1, at_most=MOST_DIMENSIONS)
         self.radius = None if radius is None else number("radius", radius, above=0)
-        self.box: Box | None = box if box is None or isinstance(box, Box) else Box(box)
+        self.box: Box | None = None if box is None else Box(box.bounds if hasattr(box, "bounds") else box)
         if self.box is not None and self.box.dimension != self.dimension:
             raise InvalidInput(
                 f"box must have {self.dimension} (low, high) pair(s), one per dimension, got {self.box.dimension}"
@@ -84,7 +84,7 @@ class Open:
             inside &= self.box.contains(points, SLACK)
         return inside
 
-    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
+    def contains(self, points: ArrayLike, slack: float = SLACK) -> NDArray[np.bool_]:  # noqa: ARG002  # always
         """For each point, whether a round could bring it."""
         return self.inside(matrix("points", points, columns=self.dimension))
 
@@ -123,15 +123,9 @@ class Joint:
     kind = "Joint"  # as it is stored
 
     def __init__(self, domain: Finite | Box | Space, contexts: Box | Space | Finite | Open) -> None:
-        if not isinstance(domain, Finite | Box | Space):
-            raise InvalidInput(f"domain must be a Finite, a Box or a Space, got {shown(domain)}")
-        if not isinstance(contexts, Finite | Box | Space | Open):
-            raise InvalidInput(
-                f"contexts must be a Box, a Space, a Finite or an Open, got {shown(contexts)}; ms.Open(3) takes any "
-                "three numbers"
-            )
-        self.domain = domain
-        self.contexts = contexts
+        self.domain: Finite | Box | Space = instance("domain", domain, (Finite, Box, Space))
+        kinds, hint = (Box, Space, Finite, Open), "ms.Open(3) takes any three numbers"
+        self.contexts: Box | Space | Finite | Open = instance("contexts", contexts, kinds, hint)
 
     def __repr__(self) -> str:
         return f"Joint({self.domain!r}, {self.contexts!r})"
@@ -157,17 +151,16 @@ class Joint:
             raise InvalidInput(
                 f"this domain has contexts, and the round's is missing: ask(context=c), c in {shown(self.contexts)}"
             )
-        contexts = self.contexts
-        if isinstance(contexts, Finite) and isinstance(given, str | int | np.integer) and not isinstance(given, bool):
+        contexts: Any = self.contexts
+        if hasattr(contexts, "named") and isinstance(given, str | int | np.integer) and not isinstance(given, bool):
             rows = contexts.named([given]) if isinstance(given, str) else contexts.validate_indices(given)
-            return contexts.points[rows]
+            return np.asarray(contexts.points[rows])
         if not frames.is_named(given):
             given = floats(f"a context must be {contexts.dimension} number(s)", given).reshape(1, -1)
-        found = contexts.validate(given)
+        found: Array = contexts.validate(given)
         if found.shape != (1, contexts.dimension):
             raise InvalidInput(f"one context is expected, of {contexts.dimension} number(s), got {len(found)} of them")
-        near = contexts.contains(found, SLACK) if isinstance(contexts, Box) else contexts.contains(found)
-        if not near.all():
+        if not contexts.contains(found, SLACK).all():
             raise InvalidInput(
                 f"a context must be one of {shown(contexts)}, got {found[0].tolist()}; wider contexts take it, and "
                 "ms.Open(…) takes any"
@@ -182,7 +175,7 @@ class Joint:
             return list(given)
         if isinstance(given, str | int | np.integer) or frames.is_named(given):
             return []
-        if isinstance(self.contexts, Finite) and isinstance(given, list | tuple):
+        if hasattr(self.contexts, "named") and isinstance(given, list | tuple):
             named = [isinstance(each, str) or (isinstance(each, int) and not isinstance(each, bool)) for each in given]
             if named and all(named):
                 return list(given)  # by name or index

@@ -106,7 +106,7 @@ class Finite:
                 raise InvalidInput(f"no candidate is called {shown(name)}{nearest(name, self.names[:20])}")
         return np.array([places[name] for name in names], dtype=np.intp)
 
-    def contains(self, points: ArrayLike) -> NDArray[np.bool_]:
+    def contains(self, points: ArrayLike, slack: float = 0.0) -> NDArray[np.bool_]:  # noqa: ARG002  # none
         """For each point, whether it is a candidate to the bit."""
         return self.indices(points) >= 0
 

@@ -380,7 +380,7 @@ def decode_parameter(stored: Mapping[str, Any]) -> Any:
     return KINDS[stored["kind"]](**{name: value for name, value in stored.items() if name != "kind"})
 
 
-def columns_of(parameters: Mapping[str, Any]) -> tuple[Columns, ...]:
+def code_columns(parameters: Mapping[str, Any]) -> tuple[Columns, ...]:
     """Where each parameter's code stands in the encoding."""
     stops = itertools.accumulate(p.width for p in parameters.values())
     pairs = zip(parameters.items(), stops, strict=True)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from misspec import search
 from misspec.domains.base import MOST_NUMBERS, PROBES, numbers_of
 from misspec.domains.finite import Finite
-from misspec.domains.parameters import Choice, Columns, Float, Int, Parameter, columns_of, encode_parameter
+from misspec.domains.parameters import Choice, Columns, Float, Int, Parameter, code_columns, encode_parameter
 from misspec.errors import Array, InvalidInput, matrix, nearest, seeded, shown, vector, whole
 from misspec.files import frames
 
@@ -46,7 +46,7 @@ class Space:
                 raise InvalidInput(
                     f"parameter {shown(name)} must be a Float, an Int or a Choice, got {shown(parameter)}"
                 )
-        self.columns: tuple[Columns, ...] = columns_of(self._parameters)
+        self.columns: tuple[Columns, ...] = code_columns(self._parameters)
         self._numbered = list(enumerate(self._parameters.values()))
         self._varying = [(i, p) for i, p in self._numbered if p.count != 1]
         self._discrete = [(i, p) for i, p in self._varying if p.count is not None]
@@ -112,7 +112,7 @@ class Space:
         numbers = self.validate(vector("x", x, length=self.dimension)[None, :])[0].tolist()
         return {name: p.value(number) for (name, p), number in zip(self._parameters.items(), numbers, strict=True)}
 
-    def contains(self, points: Any) -> NDArray[np.bool_]:
+    def contains(self, points: Any, slack: float = 0.0) -> NDArray[np.bool_]:  # noqa: ARG002  # none
         """For each point, whether it is legal and within bounds."""
         named = frames.is_named(points)
         X = self.points_of(points) if named else matrix("points", points, columns=self.dimension)

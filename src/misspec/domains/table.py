@@ -65,7 +65,7 @@ class Table(Finite):
             )
         self.target, self.ignored = target, left_out
         self.parameters: dict[str, Parameter] = {name: _parameter(frame, name) for name in used}
-        self.rows: list[dict[str, Any]] = frames.plain(frame, keep=used).rows()
+        self.rows: list[dict[str, Any]] = frames.plain_frame(frame, keep=used).rows()
         super().__init__(numbers_of(self.parameters, frame), names, box=Space(self.parameters))
         scale = np.ptp(self.points, axis=0)
         self.rounding: Array = SAME * np.where(scale > 0, scale, np.abs(self.points).max(axis=0))
@@ -94,7 +94,7 @@ class Table(Finite):
         several = isinstance(given, list | tuple)
         parts = [(f"item {i}", row) for i, row in enumerate(given)] if several else [("the rows", given)]
         found = [
-            dataclasses.replace(frames.plain(frames.read(part, where), keep=tuple(self.parameters)), text=True)
+            dataclasses.replace(frames.plain_frame(frames.read(part, where), keep=tuple(self.parameters)), text=True)
             for where, part in parts
         ]  # rows of a table may have gone through a file of text
         for name in (name for frame in found for name in frame.names):

@@ -121,7 +121,7 @@ def needs(kind: str, argument: str) -> bool:
     return argument in takes(kind) and takes(kind)[argument].default is inspect.Parameter.empty
 
 
-def contextual(kind: str) -> bool:
+def brings_actions(kind: str) -> bool:
     """Test whether problems of this kind bring their own action sets."""
     return kind in problems.CONTEXTUAL or bool(getattr(problem_maker(kind), "contextual", False))
 

@@ -127,12 +127,12 @@ def contest_in(
         made = go(content, Path(folder) / FOLDER, name="reactions.toml", cores=cores, show=show, allow=[TPE])
     for run, reason in made.failed.items():
         raise MisspecError(f"{run}: {reason}")
-    found = kept(folder)
+    found = kept_contest(folder)
     assert found is not None  # it has just been played
     return found
 
 
-def kept(folder: str | os.PathLike[str]) -> Contest | None:
+def kept_contest(folder: str | os.PathLike[str]) -> Contest | None:
     """The contest in a folder; None if there is none, not all of it, or another version of misspec has played it."""
     path = Path(folder) / FOLDER
     if not path.exists():

@@ -157,7 +157,7 @@ def execute(run: Run, tick: Tick | None = None, allow: Iterable[str] = ()) -> by
     """A run's Parquet file, or one line on why there is none."""
     try:
         with _ALONE, construct.allow(allow):
-            return store.encode(run, play(run.settings, tick))
+            return store.encode_run(run, play(run.settings, tick))
     except MisspecError as error:
         return str(error)
     except Exception as error:  # a defect in one run is no reason to lose the others

@@ -138,7 +138,7 @@ class ProblemSpec(_Made):
         for part in ("domain", "model"):
             if getattr(self, part) is not None and not self.takes(part):
                 raise ValueError(f"{self.kind} brings its own {part}; leave it out")
-        if self.actions is not None and construct.contextual(self.kind) and not self.takes("actions"):
+        if self.actions is not None and construct.brings_actions(self.kind) and not self.takes("actions"):
             raise ValueError(f"{self.kind} is contextual already; leave actions out")
         if self.epsilons is not None and not self.takes("epsilon"):
             raise ValueError(f"the ε of {self.kind} is computed; leave epsilons out")
@@ -223,7 +223,7 @@ class Experiment(_Part):
                 worlds.append(self._try(problem))
             except (ValueError, TypeError, ArithmeticError) as error:
                 raise ValueError(f"{at}: {error}") from None
-        contextual = [p.name for p in self.problems if p.actions is not None or construct.contextual(p.kind)]
+        contextual = [p.name for p in self.problems if p.actions is not None or construct.brings_actions(p.kind)]
         for i, policy in enumerate(self.policies):
             at = f"policies[{i}] ({policy.name})"
             if contextual and not construct.policy_class(policy.kind).abilities.takes_actions:
@@ -254,8 +254,8 @@ class Experiment(_Part):
         if problem.kind == "fresh_actions" and type(rounds) is int:
             settings["problem"]["rounds"] = min(rounds, FEW)
         if settings["domain"] is not None and problem.kind != "misspecified":
-            domain, model = construct.make_world(settings)
-            assert isinstance(domain, Finite)  # of the file
+            world: Any = construct.make_world(settings)
+            domain, model = world
             model.check(domain)
             if problem.actions is not None and problem.actions > len(domain):
                 raise InvalidInput(f"actions must be at most the {len(domain)} candidates, got {problem.actions}")

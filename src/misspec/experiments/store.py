@@ -70,7 +70,7 @@ class Played:
     seconds: float
 
 
-def encode(run: Run, played: Played) -> bytes:
+def encode_run(run: Run, played: Played) -> bytes:
     """A finished run as the content of a Parquet file."""
     trace, problem = played.trace, played.problem
     bands = dict.fromkeys(BANDS, pl.List(pl.Float64))
@@ -109,7 +109,7 @@ def encode(run: Run, played: Played) -> bytes:
 
 
 def decode(run: Run, content: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
-    """Decode what `encode` has written for this run; ValueError for anything else."""
+    """Decode what `encode_run` has written for this run; ValueError for anything else."""
     facts = json.loads(pl.read_parquet_metadata(io.BytesIO(content)).get("misspec", "null"))
     if not isinstance(facts, dict) or type(facts.get("format")) is not int:
         raise ValueError("it does not say what it is")

@@ -50,7 +50,7 @@ def _numbers_rows(cells: Sequence[float] | Array) -> bool:
     return bool(counted and np.array_equal(cells, cells[0] + np.arange(len(cells))))
 
 
-def left_out(where: str, found: Mapping[str, str], also: str = "") -> list[str]:
+def note_left_out(where: str, found: Mapping[str, str], also: str = "") -> list[str]:
     """The note that says so; also: another remedy."""
     said = ", ".join(f"{name} ({what})" for name, what in found.items())
     return [f"Columns of {where} that are left out: {said}; --columns takes them in{also}."] if found else []

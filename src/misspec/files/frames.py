@@ -183,15 +183,15 @@ def of_content(content: bytes, where: str) -> Frame:
 
 def sheet_of(content: bytes, where: str) -> Sheet:
     """The lines of a CSV file by its content."""
-    text, encoding, mark = decoded(content, where)
-    return parse(text, where, encoding, mark)
+    text, encoding, mark = decoded_text(content, where)
+    return parse_csv(text, where, encoding, mark)
 
 
 def not_utf8(encoding: str, where: object) -> list[str]:
     return [f"{where} is not in UTF-8, and is read as Windows-1252."] if encoding == WINDOWS else []
 
 
-def decoded(content: bytes, where: str) -> tuple[str, str, bytes]:
+def decoded_text(content: bytes, where: str) -> tuple[str, str, bytes]:
     """The text of a CSV file, its encoding, and the mark that it starts with."""
     mark = next((each for each in MARKS if content.startswith(each)), b"")
     for encoding in [MARKS[mark]] if mark else ["utf-8", WINDOWS]:
@@ -229,7 +229,7 @@ def printable(text: str) -> str:
     return STEERING.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def parse(text: str, where: str, encoding: str = "utf-8", mark: bytes = b"") -> Sheet:
+def parse_csv(text: str, where: str, encoding: str = "utf-8", mark: bytes = b"") -> Sheet:
     """The text of a CSV file; without a single line, a sheet without columns."""
     first = next((line for line in io.StringIO(text, newline="") if line.strip()), "")
     hint = HINT.fullmatch(first)
@@ -315,7 +315,7 @@ def kind_of(cell: Any) -> str:
     return "text" if isinstance(cell, str) else "other"
 
 
-def plain(frame: Frame, keep: Sequence[str]) -> Frame:
+def plain_frame(frame: Frame, keep: Sequence[str]) -> Frame:
     """The same with whatever JSON does not know, outside the columns to keep, as text."""
     columns = {
         name: cells if name in keep else [str(cell) if kind_of(cell) == "other" else cell for cell in cells]

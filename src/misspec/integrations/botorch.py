@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from misspec import kernels
-from misspec.domains import Box, Domain, Finite
-from misspec.errors import Array, InvalidInput, callback, flag, number, one_of, shown, whole
+from misspec.domains import Box, Domain
+from misspec.errors import Array, InvalidInput, callback, flag, instance, number, one_of, shown, whole
 from misspec.model import Model
 from misspec.theory import widths
 from misspec.theory.widths import Width
@@ -418,15 +418,11 @@ def _single_task(model: Any) -> Any:
     return gp
 
 
-def _encoding(gp: Any, domain: Domain | None) -> Any:
+def _encoding(gp: Any, domain: Any) -> Any:
     """From points as a policy's kernel sees them to those that the model's kernel sees."""
-    transform, box = getattr(gp, "input_transform", None), domain.box if isinstance(domain, Finite) else domain
-    if isinstance(box, Box):
-        units = Normalize(box.dimension, bounds=torch.tensor(np.array([box.low, box.high])), reverse=True)
-        return units if transform is None else ChainedInputTransform(units=units, own=transform)
-    if box is not None:
-        raise InvalidInput(
-            f"domain must be a Box, its grid or a Finite, got {type(domain).__name__}; fit the model to "
-            "domain.encode(points), and leave domain out"
-        )
-    return transform
+    transform, box = getattr(gp, "input_transform", None), domain.box if hasattr(domain, "points") else domain
+    if box is None:
+        return transform
+    instance("domain", box, Box, "fit the model to domain.encode(points), and leave domain out")
+    units = Normalize(box.dimension, bounds=torch.tensor(np.array([box.low, box.high])), reverse=True)
+    return units if transform is None else ChainedInputTransform(units=units, own=transform)

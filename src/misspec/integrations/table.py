@@ -192,7 +192,7 @@ def read(
             domain = Finite.from_table(frames.Frame(listed, where, text=True, command=True))
             points, parameters = domain.points, domain.parameters
     groups = _numbered([cells[name] for name in left_out], len(rows))
-    notes = [*(str(warning.message) for warning in said), *clutter.left_out(where, odd), *equal]
+    notes = [*(str(warning.message) for warning in said), *clutter.note_left_out(where, odd), *equal]
     apart = len(numbered_points(np.column_stack([points, groups]))[1]) - len(numbered_points(points)[1])
     if apart:
         notes.append(
@@ -206,10 +206,10 @@ def read(
 
 def _plain(content: bytes, where: str) -> frames.Frame | None:
     """A file that has a line of names and then numbers in every cell, ten times as fast; None for any other."""
-    text, encoding, _ = frames.decoded(content, where)
+    text, encoding, _ = frames.decoded_text(content, where)
     first = text.find("\n")
     try:
-        sheet = frames.parse(text[: text.find("\n", first + 1)], where)
+        sheet = frames.parse_csv(text[: text.find("\n", first + 1)], where)
     except InvalidInput:
         return None
     separator = sheet.style.separator

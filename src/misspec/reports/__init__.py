@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from misspec.errors import InvalidInput, StorageError
-from misspec.experiments.contest import kept
+from misspec.experiments.contest import kept_contest
 from misspec.experiments.runner import results as read_results
 from misspec.experiments.store import Results
 from misspec.files import storage
@@ -56,7 +56,7 @@ def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], object] 
         target.mkdir(exist_ok=True)
     except OSError as error:
         raise StorageError(f"cannot make the folder {target}: {error.strerror}; make it writable") from None
-    summary, allowed, first = tables.summary(found), theorems.all_bounds(found), kept(folder)
+    summary, allowed, first = tables.summary(found), theorems.all_bounds(found), kept_contest(folder)
     show = show or str  # which shows nothing
     show("index.html")
     storage.replace(target / "index.html", page.page(found, summary, allowed, first).encode())

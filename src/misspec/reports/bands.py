@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from misspec.errors import Array
 from misspec.experiments.store import BANDS, Finished
 from misspec.reports import matplotlib_backend, plotly_backend, tables
-from misspec.reports.picture import Axis, Band, Bars, Counts, Heat, Line, Mark, Note, Panel, Points
+from misspec.reports.picture import Axis, Bars, Counts, Heat, Line, Mark, Note, Panel, Points, Ribbon
 from misspec.reports.plotly_backend import Json
 from misspec.reports.style import MEMBER, MISSED, TRUTH, TUBE, Stroke
 from misspec.reports.tables import Group
@@ -22,7 +22,7 @@ MOST_MARKED = 400  # candidates of a two-dimensional one that the page marks, th
 BEST = "#d62728"  # the optimum in print
 
 
-def figure(problem: str, epsilon: str, group: Group, style: dict[str, Stroke]) -> Figure | None:
+def band_figure(problem: str, epsilon: str, group: Group, style: dict[str, Stroke]) -> Figure | None:
     """The bands at the end of the first seed's runs: curves in one dimension, heat maps in two."""
     runs = [found[0] for found in group.values() if _drawable(found[0])]
     if not runs:
@@ -96,8 +96,8 @@ def curves(each: Finished, stroke: Stroke, most: int | None = None) -> Panel:
     hover, colour = "%{y:.3f}", stroke.colour
     outside = np.where((f < lower) | (f > upper), f, np.nan)
     marks: list[Mark] = [
-        Band(x, member - each.epsilon, member + each.epsilon, colour=TUBE, alpha=0.8, label="f̃ ± ε"),
-        Band(x, lower, upper, colour=colour, alpha=0.22, label="band for f*"),
+        Ribbon(x, member - each.epsilon, member + each.epsilon, colour=TUBE, alpha=0.8, label="f̃ ± ε"),
+        Ribbon(x, lower, upper, colour=colour, alpha=0.22, label="band for f*"),
         Line(x, member, width=1.0, colour=MEMBER, label="f̃, best in class", hover=hover),
         Line(x, f, width=0.8, colour=TRUTH, label="f*, the truth", hover=hover),
         Line(x, mean, "dash", 1.2, colour=colour, label="posterior mean", hover=hover),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from misspec.experiments.contest import Contest
 from misspec.experiments.store import Finished, Results
 from misspec.reports import bands, matplotlib_backend, plotly_backend, tables
-from misspec.reports.picture import Axis, Band, Bars, Line, Mark, Note, Panel, Points, Rule
+from misspec.reports.picture import Axis, Bars, Line, Mark, Note, Panel, Points, Ribbon, Rule
 from misspec.reports.plotly_backend import Json
 from misspec.reports.style import COLOURS, TRUTH, Stroke, labels, slug, strokes
 from misspec.reports.tables import Curve, Group, Groups
@@ -75,7 +75,7 @@ def of_problem(problem: str, groups: Groups, style: Style, allowed: Allowed) -> 
     note = "mean over seeds (bands of GP-UCB, LinUCB and phased policies take the model as right)"
     yield "coverage", printed([beside(lambda _, group: coverage(group, style))], note, 3.2)
     for epsilon, group in groups.items():
-        yield f"band-{label[epsilon]}", bands.figure(problem, label[epsilon], group, style)
+        yield f"band-{label[epsilon]}", bands.band_figure(problem, label[epsilon], group, style)
 
 
 def on_page(group: Group, style: Style, allowed: dict[str, list[Bound]]) -> dict[str, Json | None]:
@@ -90,14 +90,14 @@ def on_page(group: Group, style: Style, allowed: dict[str, list[Bound]]) -> dict
         "coverage": (coverage(group, style), 360, {}),
     }
     return {
-        name: plotly_backend.figure(panel, height, **options) if panel else None
+        name: plotly_backend.figure_json(panel, height, **options) if panel else None
         for name, (panel, height, options) in made.items()
     }
 
 
 def curve(found: Curve, label: str, stroke: Stroke, **options: Any) -> list[Mark]:
     """Mean and spread."""
-    spread = Band(found.x, found.low, found.high, colour=stroke.colour, alpha=0.12, group=label)
+    spread = Ribbon(found.x, found.low, found.high, colour=stroke.colour, alpha=0.12, group=label)
     return [spread, _mean(found, label, stroke, **options)]
 
 
@@ -264,7 +264,7 @@ def contest(found: Contest) -> Panel:
     marks: list[Mark] = []
     for name, values in zip(found.players, found.average, strict=True):
         low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), axis=0)
-        marks.append(Band(x, low, high, colour=COLOUR_OF[name], alpha=0.15, group=name))
+        marks.append(Ribbon(x, low, high, colour=COLOUR_OF[name], alpha=0.15, group=name))
         marks.append(Line(x, middle, width=2.0, colour=COLOUR_OF[name], label=name, hover="%{y:.0f} %"))
     for row, height in zip(rows, _apart([row.average for row in rows]), strict=True):
         beside: Any = {"colour": COLOUR_OF[row.player], "on": "print"}

@@ -158,7 +158,7 @@ def _draw(ax: Any, mark: picture.Mark) -> None:
             look |= {"marker": "o", "markersize": 4} if mark.marked else {}
             # butt: coinciding lines of different widths all show
             ax.plot(mark.x, last(mark.y), solid_capstyle="butt", **look)
-        case picture.Band():
+        case picture.Ribbon():
             ax.fill_between(mark.x, last(mark.low), last(mark.high), linewidth=0, **look)
         case picture.Points():
             _draw_points(ax, mark, look)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.domains import Choice, Finite, Float, Int
+from misspec.domains import Choice, Float, Int
 from misspec.domains.parameters import Parameter
 from misspec.errors import Array, InvalidInput, StorageError, instance, listed, short, shown
 from misspec.files import storage
@@ -40,10 +40,10 @@ FILES = ("best", "slices", "importance", "parallel", "model")  # pictures, each 
 REACH = 3.0  # results farther than so many times the range of the central 80 % from these are out of the picture
 
 
-class Axis:
+class Coordinate:
     """A parameter as it is drawn. levels: its values one by one, else None; labels: of a choice."""
 
-    def __init__(self, domain: Any, name: str, parameter: Parameter | None, j: int) -> None:
+    def __init__(self, policy: Any, name: str, parameter: Parameter | None, j: int) -> None:
         """parameter: None where coordinates are plain numbers."""
         self.name, self.parameter, self.log = name, parameter, bool(getattr(parameter, "log", False))
         self.labels: list[str] | None = None
@@ -51,14 +51,14 @@ class Axis:
         if isinstance(parameter, Choice):
             self.labels = [learnt.plain(option) for option in parameter.options]
             ends = self.levels = np.arange(float(len(self.labels)))
-        elif isinstance(domain, Finite):
-            ends = np.unique(domain.points[:, j])
+        elif policy.field.indexed:
+            ends = np.unique(policy.domain.points[:, j])
             self.levels = ends if len(ends) <= MOST_LEVELS else None
         elif isinstance(parameter, Float | Int):
             ends = np.array([parameter.low, parameter.high], dtype=np.float64)
             self.levels = parameter.every() if 1 < (parameter.count or 0) <= MOST_WHOLE else None
         else:
-            ends = np.array([domain.low[j], domain.high[j]])
+            ends = np.array([policy.domain.low[j], policy.domain.high[j]])
         self.low, self.high = float(ends[0]), float(ends[-1])
         self.varies = self.high > self.low if self.levels is None else len(self.levels) > 1
 
@@ -87,7 +87,7 @@ class Slice:
     observed, nearness      where observations lie, and how near they are in the other parameters, 0 to 1
     """
 
-    def __init__(self, policy: Any, point: Array, axis: Axis, j: int) -> None:
+    def __init__(self, policy: Any, point: Array, axis: Coordinate, j: int) -> None:
         def line(x: Array) -> Array:
             return np.insert(np.tile(np.delete(point, j), (len(x), 1)), j, x, axis=1)
 
@@ -97,7 +97,7 @@ class Slice:
         try:
             band = policy.band(line(x))
         except InvalidInput:  # a phased policy on a list has bands at its candidates only
-            if not isinstance(domain, Finite):
+            if not policy.field.indexed:
                 raise
             others = np.delete(domain.points, j, axis=1) == np.delete(point, j)
             x = np.unique(domain.points[others.all(axis=1), j])
@@ -114,7 +114,7 @@ class Slice:
             self.at = float(np.searchsorted(options, self.at))
 
 
-class Points:
+class DrawnPoints:
     """Distinct points with results, in order of their first.
 
     values         by name
@@ -135,7 +135,7 @@ class Points:
         self.contradicted = np.array([each.tobytes() in against for each in self.x], dtype=bool)
         self.values = [dict(zip(names, learnt.values_of(domain, each), strict=True)) for each in self.x]
         self.labels = [""] * len(self.x)
-        if isinstance(domain, Finite) and domain.names is not None:
+        if policy.field.indexed and domain.names is not None:
             self.labels = [domain.names[i] if i >= 0 else "" for i in domain.indices(self.x).tolist()]
 
 
@@ -190,12 +190,12 @@ class Optimisation:
         best = np.minimum if self.minimize else np.maximum
         self.best: Array = best.accumulate(policy.posterior.at(told.x)[0] if modelled else told.y)
         parameters = (learnt.parameters_of(domain) or dict.fromkeys(called)).values()
-        axes = [Axis(domain, name, each, j) for j, (name, each) in enumerate(zip(called, parameters, strict=True))]
+        axes = [Coordinate(policy, name, p, j) for j, (name, p) in enumerate(zip(called, parameters, strict=True))]
         shares = [self.importance[name].share if self.importance else 0.0 for name in called]
         order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -shares[j])
         self.axes = [axes[j] for j in order]
         self.slices = [] if self.use is None else [Slice(policy, self.use.x, axes[j], j) for j in order[:MOST_SLICES]]
-        self.points = Points(policy, called, conflicts, modelled=modelled)
+        self.points = DrawnPoints(policy, called, conflicts, modelled=modelled)
         self.conflicts = [(learnt.spelled(domain, each, called), each.gap) for each in conflicts]
         self.left_out = left_out(policy) if modelled else None
         self.doubtful = [each.row for each in doubtful]
@@ -243,7 +243,7 @@ def of_policy(
     with one_thread():
         found = Optimisation(policy, title=title, target=target, names=names)
     content = {"index.html": page.policy_page(found).encode(), "evaluations.csv": _csv(found)}
-    content |= matplotlib_backend.files(optimisation_figures.draw(found))
+    content |= matplotlib_backend.files(optimisation_figures.figures_in_print(found))
     into = Path(folder)
     try:
         into.mkdir(parents=True, exist_ok=True)

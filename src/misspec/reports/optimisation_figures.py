@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from misspec.policies.auto import learnt
 from misspec.reports import matplotlib_backend, optimisation, plotly_backend
 from misspec.reports.optimisation import MOST_BARS, MOST_SLICES, Optimisation, Slice
-from misspec.reports.picture import Axis, Band, Bars, Line, Mark, Note, Panel, Points, Rule
+from misspec.reports.picture import Axis, Bars, Line, Mark, Note, Panel, Points, Ribbon, Rule
 from misspec.reports.plotly_backend import Json
 from misspec.reports.style import COLOURS, MISSED, TRUTH
 
@@ -20,7 +20,7 @@ MODEL, USED, QUIET, GREY = COLOURS[0], COLOURS[1], "#555555", "#999999"
 SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725")  # viridis: best first
 
 
-def draw(found: Optimisation) -> Iterator[tuple[str, Figure]]:
+def figures_in_print(found: Optimisation) -> Iterator[tuple[str, Figure]]:
     """All figures for print, with the names of their files."""
     for name, panel, title, printed, _ in _panels(found, 40):
         if panel is not None:
@@ -35,9 +35,9 @@ def draw(found: Optimisation) -> Iterator[tuple[str, Figure]]:
         yield "slices", matplotlib_backend.figure(rows, title, width=width, heights=2.7, sharey=True)
 
 
-def on_page(found: Optimisation) -> Json:
+def figures_on_page(found: Optimisation) -> Json:
     """All figures for the page: by name, None where there is nothing to see, and the slices."""
-    plot = plotly_backend.figure
+    plot = plotly_backend.figure_json
     slices = [plot(slice_of(found, each), 280, legend=False, small=True) for each in found.slices]
     return {
         "figures": {name: panel and plot(panel, **options) for name, panel, _, _, options in _panels(found, 22)},
@@ -55,7 +55,7 @@ def _panels(found: Optimisation, letters: int) -> list[tuple[str, Panel | None, 
     bare: Json = {"legend": False}
     return [
         ("best", best(found), title, {"heights": 3.6}, tall),
-        ("importance", importance(found, letters), "which parameters matter",
+        ("importance", importances(found, letters), "which parameters matter",
          bare | {"width": 6.5, "heights": 1.1 + 0.28 * bars}, bare | {"height": 90 + 28 * bars, "margin": {"r": 50}}),
         ("parallel", parallel(found), "every point, dark and thick: the best",
          bare | {"width": max(6.5, 1.5 * lines), "heights": 4.0}, bare | tall | {"margin": {"l": 30, "r": 60}}),
@@ -82,7 +82,7 @@ def best(found: Optimisation) -> Panel:
         expected = float(np.clip(found.use.mean, low, high))  # its own results may have narrowed the range
         said = f"{expected:.5g}, {low:.5g} to {high:.5g}"
         label = "expected of the recommended,\nand its range"
-        marks.append(Band(ends, (low, low), (high, high), colour=USED, alpha=0.12, group=label))
+        marks.append(Ribbon(ends, (low, low), (high, high), colour=USED, alpha=0.12, group=label))
         marks.append(Line(ends, (expected, expected), "dash", colour=USED, label=label, text=[said] * 2))
     return Panel(marks, Axis("evaluation", whole=True), Axis(found.target, range=found.vertical()))
 
@@ -105,7 +105,7 @@ def slice_of(found: Optimisation, each: Slice) -> Panel:
     if each.levels:
         marks: list[Mark] = [Points(each.x, each.mean, "square", 5.0, low=each.lower, high=each.upper, **look)]
     else:
-        marks = [Band(each.x, each.lower, each.upper, colour=MODEL, alpha=0.18), Line(each.x, each.mean, **look)]
+        marks = [Ribbon(each.x, each.lower, each.upper, colour=MODEL, alpha=0.18), Line(each.x, each.mean, **look)]
     shown = np.isfinite(each.observed)
     marks += [
         Points(each.observed[shown], found.y[shown], opacity=0.12 + 0.88 * each.nearness[shown], colour="#333333",
@@ -123,7 +123,7 @@ def slice_of(found: Optimisation, each: Slice) -> Panel:
     return Panel(marks, x, Axis(found.target, range=found.vertical()), title)
 
 
-def importance(found: Optimisation, letters: int) -> Panel | None:
+def importances(found: Optimisation, letters: int) -> Panel | None:
     """Importance of each parameter, with its range, or why it is not known yet. letters: of a name, at most."""
     named = {axis.name: found.importance[axis.name] for axis in found.axes if found.importance}
     if len(found.axes) < 2 or not any(each.share for each in named.values()):
@@ -170,7 +170,7 @@ def parallel(found: Optimisation) -> Panel | None:
     return Panel([*rules, *marks[::-1], *written], x, Axis(range=(-0.05, 1.05), ticks=(), grid=False, bare=True))
 
 
-def ends_of(axis: optimisation.Axis) -> list[tuple[float, str]]:
+def ends_of(axis: optimisation.Coordinate) -> list[tuple[float, str]]:
     """Labels of a parameter and their heights: options of a choice, else both ends."""
     if axis.labels is None:
         return [(0.0, f"{axis.low:.4g}"), (1.0, f"{axis.high:.4g}")]

@@ -51,11 +51,11 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Conte
             index[-1]["epsilons"].append((f"ε = {label[epsilon]}", len(data), epsilon))
             mine = summary.filter((pl.col("problem") == problem) & (pl.col("epsilon") == epsilon))
             content = _group(group, style, mine, allowed[problem, epsilon])
-            content["figures"]["epsilon"] = compared and plotly_backend.figure(compared, 420)
+            content["figures"]["epsilon"] = compared and plotly_backend.figure_json(compared, 420)
             data.append(content)
     scripts = {"index": index} | {f"group-{number}": content for number, content in enumerate(data)}
     if first is not None:
-        scripts["contest-data"] = plotly_backend.figure(figures.contest(first), 380)
+        scripts["contest-data"] = plotly_backend.figure_json(figures.contest(first), 380)
     title, seeds = experiment.title or results.path.resolve().name, len(experiment.all_seeds)
     missing = results.of - len(results.runs)
     about = (
@@ -132,7 +132,7 @@ def policy_page(found: Optimisation) -> str:
         shown=f", of the {MOST_SLICES} that matter most" if len(found.axes) > MOST_SLICES else "",
         conflicts=_conflicts(found),
         plotly=get_plotlyjs().replace("</script", "<\\/script"),
-        data=_script(optimisation_figures.on_page(found)),
+        data=_script(optimisation_figures.figures_on_page(found)),
         js=_asset("optimisation.js"),
     )
 

@@ -50,7 +50,7 @@ class Line(Mark):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Band(Mark):
+class Ribbon(Mark):
     """The area between two curves, shaded."""
 
     x: Any

@@ -30,7 +30,7 @@ LAYOUT: Json = {
 AXIS: Json = {"gridcolor": "#eee", "zeroline": False, "linecolor": "#bbb", "ticks": "outside", "tickcolor": "#bbb"}
 
 
-def figure(panel: picture.Panel, height: int, **options: Any) -> Json:
+def figure_json(panel: picture.Panel, height: int, **options: Any) -> Json:
     """A panel without frames; options as in `animated`."""
     return animated(panel, height, **options)[0]
 
@@ -166,7 +166,7 @@ def _traces(mark: picture.Mark) -> list[Json]:
             line = _line(mark) | ({"shape": "hv"} if mark.step else {})
             mode = "lines+markers" if mark.marked else "lines"
             return [_trace(mark, mode=mode, x=np.asarray(mark.x), y=np.asarray(mark.y), line=line)]
-        case picture.Band():
+        case picture.Ribbon():
             edge = {"mode": "lines", "x": np.asarray(mark.x), "line": {"width": 0}, "showlegend": False}
             filled = {"fill": "tonexty", "fillcolor": tinted(mark)}
             low, high = np.asarray(mark.low), np.asarray(mark.high)

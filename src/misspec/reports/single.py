@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from misspec.errors import Array, InvalidInput, shown
 from misspec.reports.figures import base_marks
 from misspec.reports.matplotlib_backend import figure
-from misspec.reports.picture import Axis, Band, Line, Mark, Note, Panel, Points, Rule
+from misspec.reports.picture import Axis, Line, Mark, Note, Panel, Points, Ribbon, Rule
 from misspec.reports.style import COLOURS, MISSED, TRUTH
 from misspec.reports.tables import thinned
 from misspec.simulation import Trace
@@ -87,7 +87,7 @@ def residuals_figure(diagnosis: Diagnosis) -> Figure:
     marks: list[Mark] = [Rule(0.0, vertical=False, dash="solid", width=0.8)]
     if epsilon > 0:
         ends = np.array([x.min(), x.max()])
-        marks.append(Band(ends, -np.full(2, epsilon), np.full(2, epsilon), alpha=0.12, label=f"ε ≥ {epsilon:.3g}"))
+        marks.append(Ribbon(ends, -np.full(2, epsilon), np.full(2, epsilon), alpha=0.12, label=f"ε ≥ {epsilon:.3g}"))
     for chosen, colour, label in ((~missed, COLOURS[0], "explained within its radius"), (missed, MISSED, "not")):
         if chosen.any():
             low, high = r[chosen] - radius[chosen], r[chosen] + radius[chosen]

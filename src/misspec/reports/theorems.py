@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from misspec import kernels, theory
-from misspec.domains import Finite, Open
+from misspec.domains import Finite
 from misspec.errors import Array
 from misspec.experiments import construct
 from misspec.experiments.store import Finished, Results
@@ -52,8 +52,8 @@ def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
     policy = construct.make_policy(settings["policy"], domain, model, epsilon, T, settings["seed"])
     if policy.theorem not in KNOWN or not policy.claims:
         return []  # a width without a theory guarantees nothing
-    varying = problem.get("actions") is not None or construct.contextual(problem["kind"])
-    reach = _brought(settings, domain, model, T) if isinstance(domain, Open) else domain
+    varying = problem.get("actions") is not None or construct.brings_actions(problem["kind"])
+    reach = domain if policy.field.fixed else _brought(settings, domain.dimension, model, T)
     if reach is None:
         return []
     model, told, t = policy.model, policy.settings, np.unique(np.geomspace(1, T, most).round().astype(np.intp))
@@ -82,9 +82,9 @@ def bounds(runs: list[Finished], most: int = 60) -> list[Bound]:
     return [Bound(name, x, np.asarray(y), 2.0 * (model.norm_bound + epsilon) * x) for name, y in found.items()]
 
 
-def _brought(settings: dict[str, Any], domain: Open, model: Model, T: int) -> Finite | None:
+def _brought(settings: dict[str, Any], dimension: int, model: Model, T: int) -> Finite | None:
     """All vectors that rounds may bring; None where their information gain would take long."""
-    affine = kernels.affine(model.kernel, domain.dimension)
+    affine = kernels.affine(model.kernel, dimension)
     if affine is None:
         return None
     vectors = construct.problem_of(settings, solve=False).domain

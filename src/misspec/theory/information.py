@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from misspec import kernels, search
-from misspec.domains import Box, Domain, Finite, Joint, Open, Space
+from misspec.domains import Box, Domain, Finite, Space
 from misspec.encoding import kernel_key
-from misspec.errors import Array, InvalidInput, array, shown, whole
+from misspec.errors import Array, InvalidInput, array, instance, shown, whole
 from misspec.model import Model, a_model
 from misspec.posterior import Tracked
 
@@ -96,10 +96,12 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
     """
     T = whole("horizon", horizon, at_least=1, at_most=MOST_STEPS)
     a_model(model)
-    if isinstance(domain, Space) and domain.size is not None and domain.size <= COVER:
-        return information_gain(domain.members(), model, horizon)
-    if isinstance(domain, Box | Space):
-        stand_in, polished = _stand_in(domain, model)
+    hint = "where rounds bring the points, make a Finite of some, or hand a policy its gain="
+    area: Any = instance("domain", domain, (Finite, Box, Space), hint)
+    if not hasattr(area, "points"):
+        if (getattr(area, "size", None) or COVER + 1) <= COVER:  # a space of few members
+            return information_gain(area.members(), model, horizon)
+        stand_in, polished = _stand_in(area, model)
         gain = _gain(stand_in, model, T, _unseen(stand_in, model))
         return dataclasses.replace(
             gain,
@@ -107,17 +109,11 @@ def information_gain(domain: Domain, model: Model, horizon: int) -> InformationG
             approximate=f"maxima over the box were taken over {len(stand_in) - polished} Sobol' points and {polished} "
             "points polished in it, so that `upper` may fall short by a little",
         )
-    if not isinstance(domain, Finite):
-        brought = isinstance(domain, Open | Joint)
-        raise InvalidInput(
-            f"domain must be a Finite or a Box, or a Space, got {type(domain).__name__}"
-            + ("; where rounds bring the points, make a Finite of some, or hand a policy its gain=" if brought else "")
-        )
-    key = (kernel_key(model.kernel), model.regularization, hashlib.sha256(domain.encoded.tobytes()).digest(), T)
+    key = (kernel_key(model.kernel), model.regularization, hashlib.sha256(area.encoded.tobytes()).digest(), T)
     if key not in _KEPT or "custom" in key[0]:
         while len(_KEPT) >= MOST_KEPT:
             _KEPT.pop(next(iter(_KEPT)), None)
-        _KEPT[key] = _gain(domain, model, T, 0.0)
+        _KEPT[key] = _gain(area, model, T, 0.0)
     return _KEPT[key]
 
 

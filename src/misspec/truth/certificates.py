@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from misspec import kernels, search
-from misspec.domains import Domain, Finite, Space
+from misspec.domains import Domain, Finite
 from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, vector
 from misspec.files import frames
 from misspec.model import Model
@@ -158,7 +158,7 @@ def diagnoses(
     radii = model.noise * np.sqrt(2.0 * math.log(2.0 * u / delta) / counts)
     if adaptive:
         sizes, which = (counts, slice(None)) if ordered else np.unique(counts, return_inverse=True)
-        last = max(u, len(domain)) if isinstance(domain, Finite) else u
+        last = max(u, len(getattr(domain, "points", ())))
         ranks = range(1, u + 1) if ordered else [last] * len(sizes)
         pairs = zip(sizes.tolist(), ranks, strict=True)
         radius = own_bands.own_radius if precision is None else own_bands.weighted_radius
@@ -204,8 +204,8 @@ def diagnoses(
             certificates=proofs,
             sentence="",
         )
-        residual, where = float(diagnosis.residuals[worst]), spelled(distinct[worst], domain)
-        said = sentence(diagnosis, model, residual, where, seen, own=precision is not None)
+        residual, where = float(diagnosis.residuals[worst]), _spelled(distinct[worst], domain)
+        said = _sentence(diagnosis, model, residual, where, seen, own=precision is not None)
         yield dataclasses.replace(diagnosis, sentence=said)
 
 
@@ -378,16 +378,16 @@ SAID = {
 }
 
 
-def spelled(point: Array, domain: Any) -> str:
+def _spelled(point: Array, domain: Any) -> str:
     """A point as text, by name where its coordinates have names."""
-    space = domain.box if isinstance(domain, Finite) else domain
-    if not isinstance(space, Space):
+    params = getattr(getattr(domain, "box", domain), "params", None)
+    if params is None:
         return np.array2string(point, precision=4, separator=", ")
-    texts = {name: f"{x:.6g}" if isinstance(x, float) else str(x) for name, x in space.params(point).items()}
+    texts = {name: f"{x:.6g}" if isinstance(x, float) else str(x) for name, x in params(point).items()}
     return ", ".join(f"{name} = {text}" for name, text in texts.items())
 
 
-def sentence(diagnosis: Diagnosis, model: Model, residual: float, where: str, seen: str, *, own: bool) -> str:
+def _sentence(diagnosis: Diagnosis, model: Model, residual: float, where: str, seen: str, *, own: bool) -> str:
     """own: results have noises of their own."""
     if diagnosis.epsilon_lower <= 0.0:
         passes = f"a function of norm {diagnosis.norm_needed:.3g} (the model allows {model.norm_bound:g}) passes"

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from misspec.domains import Box, Finite, Space, Table
-from misspec.errors import Array, InvalidInput, NumericalError, shown, vector
+from misspec.errors import Array, InvalidInput, NumericalError, instance, shown, vector
 from misspec.files import clutter, frames
 from misspec.model import Model, a_model
 from misspec.truth.convex import GAP, Program
@@ -81,20 +81,17 @@ def misspecification_profile(
 
 def encoded_by(domain: Any, points: Array) -> Array:
     """The codes of points in user units; InvalidInput for points outside a box, which are in the wrong units."""
-    if not isinstance(domain, Finite | Box | Space):
-        raise InvalidInput(f"domain must be a Finite or a Box, got {type(domain).__name__}; leave it out or make one")
-    box = domain.box if isinstance(domain, Finite) else domain
+    instance("domain", domain, (Finite, Box, Space), "leave it out or make one")
+    box = getattr(domain, "box", domain)  # a list's, if it has one
     if box is not None and not box.contains(points).all():
         outside = points[int(np.argmin(box.contains(points)))]
         raise InvalidInput(f"points must lie in {shown(box)}, got {outside}; are they in other units?")
-    return domain.encode(points)
+    return np.asarray(domain.encode(points))
 
 
 def check_known(domain: Any, model: Any) -> None:
     """InvalidInput unless a truth can be known on this domain, and the model works there."""
-    if not isinstance(domain, Finite):
-        given = shown(domain) if isinstance(domain, Box | Space) else type(domain).__name__
-        raise InvalidInput(f"a known truth needs a Finite domain, got {given}; box.grid(n) makes one of a box")
+    instance("domain of a known truth", domain, Finite, "box.grid(n) makes one of a box")
     a_model(model).check(domain)
 
 
@@ -106,7 +103,7 @@ def of_frame(source: Any, observations: Any) -> tuple[Array, Any, Space]:
         frame.column(target)  # says what is wrong
     odd = clutter.untelling({name: cells for name, cells in frame.columns.items() if name != target})
     if odd:
-        warnings.warn(clutter.left_out(frame.where, odd)[0].partition(";")[0], stacklevel=4)
+        warnings.warn(clutter.note_left_out(frame.where, odd)[0].partition(";")[0], stacklevel=4)
     table = Table(frame, target, ignore=list(odd))
     space = Space(table.parameters)
     if target is None:

@@ -75,7 +75,7 @@ def end_group(pid: int, start: str) -> bool:
     return False
 
 
-def run(
+def run_process(
     words: Sequence[str], *, timeout: float | None, stop: threading.Event, record: Callable[[int, str | None], None]
 ) -> Running:
     """Run a command in a process group of its own, with no input, until it ends, takes too long, or is to stop.

@@ -99,7 +99,7 @@ def go(
             filled, stop = command.filled(trial.params, trial.number), shared.mine[trial.number].stop
             for attempt in range(retries + 1):
                 record = functools.partial(shared.record, trial.number)
-                ran = processes.run(filled, timeout=timeout, stop=stop, record=record)
+                ran = processes.run_process(filled, timeout=timeout, stop=stop, record=record)
                 try:
                     return _result(ran, key)
                 except Failure as failure:

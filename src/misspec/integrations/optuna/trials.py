@@ -91,7 +91,7 @@ class Axes:
         return coordinates
 
 
-class Known(NamedTuple):
+class KnownTrial(NamedTuple):
     """A trial as a policy sees it. y: its result, None where it runs (pending) or failed; noise: its own, or None."""
 
     number: int
@@ -111,7 +111,7 @@ class History:
         results = {t.number: t.value for t in every if t.state == TrialState.COMPLETE and t.value is not None}
         finite = [value for value in results.values() if abs(value) <= LARGEST] or [0.0]
         least, most = min(finite), max(finite)
-        self.trials: list[Known] = []
+        self.trials: list[KnownTrial] = []
         self.unseen = 0
         so_far: list[float] = []  # results of trials before
         for trial in every:
@@ -146,7 +146,7 @@ class History:
                     f"user attribute {NOISE!r} of trial {trial.number} must be the standard deviation of its result, "
                     f"got {shown(own)}"
                 )
-            self.trials.append(Known(trial.number, x, y, not running and y is None, own))
+            self.trials.append(KnownTrial(trial.number, x, y, not running and y is None, own))
 
 
 def policy_of(study: Study, space: Space | None = None) -> Auto:

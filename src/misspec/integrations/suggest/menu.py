@@ -17,7 +17,7 @@ from misspec.errors import Array, InvalidInput, alike, shown
 from misspec.files import clutter, frames
 from misspec.integrations import space_file
 from misspec.integrations.suggest import sheets
-from misspec.integrations.suggest.sheets import Line
+from misspec.integrations.suggest.sheets import FileLine
 from misspec.policies.core.answers import Query
 from misspec.policies.core.fields import WHOLE
 
@@ -86,13 +86,13 @@ class _Experiments:
         """Parameters that lie beyond their bounds."""
         return []
 
-    def coordinates(self, cells: Mapping[str, str], line: Line) -> Array:
+    def coordinates(self, cells: Mapping[str, str], line: FileLine) -> Array:
         """The point that a line of results is about; what has only one value may be left out."""
         given = {name: cells.get(name, "") for name in self.parameters}
         alone = {name: float(p.every()[0]) for name, p in self.parameters.items() if p.count == 1 and not given[name]}
         return np.array([alone[n] if n in alone else self.coordinate(n, given[n], line) for n in given]) + 0.0
 
-    def coordinate(self, name: str, cell: str, line: Line) -> float:
+    def coordinate(self, name: str, cell: str, line: FileLine) -> float:
         """A cell as a number."""
         p, number = self.parameters[name], line.pointed(cell)
         got = f"got {shown(cell)}" if cell else "the cell is empty"
@@ -109,7 +109,7 @@ class _Experiments:
         except InvalidInput:
             if not self.strict and p.step is not None and frames.is_number(number):
                 near = float(p.decode(p.encode(np.array([float(number)])))[0])
-                step = sheets.spelled(p.value(near))
+                step = sheets.cell_of(p.value(near))
                 self.notes.append(f"{line.at(name)}: {cell} counts as {step}, the nearest step.")
                 return near
             raise InvalidInput(f"{line.at(name)}: expected {p.expects}, {got}") from None
@@ -132,7 +132,7 @@ class OfTable(_Experiments):
         frame = frames.of_sheet(sheet, str(self.path))
         described = [name for name in sheet.header if name not in (target, label, *ignore)]
         odd = {} if columns else clutter.untelling({name: frame.columns[name] for name in described}, candidates=True)
-        self.notes += clutter.left_out(str(self.path), odd, "" if label else ", --names takes one for names")
+        self.notes += clutter.note_left_out(str(self.path), odd, "" if label else ", --names takes one for names")
         ignore = [*ignore, *odd, *([name for name in described if name not in columns] if columns else [])]
         told = {name: cells for name, cells in frame.columns.items() if name != target}
         self.names = None if label is None else _names(file, label)
@@ -163,7 +163,7 @@ class OfTable(_Experiments):
         left_out = [*ignore, *([] if self.label is None else [self.label])]
         return Table(frames.Frame(columns, str(self.path), text=True, command=True), ignore=left_out, names=self.names)
 
-    def find(self, cells: Mapping[str, str], line: Line) -> Key:
+    def find(self, cells: Mapping[str, str], line: FileLine) -> Key:
         """The experiment that a line of results is about; InvalidInput names the cell that is wrong."""
         name = "" if self.label is None else cells.get(self.label, "")
         if name:
@@ -183,7 +183,7 @@ class OfTable(_Experiments):
         self.notes.append(f"{line} is no candidate of {self.path}, and is learnt from as it is: {self._closest(x)}.")
         return tuple(x.tolist())
 
-    def _as_run(self, index: int, cells: Mapping[str, str], line: Line) -> Key:
+    def _as_run(self, index: int, cells: Mapping[str, str], line: FileLine) -> Key:
         """The candidate of that name, or what was run in its place; InvalidInput for that if it is refused."""
         run = self.domain.points[index].copy()
         for i, (name, rounding) in enumerate(zip(self.parameters, self.domain.rounding, strict=True)):
@@ -204,7 +204,7 @@ class OfTable(_Experiments):
         index = int(np.abs(self.domain.encoded - self.domain.encode(x[None, :])).sum(axis=1).argmin())
         here = self.domain.points[index]
         where = [
-            f"{name} is {sheets.spelled(p.value(here[i]))}, not {sheets.spelled(p.value(x[i]))}"
+            f"{name} is {sheets.cell_of(p.value(here[i]))}, not {sheets.cell_of(p.value(x[i]))}"
             for i, (name, p) in enumerate(self.parameters.items())
             if abs(here[i] - x[i]) > self.domain.rounding[i]
         ]
@@ -236,7 +236,7 @@ class OfSpace(_Experiments):
         few = self.domain.size is not None and self.domain.size <= WHOLE
         self.every = [tuple(x) for x in self.domain.members().points.tolist()] if few else None
 
-    def find(self, cells: Mapping[str, str], line: Line) -> Key:
+    def find(self, cells: Mapping[str, str], line: FileLine) -> Key:
         return tuple(self.coordinates(cells, line).tolist())
 
     def key(self, query: Query) -> Key:
@@ -320,7 +320,7 @@ def _names(file: sheets.File, label: str) -> list[str]:
     return names
 
 
-def outcome(cell: str, line: Line, column: str) -> tuple[float | None, bool]:
+def outcome(cell: str, line: FileLine, column: str) -> tuple[float | None, bool]:
     """A result, and whether there will be none."""
     if cell.lower() in (FAILED, ""):
         return None, bool(cell)
@@ -332,7 +332,7 @@ def outcome(cell: str, line: Line, column: str) -> tuple[float | None, bool]:
     return float(line.pointed(cell)), False
 
 
-def own_noise(cell: str, line: Line, column: str) -> float:
+def own_noise(cell: str, line: FileLine, column: str) -> float:
     """The standard deviation of a result, NaN where the cell is empty."""
     written = line.pointed(cell or "nan")
     if cell and not (frames.is_number(written) and float(written) >= 0):

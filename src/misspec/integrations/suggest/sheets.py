@@ -13,7 +13,7 @@ from misspec.files import frames, storage
 from misspec.files.frames import Style
 
 
-class Line(NamedTuple):
+class FileLine(NamedTuple):
     """A line of a file, for errors, and what separates its cells."""
 
     path: Path
@@ -39,8 +39,8 @@ class File:
         self.sheet = frames.sheet_of(self.content or b"", str(path))
         self.notes = frames.not_utf8(self.sheet.style.encoding, path)
 
-    def line(self, row: int) -> Line:
-        return Line(self.path, self.sheet.lines[row], self.sheet.style.separator)
+    def line(self, row: int) -> FileLine:
+        return FileLine(self.path, self.sheet.lines[row], self.sheet.style.separator)
 
 
 def write(file: File, lines: Sequence[Sequence[str]], style: Style) -> None:
@@ -48,16 +48,16 @@ def write(file: File, lines: Sequence[Sequence[str]], style: Style) -> None:
     _replace(file, style.mark + _encoded(_written(lines, style), style, file.path))
 
 
-def append(file: File, rows: Sequence[Sequence[str]]) -> None:
+def append_rows(file: File, rows: Sequence[Sequence[str]]) -> None:
     """Add rows, one cell per column, to the end of a file that has not changed since it was read: the bytes that it
     has stay, and it is replaced whole or not at all."""
     assert file.content is not None  # it has columns
     style, count = file.sheet.style, len(file.sheet.header)
     placed = [dict(zip(file.sheet.at, row, strict=True)) for row in rows]
     lines = [[cells.get(i, "") for i in range(file.sheet.width)] for cells in placed]
-    before, _, _ = frames.decoded(file.content, str(file.path))
+    before, _, _ = frames.decoded_text(file.content, str(file.path))
     more = ("" if before.endswith(("\n", "\r")) else style.newline) + _written(lines, style)
-    after = frames.parse(before + more, str(file.path)).rows
+    after = frames.parse_csv(before + more, str(file.path)).rows
     added = [[*(cell.strip() for cell in row), *[""] * count][:count] for row in after[-len(rows) :]]
     if after[: -len(rows)] != file.sheet.rows or added != [[cell.strip() for cell in row] for row in rows]:
         raise InvalidInput(
@@ -80,7 +80,7 @@ def _replace(file: File, content: bytes) -> None:
         raise FileChanged(storage.CHANGED.format(file.path)) from None
 
 
-def spelled(value: Any, decimal: str = ".") -> str:
+def cell_of(value: Any, decimal: str = ".") -> str:
     """A cell as it is written; empty for None."""
     if value is None:
         return ""

@@ -34,7 +34,7 @@ TRIES = 20  # queries of one call that may come to what was tried before, once r
 RESTARTS = 20  # each means that another process has written: of so many that append at once, the last needs them all
 
 
-class Results:
+class FileResults:
     """The lines of a file of results, each matched to its experiment.
 
     read    the file as it was read; None where none was named
@@ -112,7 +112,7 @@ class Suggestion:
     notes: list[str]
     summary: list[str]
     menu: Menu = dataclasses.field(repr=False)
-    file: Results = dataclasses.field(repr=False)
+    file: FileResults = dataclasses.field(repr=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """A CSV file of its own with the columns of the results and the rows to try, their target empty. A file that
@@ -131,19 +131,19 @@ class Suggestion:
         if not self.rows:
             return
         if self.file.read.sheet.header:
-            sheets.append(self.file.read, self._lines())
+            sheets.append_rows(self.file.read, self._lines())
         else:
             sheets.write(self.file.read, [self.file.names, *self._lines()], self.file.style)
 
     def _lines(self) -> list[list[str]]:
         cells = [{**row.values, self.target: None} for row in self.rows]
-        return [[sheets.spelled(row.get(name), self.file.style.decimal) for name in self.file.names] for row in cells]
+        return [[sheets.cell_of(row.get(name), self.file.style.decimal) for name in self.file.names] for row in cells]
 
     def _spared(self, path: Path) -> sheets.File:
         """A file to be overwritten; InvalidInput if it holds what is known nowhere else."""
         try:
             file = sheets.File(path)
-            held = [] if file.content is None else Results(file, self.target, self.menu).entries
+            held = [] if file.content is None else FileResults(file, self.target, self.menu).entries
         except InvalidInput as error:
             raise InvalidInput(f"{path} exists, and holds no rows to try ({error}); choose another name") from None
         known = [*self.menu.entries, *self.file.entries]
@@ -221,7 +221,7 @@ def suggest(
     own = noise if isinstance(noise, str) else None
     if own is not None and read is None:
         raise InvalidInput(f"noise {shown(own)} names a column of the results; name their file: --results results.csv")
-    told = Results(read, goal, menu, own, repeats=repeats)
+    told = FileResults(read, goal, menu, own, repeats=repeats)
     notes += [*([] if read is None else read.notes), *menu.notes, *told.notes]
     with one_thread():
         known = None if isinstance(noise, str) else noise
@@ -243,7 +243,7 @@ def append(*files: Any, **options: Any) -> Suggestion:
     raise AssertionError
 
 
-def _suggested(policy: Auto, menu: Menu, target: str, file: Results, notes: list[str], batch: int) -> Suggestion:
+def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: list[str], batch: int) -> Suggestion:
     # those of the list first: the others are points
     entries = sorted([*menu.entries, *file.entries], key=lambda each: isinstance(each.key, tuple))
     failed = [each.key for each in entries if each.failed]

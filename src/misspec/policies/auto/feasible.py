@@ -50,7 +50,7 @@ class Feasible:
     ) -> None:
         data = _covering(Data.of(points, np.where(succeeded, 1.0, -1.0)))
         target = Hyperposterior(data, columns, reach, None)
-        model = hyperparameters.model_of(theta := _likeliest(target), target.fitted(theta), columns, reach)
+        model = hyperparameters.sampled_model(theta := _likeliest(target), target.fitted(theta), columns, reach)
         assert isinstance(model.kernel, ProductMatern)
         self._points, self._kernel = data.points, model.kernel
         self._offset = model.offset

@@ -116,7 +116,7 @@ def models_of(samples: dict[str, Any], domain: Domain) -> list[Model]:
     columns = columns_of(domain)
     reach = reach_of(domain, columns)
     pairs = zip(np.array(samples["states"]), samples["fitted"], strict=True)
-    return [hyperparameters.model_of(theta, Fitted(*each), columns, reach) for theta, each in pairs]
+    return [hyperparameters.sampled_model(theta, Fitted(*each), columns, reach) for theta, each in pairs]
 
 
 def columns_of(domain: Any) -> list[tuple[int, int]]:

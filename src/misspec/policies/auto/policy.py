@@ -28,7 +28,7 @@ from misspec.policies.auto.mixture import Mixture, moments, upper
 from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, checked_samples, due, models_of
 from misspec.policies.auto.rules import ENDING, TRIED, Turn, choose, is_quiet
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, copied
-from misspec.policies.core.evidence import Evidence
+from misspec.policies.core.evidence import Evidence, posterior_on
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked, Event
 from misspec.policies.core.points import Actions, Context, Place, Round, position_in
@@ -194,7 +194,7 @@ class Auto(Policy):
 
     def _believe(self, models: Sequence[Model], scaling: Scaling, budget: int | None) -> None:
         """A posterior for each of the models, which the evidence feeds as one."""
-        posteriors = [self.field.posterior(model, weights=False, budget=budget) for model in models]
+        posteriors = [posterior_on(self.field, model, weights=False, budget=budget) for model in models]
         self._mixture = Mixture(posteriors, scaling)
         self._evidence.posteriors.append(self._mixture)  # type: ignore[arg-type]  # has the verbs of one
 

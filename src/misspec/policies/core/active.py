@@ -30,7 +30,7 @@ from misspec.domains import Box, Finite, Space
 from misspec.errors import Array, InvalidInput
 from misspec.model import Model
 from misspec.policies.core.answers import Band, frozen
-from misspec.policies.core.points import Actions, Place, nearest
+from misspec.policies.core.points import Actions, Place, nearest_point
 from misspec.posterior import Posterior, Tracked
 from misspec.theory import own_bands, widths
 from misspec.theory.own_bands import OwnBands
@@ -360,7 +360,7 @@ class LevelSets:
         if self.resolution and self._asked:
             known = np.array(list(self._asked.values()))
             U, Z = self.box.encode(x[None, :]), self.box.encode(known)
-            place, distance = nearest(self.model, U, Z, self.box.apart(U, Z))
+            place, distance = nearest_point(self.model, U, Z, self.box.apart(U, Z))
             z = known[place[0]]
             if distance[0] <= self.resolution and design.at(z[None, :])[1][0] ** 2 >= WORTH * std**2:
                 x = z

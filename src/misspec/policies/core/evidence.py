@@ -15,9 +15,16 @@ from misspec.model import Model
 from misspec.policies.core.field import Field
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Place
-from misspec.posterior import Posterior
+from misspec.posterior import Posterior, Tracked
 from misspec.posterior.layered import Layered
 from misspec.theory.own_bands import OwnBands
+
+
+def posterior_on(field: Field, model: Model, *, weights: bool, budget: int | None) -> Posterior:
+    """A posterior over the candidates, or anywhere; weights: whether ‖ζ‖₁ is needed at every step."""
+    if field.listed is not None:
+        return Tracked(model, field.listed, weights=weights, budget=budget)
+    return Posterior(model, field.domain, weights=weights, budget=budget)
 
 
 class Evidence:
@@ -40,7 +47,7 @@ class Evidence:
 
     def posterior(self, model: Model, *, weights: bool = False, budget: int | None = None) -> Posterior:
         """One more posterior that sees every observation."""
-        self.posteriors.append(self.field.posterior(model, weights=weights, budget=budget))
+        self.posteriors.append(posterior_on(self.field, model, weights=weights, budget=budget))
         return self.posteriors[-1]
 
     def ask(self, id_: int, place: Place, others: int | None = None) -> None:

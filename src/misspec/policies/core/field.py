@@ -29,8 +29,8 @@ from misspec.errors import Array, InvalidInput, StorageError, array, shown
 from misspec.files import frames
 from misspec.model import Model
 from misspec.policies.core.answers import frozen
-from misspec.policies.core.points import Actions, Candidates, Place, Round, beside, nearest
-from misspec.posterior import Posterior, Tracked
+from misspec.policies.core.points import Actions, Candidates, Place, Round, beside, nearest_point
+from misspec.posterior import Posterior
 from misspec.theory.own_bands import OwnBands
 
 RESOLUTION = 0.05
@@ -76,7 +76,7 @@ class Field:
         """Read what a user handed in: indices or names of candidates, or points, by name or not. contexts: one for
         each point, or one for all. model: whose kernel must be at most 1 there, if that is to be checked."""
         if contexts is not None:
-            raise self._no_contexts(contexts)
+            raise no_contexts(self.domain, contexts)
         if frames.is_named(given):
             return self._points(given, model)
         raw = array("expected domain indices or points, one per row", given)
@@ -110,10 +110,7 @@ class Field:
 
     def within(self, context: Any, given: Any, model: Model) -> Round:  # noqa: ARG002
         """A round with a context; given: the actions on offer, None for all of the domain."""
-        raise self._no_contexts(context)
-
-    def _no_contexts(self, given: Any) -> InvalidInput:
-        return InvalidInput(f"{shown(self.domain)} has no contexts, got {shown(given)}; ms.Joint(domain, contexts) has")
+        raise no_contexts(self.domain, context)
 
     def place(self, actions: Actions, row: int) -> Place:
         """One of the actions."""
@@ -146,25 +143,16 @@ class Field:
         if not among:
             return []
         known = np.concatenate([place.code for place in among])
-        distance = np.where(self._apart(U, known), np.inf, np.abs(known - U).max(axis=1))
+        apart = self.domain.apart(U, known) if hasattr(self.domain, "apart") else None  # however near they are
+        distance = np.where(False if apart is None else apart[0], np.inf, np.abs(known - U).max(axis=1))
         near = np.flatnonzero(distance <= ROUNDING)
         return [int(i) for i in near if distance[i] == distance[near].min()]  # those to the bit, if there are any
-
-    def _apart(self, U: Array, known: Array) -> Any:  # noqa: ARG002  # all differ by degrees
-        """Which of the known points cannot be this one, however near."""
-        return False
 
     def describe(self, place: Place) -> dict[str, Any]:  # noqa: ARG002  # coordinates have no names
         """Fields of an answer that name a place: `params` on a space, `row` on a table."""
         return {}
 
     # -- what is known of them ---------------------------------------------------------------------------------
-
-    def posterior(self, model: Model, *, weights: bool, budget: int | None) -> Posterior:
-        """A posterior over the candidates, or anywhere; weights: whether ‖ζ‖₁ is needed at every step."""
-        if self.listed is not None:
-            return Tracked(model, self.listed, weights=weights, budget=budget)
-        return Posterior(model, self.domain, weights=weights, budget=budget)
 
     def look(self, posterior: Posterior, own: OwnBands | None, actions: Actions, *, pending: bool) -> Candidates:
         """Mean, variance and own bands of the actions; pending: with the variance for choosing."""
@@ -192,6 +180,10 @@ class Field:
     def draw(self, rng: np.random.Generator, offered: Round = None) -> Actions:  # noqa: ARG002  # a uniform row of all
         """Actions of which a uniform row is a uniform point of what is on offer."""
         return offered if isinstance(offered, Actions) else self.whole("")
+
+
+def no_contexts(domain: Any, given: Any) -> InvalidInput:
+    return InvalidInput(f"{shown(domain)} has no contexts, got {shown(given)}; ms.Joint(domain, contexts) has")
 
 
 class _Listed(Field):
@@ -286,20 +278,16 @@ class FiniteField(_Listed):
         return self.arm(index)
 
 
-class OfSpace:
+class _OfSpace:
     """What fields of spaces share."""
 
     domain: Any
-
-    def _apart(self, U: Array, known: Array) -> Any:
-        apart = self.domain.apart(U, known)
-        return False if apart is None else apart[0]
 
     def describe(self, place: Place) -> dict[str, Any]:
         return {"params": self.domain.params(place.x)}
 
 
-class MembersField(OfSpace, _Listed):
+class MembersField(_OfSpace, _Listed):
     """A space without floats and with few members: a list to policies, a space to users, who see no index."""
 
     def __init__(self, space: Space) -> None:
@@ -350,7 +338,7 @@ class BoxField(Field):
         def nearest_to(U: Array) -> tuple[NDArray[np.intp], Array]:
             if not wanted.snap:  # only a point itself is near, in any metric
                 return _closest(U, known)
-            return nearest(model, beside(U, code), beside(known, code), box.apart(U, known) if len(U) else None)
+            return nearest_point(model, beside(U, code), beside(known, code), box.apart(U, known) if len(U) else None)
 
         def score(U: Array) -> Array:
             return wanted.score(beside(U, code), beside(box.decode(U), c))
@@ -391,7 +379,7 @@ class BoxField(Field):
         return offered if isinstance(offered, Actions) else self._actions(self.domain.draw(rng))
 
 
-class SpaceField(OfSpace, BoxField):
+class SpaceField(_OfSpace, BoxField):
     """A space that is searched."""
 
     def _inside(self, U: Array) -> Array:

@@ -95,7 +95,7 @@ def _meant(query: Any, log: Log, field: Field, taken: Sequence[Asked]) -> Asked:
     if int(key) not in log.pending:
         raise InvalidInput(f"query {shown(key)} is not pending: {_why_not(int(key), log)}")
     asked = log.pending[int(key)]
-    if isinstance(query, Query) and query is not asked.query and not alike(query, asked.query):
+    if isinstance(query, Query) and query is not asked.query and not same_point(query, asked.query):
         raise InvalidInput(f"query {key} comes from another policy: its point differs from the one asked here")
     return asked
 
@@ -109,7 +109,7 @@ def _why_not(key: int, log: Log) -> str:
     return "it was told before; one more result of the same point counts by policy.observe(points, y)"
 
 
-def alike(one: Query, other: Query) -> bool:
+def same_point(one: Query, other: Query) -> bool:
     """Whether two queries are of one point, context included."""
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("x", "context"))
 

@@ -20,7 +20,7 @@ from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.field import Field
 from misspec.policies.core.log import Asked, Event, Log
 from misspec.policies.core.points import Actions, Context, Place
-from misspec.policies.core.suspicion import Prediction, predictions
+from misspec.policies.core.suspicion import Prediction, missed_predictions
 from misspec.posterior import Posterior
 from misspec.theory.widths import Width
 from misspec.truth import certificates
@@ -223,7 +223,7 @@ class Hooks(abc.ABC):
         y, encoded = self.log.sign * told.y, self.domain.encode(told.x)
         mean = self.posterior_in_use.look(encoded).mean if len(y) else y
         own = None if np.isnan(told.noise).all() else told.noise
-        return predictions(self.reported_model, encoded, y, np.abs(y - mean), own)
+        return missed_predictions(self.reported_model, encoded, y, np.abs(y - mean), own)
 
     # -- what there is to read of some policies --------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from misspec.files import records, storage
 from misspec.files.records import Appender, Mark, Reader
 from misspec.policies.core import state, undo
 from misspec.policies.core.answers import Query
-from misspec.policies.core.given import alike
+from misspec.policies.core.given import same_point
 from misspec.policies.core.log import ENCODE, Event, decoded, line
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def retract(policy: Policy, id_: int, query: Query | None = None) -> None:
     """Take the result of a query out of the events, in the journal too: the query is pending again. query: as it was
     handed in, to be compared with the one that was asked."""
     events = policy.log.events
-    if query is not None and not all(alike(query, e[1]) for e in events if e[0] == "ask" and e[1].id == id_):
+    if query is not None and not all(same_point(query, e[1]) for e in events if e[0] == "ask" and e[1].id == id_):
         raise InvalidInput(f"query {id_} comes from another policy: its point differs from the one asked here")
     turn = max((turn for turn, event in enumerate(events) if event[:2] == ("tell", id_)), default=None)
     if turn is None:
@@ -131,7 +131,7 @@ def _rewrite(policy: Policy, events: list[Event], what: str) -> None:
         journal = Journal(file, (file.mark, len(events), header["random"]))
         LOG.info("%s: %s; %d events", file.path, what, len(events))
     # one assignment: whatever interrupts what follows, the next call goes on from here, and the old file is closed
-    policy.__dict__.update(log=log, _journal=journal, _broken=undo.Mark(len(events)))
+    policy.__dict__.update(log=log, _journal=journal, _broken=undo.Savepoint(len(events)))
     undo.repair(policy)
 
 
@@ -176,8 +176,8 @@ def load(
     A last record of a journal that was cut short, as by a power cut, is left out, with a warning.
     """
     source = _Source(path)
-    policy = state.made(source.header, kernel=kernel, domain=domain, width=width)
-    state.replay(policy, (decoded(source.parsed(entry), policy.field) for entry in source.events()))
+    policy = state.policy_of_state(source.header, kernel=kernel, domain=domain, width=width)
+    state.replay_stored(policy, (decoded(source.parsed(entry), policy.field) for entry in source.events()))
     state.draw_on(policy, source.random)
     if source.reader.torn:
         said = (

@@ -197,7 +197,7 @@ def noises_of(kind: str, rest: Sequence[Any]) -> list[float]:
     return list(rest[3]) if len(rest) > 3 else [math.nan] * len(rest[1])
 
 
-def results(event: Event, query: Query | None, field: Field, model: Model) -> list[tuple[Array, float, float]]:
+def results_of(event: Event, query: Query | None, field: Field, model: Model) -> list[tuple[Array, float, float]]:
     """Points, y as told and own noises (NaN for none) of an event; query: the one that was told."""
     kind, *rest = event
     points = [query.whole] if query else observed(field, model, *rest).points
@@ -221,7 +221,7 @@ def observations(events: Sequence[Event], field: Field, model: Model, forgotten:
         elif kind == "snapshot":
             asked |= {each.query.id: each.query for each in pending_of(subject, field)}
         elif kind in ("tell", "observe"):
-            new = results(event, asked[subject] if kind == "tell" else None, field, model)
+            new = results_of(event, asked[subject] if kind == "tell" else None, field, model)
             told += new
             ids += [subject if kind == "tell" else -1] * len(new)
     x, y, noise = columns(told, field)
@@ -298,9 +298,9 @@ def told_prefix(
         if kind == "ask" and rest[0].id not in answers and rest[0].id not in dropped:
             break
         if kind == "ask" and rest[0].id in answers:
-            told += results(answers[rest[0].id], rest[0], field, model)
+            told += results_of(answers[rest[0].id], rest[0], field, model)
         elif kind == "observe":
-            told += results((kind, *rest), None, field, model)
+            told += results_of((kind, *rest), None, field, model)
     seen, y, noise = columns(told, field)
     if len(y) > CERTIFIED:  # the model's bands hold at all times, so at one that does not depend on the results
         first_seen = distinct(seen).first

@@ -129,7 +129,7 @@ class Candidates:
         return np.asarray(i if self.rows is None or isinstance(self.rows, slice) else self.rows[i])
 
 
-def nearest(
+def nearest_point(
     model: Model, U: Array, known: Array, apart: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.intp], Array]:
     """For each row of U the nearest known point in the kernel's metric, and its distance.

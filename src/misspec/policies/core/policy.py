@@ -62,7 +62,7 @@ class Policy(Readings):
     registry: ClassVar[dict[str, type[Policy]]] = REGISTRY
     clock: ClassVar[Callable[[], float]] = staticmethod(time.time)  # of `Query.asked_at`
     _journal: Journal | None = None  # that of no copy: only the policy that it was attached to writes
-    _changing: undo.Mark | None = None  # where the call that is under way began
+    _changing: undo.Savepoint | None = None  # where the call that is under way began
     _fresh: bool = True  # False while restoring: __init__ must not record events
     _history: int | None = None  # events that are kept at least, where it is compacted from time to time
     _due: float = math.inf  # the turn in which it is compacted next
@@ -107,7 +107,7 @@ class Policy(Readings):
         self._rng = np.random.default_rng(seeded(seed))
         self._batch = 0  # id of the first query of the last call of `ask`
         self._lock = threading.RLock()
-        self._broken: undo.Mark | None = None  # where a failed call that is still to be undone began
+        self._broken: undo.Savepoint | None = None  # where a failed call that is still to be undone began
         self.grounded = flag("grounded", grounded)
         self._delta = model.delta / (parts + self.grounded)
         # policies that do not choose by own bands keep them for conflicts, which have shares of δ of their own

@@ -20,7 +20,7 @@ from misspec.policies.core.given import round_of
 from misspec.policies.core.hooks import Hooks
 from misspec.policies.core.log import milestone, observations
 from misspec.policies.core.points import Actions, Place, Round
-from misspec.policies.core.registry import kept
+from misspec.policies.core.registry import copied_setting
 from misspec.posterior.posterior import Turned
 from misspec.threads import one_thread
 
@@ -187,7 +187,7 @@ class Readings(Hooks):
     @property
     def settings(self) -> dict[str, Any]:
         """The arguments that it was made with, except domain and model."""
-        return {name: kept(value) for name, value in self._settings.items()}
+        return {name: copied_setting(value) for name, value in self._settings.items()}
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{k}={v!r}" for k, v in self._settings.items() if k not in ("seed", "bases"))

@@ -93,15 +93,15 @@ def settings_of(cls: type, arguments: tuple[Any, ...], keywords: Mapping[str, An
         takes = ", ".join(signature_of(cls).parameters)
         raise TypeError(f"{cls.__name__} {error}; it takes {takes}") from None
     bound.apply_defaults()
-    return {name: kept(value) for name, value in bound.arguments.items() if name not in ("domain", "model")}
+    return {name: copied_setting(value) for name, value in bound.arguments.items() if name not in ("domain", "model")}
 
 
-def kept(value: Any) -> Any:
+def copied_setting(value: Any) -> Any:
     """A copy of a setting, if it is a list, a mapping or an array: changing the argument must not change the policy."""
     if isinstance(value, list | tuple):
-        return type(value)(kept(each) for each in value) if type(value) in (list, tuple) else value
+        return type(value)(copied_setting(each) for each in value) if type(value) in (list, tuple) else value
     if isinstance(value, dict):
-        return {key: kept(each) for key, each in value.items()}
+        return {key: copied_setting(each) for key, each in value.items()}
     return value.copy() if isinstance(value, np.ndarray) else value
 
 

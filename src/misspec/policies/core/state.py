@@ -77,13 +77,13 @@ def restore(state: dict[str, Any], *, kernel: Any = None, domain: Domain | None 
     been imported."""
     if not isinstance(state, dict):
         raise StorageError(f"expected the dictionary that state() returns, got {type(state).__name__}")
-    policy = made(state, kernel=kernel, domain=domain, width=width)
-    replay(policy, (decoded(event, policy.field) for event in _part(state, "events", list)))
+    policy = policy_of_state(state, kernel=kernel, domain=domain, width=width)
+    replay_stored(policy, (decoded(event, policy.field) for event in _part(state, "events", list)))
     draw_on(policy, state.get("random"))
     return policy
 
 
-def made(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: Any) -> Policy:
+def policy_of_state(state: dict[str, Any], *, kernel: Any, domain: Domain | None, width: Any) -> Policy:
     """The policy of a state before all its events."""
     if _part(state, "format", int) != VERSION:
         raise StorageError(
@@ -138,7 +138,7 @@ def _unexpected(done: str) -> Iterator[None]:
         raise StorageError(f"a policy's state that cannot {done}: {kind}{short(error)}") from error
 
 
-def replay(policy: Policy, events: Iterable[tuple[Any, ...]]) -> None:
+def replay_stored(policy: Policy, events: Iterable[tuple[Any, ...]]) -> None:
     """Let a policy live through events; StorageError where it cannot."""
     with _unexpected("be replayed"):
         undo.replay(policy, events)

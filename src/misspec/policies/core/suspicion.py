@@ -43,7 +43,7 @@ def leave_one_out(model: Model, encoded: Array, y: Array, noise: Array | None = 
     return y - (Q @ (y - model.offset)) / np.diag(Q), size**2 * unknown + model.noise**2 / by
 
 
-def predictions(
+def missed_predictions(
     model: Model, encoded: Array, y: Array, surprise: Array, noise: Array | None = None
 ) -> dict[int, Prediction]:
     """Of each result that is far off what the others predict, by its position. One that is named is left out while the

@@ -35,7 +35,7 @@ LOG = logging.getLogger("misspec.policies")
 Changed = TypeVar("Changed")
 
 
-class Mark(NamedTuple):
+class Savepoint(NamedTuple):
     """Where a policy goes back to."""
 
     events: int
@@ -44,7 +44,7 @@ class Mark(NamedTuple):
 
 def changed(policy: Policy, change: Callable[[], Changed], *, drawing: bool = False) -> Changed:
     """All of a change or nothing of it; in the journal, if there is one, before the call returns."""
-    before = Mark(len(policy.log.events), policy._rng.bit_generator.state if drawing else None)
+    before = Savepoint(len(policy.log.events), policy._rng.bit_generator.state if drawing else None)
     policy._changing = before
     try:
         with one_thread():
@@ -101,7 +101,7 @@ def forked(policy: Policy) -> None:
         return
     policy._lock = renewed
     # after a call that only read, too: caches
-    policy._broken = policy._broken or policy._changing or Mark(len(policy.log.events))
+    policy._broken = policy._broken or policy._changing or Savepoint(len(policy.log.events))
     _take_back(policy)
 
 
@@ -132,7 +132,7 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
             elif kind == "observe":
                 policy._learn_from(*(*rest, None, None)[:4])
             elif kind == "snapshot":
-                resume(policy, *rest)
+                _resume(policy, *rest)
                 history = rest[0]["history"]
             else:
                 policy.on_event(kind, *rest)
@@ -172,7 +172,7 @@ def _digest(content: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def resume(policy: Policy, content: Any) -> None:
+def _resume(policy: Policy, content: Any) -> None:
     """Let a policy go on from a snapshot of one that was made in the same way."""
     parts = {"log", "history", "counters", "own", "posteriors", "layers", "expected", "sha256"}
     if not isinstance(content, dict) or set(content) != parts or set(content["counters"]) != set(policy.counters):
