@@ -75,7 +75,7 @@ class MisspecSampler(BaseSampler):
         self._seed = secrets.randbits(32) if seed is None else seeded(seed)
         self._lock = threading.RLock()
         self._mirror: Mirror | None = None  # what is in the storage too, read and learnt before
-        self.ended = False  # whether nothing is left to try; study.optimize has then been stopped
+        self.ended = False  # whether nothing is left to try
         tell_of_forks(self)
         if not callable(policy):  # better said now than in the first trial
             self._made(Space({"x": Float(0.0, 1.0)}), minimize=False)
@@ -135,7 +135,7 @@ class MisspecSampler(BaseSampler):
         mirror.learn(history, _learnt_by(study, axes, len(history.trials)))
         chosen = mirror.choose(trial, history, axes.fixed(trial.system_attrs.get("fixed_params", {})), self._seed)
         self.ended = mirror.ended
-        if mirror.ended:
+        if mirror.ended and self._options.get("repeats") is False:
             with contextlib.suppress(RuntimeError):  # outside of study.optimize
                 study.stop()
         if mirror.news is not None:
