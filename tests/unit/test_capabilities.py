@@ -161,7 +161,8 @@ def test_a_slow_command_is_ended_and_tried_again(script):
     assert first == second
 
 
-def test_a_line_for_the_shell(script):
+@pytest.mark.usefixtures("script")
+def test_a_line_for_the_shell():
     given = ["--minimize", "--maximize", "--storage", "a.journal", "--shell"]
     said = command("optimize", "space.toml", "-n", 2, *given, "--", "echo {x} | tee -a log")
     assert f"{max(map(float, Path('log').read_text().split())):.4g}"[:5] in said
