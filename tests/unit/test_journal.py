@@ -1,5 +1,6 @@
 """A journal holds a policy after its last call that returned: to the bit, whatever is cut off, killed or full."""
 
+import base64
 import copy
 import dataclasses
 import errno
@@ -24,7 +25,7 @@ import misspec as ms
 from interrupts import Interrupt
 from misspec.files import records
 from misspec.policies.core import fields, log, state
-from misspec.policies.core.answers import Query
+from misspec.policies.core.answers import NUMBERS, Query
 
 MODEL = ms.Model(RBF(0.3), norm_bound=2.0, noise=0.1)
 LINEAR = ms.Model(DotProduct(sigma_0=0.0), norm_bound=2.0, noise=0.1)
@@ -213,7 +214,29 @@ def test_all_of_a_query_is_written():
     """A new field of queries has to be written too."""
     derived = {"name", "params", "row"}  # from the place
     stored = {each.name for each in dataclasses.fields(Query)} - derived
-    assert stored == {"index", "x", "context", *log.STORED}
+    assert stored == {"index", "x", "context", *log.STORED, *NUMBERS}
+
+
+def test_an_event_of_every_round_is_written_as_json_writes_it():
+    """Without its module, which takes several times as long."""
+    query = Query(3, np.array([0.1, 2.0]), position=1, upper=float("inf"), details={"a": "é"}, asked_at=1.25)
+    by = np.array([np.nan] * 4 + [np.inf])
+    plain = {"id": 3, "x": base64.b64encode(query.x.tobytes()).decode(), "position": 1}
+    plain |= {"by": base64.b64encode(by.tobytes()).decode(), "asked_at": 1.25, "details": {"a": "é"}}
+    for event, content in {("ask", query): ["ask", plain], ("tell", 3, 0.1, 2e-300): ["tell", 3, 0.1, 2e-300]}.items():
+        assert log.line(event) == log.ENCODE(content).encode()
+    with pytest.raises(ValueError, match="asked at nan"):
+        log.line(("ask", dataclasses.replace(query, asked_at=float("nan"))))
+
+
+def test_a_query_that_was_chosen_by_other_numbers_is_refused():
+    policy = ms.GPUCB(ms.Box([(0, 1)]), MODEL)
+    policy.ask()
+    for name, wrong in {"by": "AAAAAAAAAAA=", "asked_at": "nan", "mean": 0.1}.items():
+        state = policy.state()
+        state["events"][0][1][name] = wrong
+        with pytest.raises(ms.StorageError):
+            ms.restore(state)
 
 
 def test_numbers_of_every_kind_come_back(tmp_path):

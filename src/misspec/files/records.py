@@ -155,7 +155,8 @@ class Appender:
             if stream is not None:
                 with stream:  # whose lock the other handle shares
                     self._lock(stream.fileno())  # again: where there are no locks, this says so
-                    return os.dup(stream.fileno())
+                    self.handle = os.dup(stream.fileno())  # at once: an interrupt after it lets go of the lock
+                    return self.handle
             if held is not None:
                 with contextlib.suppress(FileNotFoundError):
                     if os.path.samestat(os.fstat(held), self.path.stat()):

@@ -22,3 +22,16 @@ function draw(place, figure) {
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
   });
 }
+
+// A place for each figure, below its name; all of them before any is drawn, since they share the width.
+function lay(cards, place) {
+  for (const card of cards) {
+    const box = document.createElement("div");
+    box.className = "card";
+    const title = document.createElement("h3");
+    title.textContent = card.name;
+    card.place = document.createElement("div");
+    box.append(title, card.place);
+    place.append(box);
+  }
+}

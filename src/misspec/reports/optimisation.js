@@ -8,17 +8,8 @@
     return figure ? draw(place, figure) : null;
   };
   await section("best", data.figures.best);
-  const cards = document.getElementById("cards");
   document.getElementById("slices").hidden = !data.slices.length;
-  for (const slice of data.slices) { // all of them before any is drawn: they share the width
-    const box = document.createElement("div");
-    box.className = "card";
-    const title = document.createElement("h3");
-    title.textContent = slice.name;
-    slice.place = document.createElement("div");
-    box.append(title, slice.place);
-    cards.append(box);
-  }
+  lay(data.slices, document.getElementById("cards"));
   for (const slice of data.slices) await draw(slice.place, slice.figure);
   await section("importance", data.figures.importance);
   if (!narrow()) await section("parallel", data.figures.parallel); // on a phone its axes would lie on each other

@@ -72,18 +72,9 @@
     if (current !== mine) return;
     hideLines(hidden);
     find("bounds").hidden = !mine.bounds.length;
-    const cards = find("cards");
-    cards.replaceChildren();
+    find("cards").replaceChildren();
     find("bands").hidden = !mine.cards.length;
-    for (const card of mine.cards) {
-      const box = document.createElement("div");
-      box.className = "card";
-      const title = document.createElement("h3");
-      title.textContent = card.name;
-      card.place = document.createElement("div");
-      box.append(title, card.place);
-      cards.append(box);
-    }
+    lay(mine.cards, find("cards"));
     if (mine.cards.length) {
       const slider = find("slider");
       slider.max = mine.rounds.length - 1;

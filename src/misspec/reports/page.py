@@ -64,15 +64,13 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Conte
         f"{experiment.horizon:,} rounds each"
     )
     return _filled(
-        "page.html",
-        head=html.escape(title if first is None else "misspec demo"),
+        "page",
+        title if first is None else "misspec demo",
+        [_compressed("plotly", get_plotlyjs()), *(_compressed(name, _script(each)) for name, each in scripts.items())],
         first="" if first is None else section(first),
         title=html.escape(title if first is None else f"With guarantees: {title}"),
         about=html.escape(about),
         notes="".join(f"<p>{html.escape(line)}</p>" for line in experiment.notes.splitlines() if line.strip()),
-        plotly=_compressed("plotly", get_plotlyjs()),
-        data="\n".join(_compressed(name, _script(content)) for name, content in scripts.items()),
-        js=_asset("page.js"),
     )
 
 
@@ -121,8 +119,11 @@ def section(found: Contest) -> str:
 
 def policy_page(found: Optimisation) -> str:
     """The page of one optimisation: its figures, the best points and the contradictions as tables."""
+    plotly, data = get_plotlyjs().replace("</script", "<\\/script"), _script(optimisation_figures.figures_on_page(found))
     return _filled(
-        "optimisation.html",
+        "optimisation",
+        found.title,
+        [f"<script>{plotly}</script>", f'<script type="application/json" id="data">{data}</script>'],
         title=html.escape(found.title),
         about=html.escape(found.about),
         sentences="".join(f"<li>{html.escape(line)}</li>" for line in found.sentences),
@@ -131,9 +132,6 @@ def policy_page(found: Optimisation) -> str:
         target=html.escape(found.target),
         shown=f", of the {MOST_SLICES} that matter most" if len(found.axes) > MOST_SLICES else "",
         conflicts=_conflicts(found),
-        plotly=get_plotlyjs().replace("</script", "<\\/script"),
-        data=_script(optimisation_figures.figures_on_page(found)),
-        js=_asset("optimisation.js"),
     )
 
 
@@ -170,9 +168,16 @@ def _conflicts(found: Optimisation) -> str:
     return f'{said}<div class="scroll">{_table(["where", "by how much"], worst)}</div>{more}'
 
 
-def _filled(template: str, *, js: str, **parts: str) -> str:
-    common = {"version": html.escape(version()), "css": _asset("page.css"), "js": _asset("draw.js") + js}
-    return _asset(template).format(**common, **parts)
+def _filled(name: str, head: str, data: Iterable[str], **parts: str) -> str:
+    """A kind of page in the frame that all have. data: script elements, which its own script reads."""
+    return _asset("frame.html").format(
+        head=html.escape(head),
+        css=_asset("page.css"),
+        body=_asset(f"{name}.html").format(**parts),
+        version=html.escape(version()),
+        data="\n".join(data),
+        js=_asset("draw.js") + _asset(f"{name}.js"),
+    )
 
 
 def _asset(name: str) -> str:

@@ -52,8 +52,8 @@ class Journal:
                 _, count, before = self._now
             events = policy.log.events
             random = policy._rng.bit_generator.state if policy.abilities.draws else before
-            entries = [line(event) for event in events[count:]]
-            if random != before:
+            entries = list(map(line, events[count:]))
+            if random is not before and random != before:
                 new = {name: part for name, part in random.items() if name not in before or before[name] != part}
                 entries.append(ENCODE(new).encode())
             if entries:

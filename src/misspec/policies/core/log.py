@@ -9,26 +9,28 @@
 
 They are JSON, in states and in files alike, but for
 
-["ask", {…}]          a query: id, index, position, NUMBERS and asked_at, those that are set; x, where there is no
-                      index, and the context as base64 of float64, little-endian; details, where there are any
+["ask", {…}]          a query: id, index, position and asked_at, those that are set; as base64 of little-endian
+                      float64 the context, x without an index, and NUMBERS as `by`, if one is set; details, if any
 ["observe", points, values, contexts, noises]      arrays (`encoding.encode_array`), the last two where there are any
 
-Coordinates in decimal digits would take three times as long and twice the bytes.
+In decimal digits these would take three times as long and twice the bytes.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import struct
 from binascii import a2b_base64, b2a_base64
 from collections import OrderedDict
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from misspec.encoding import NO_JSON, check_plain, decode_array, encode_array
-from misspec.errors import MOST, Array, StorageError, shown, whole
+from misspec.encoding import check_plain, decode_array, encode_array
+from misspec.errors import MOST, Array, StorageError, number, shown, whole
 from misspec.files import storage
 from misspec.model import Model
 from misspec.policies.core.answers import NUMBERS, Observations, Query, copied
@@ -49,8 +51,10 @@ TYPES: dict[str, list[list[type]]] = {  # what can follow the names of events
     "drop": [[int]],
     "observe": [[dict, dict], [dict, dict, dict], [dict, dict, dict, dict], [dict, dict, type(None), dict]],
 }
-STORED = {"id", "position", "details", "asked_at", *NUMBERS}  # of a query, besides where it is
+STORED = {"id", "position", "details", "asked_at"}  # of a query, besides where it is and what it was chosen by
 ENCODE = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
+DOUBLE = np.dtype("<f8")
+_numbers_of, _packed = attrgetter(*NUMBERS), struct.Struct(f"<{len(NUMBERS)}d").pack
 
 Event = tuple[Any, ...]
 
@@ -317,9 +321,11 @@ def told_prefix(
 def line(event: tuple[Any, ...]) -> bytes:
     """An event as one line of JSON; TypeError, ValueError or RecursionError for details that are none."""
     kind, *rest = event
+    if kind == "tell":  # this and "ask" in every round: `json` takes several times as long
+        return f'["tell",{",".join(map(repr, rest))}]'.encode()
     if kind == "ask":
-        rest = [_fields(rest[0])]
-    elif kind == "observe":
+        return f'["ask",{{{_fields(rest[0])}}}]'.encode()
+    if kind == "observe":
         rest = [None if each is None else encode_array(np.asarray(each)) for each in rest]
     return ENCODE([kind, *rest]).encode()
 
@@ -328,20 +334,25 @@ def encoded(event: tuple[Any, ...]) -> Any:
     return storage.parsed(line(event))
 
 
-def _fields(q: Query) -> dict[str, Any]:
+def _fields(q: Query) -> str:
     """Of a query those that are stored."""
-    numbers = {name: float(getattr(q, name)) for name in NUMBERS}
-    found: dict[str, Any] = {"id": q.id, "index": q.index, "position": q.position}
-    found |= {
-        name: value if math.isfinite(value) else str(value) for name, value in numbers.items() if not math.isnan(value)
-    }
-    found |= {"x": _doubles(q.x) if q.index is None else None, "asked_at": q.asked_at}
-    found |= {"context": None if q.context is None else _doubles(q.context), "details": q.details or None}
-    return {name: value for name, value in found.items() if value is not None}
+    found = f'"id":{q.id},' + (f'"x":"{_doubles(q.x)}"' if q.index is None else f'"index":{q.index}')
+    numbers = _numbers_of(q)
+    if q.position is not None:
+        found += f',"position":{q.position}'
+    if not all(map(math.isnan, numbers)):
+        found += f',"by":"{b2a_base64(_packed(*numbers), newline=False).decode()}"'
+    if q.asked_at is not None:
+        if not math.isfinite(q.asked_at):
+            raise ValueError(f"a query cannot be asked at {q.asked_at}")
+        found += f',"asked_at":{q.asked_at!r}'
+    if q.context is not None:
+        found += f',"context":"{_doubles(q.context)}"'
+    return f'{found},"details":{ENCODE(q.details)}' if q.details else found
 
 
 def _doubles(x: Array) -> str:
-    return b2a_base64(x.astype("<f8").tobytes(), newline=False).decode()
+    return b2a_base64(x.astype(DOUBLE, copy=False).tobytes(), newline=False).decode()
 
 
 def decoded(event: Any, field: Field) -> tuple[Any, ...]:
@@ -374,11 +385,11 @@ def _numbers(values: Any) -> Any:
 def stored_query(stored: dict[str, Any], field: Field) -> Query:
     """A query from its JSON."""
     fields = {name: value for name, value in stored.items() if value is not None}
-    index, x, context = (fields.pop(name, None) for name in ("index", "x", "context"))
+    index, x, context, by = (fields.pop(name, None) for name in ("index", "x", "context", "by"))
     if not fields.keys() <= STORED:
         raise StorageError(f"a stored query has {', '.join(sorted(STORED))}; got {shown(list(fields))}")
-    for name in {*NUMBERS, "asked_at"} & fields.keys():
-        fields[name] = _float(name, fields[name])
+    if "asked_at" in fields:
+        number("asked_at of a stored query", fields["asked_at"])
     for each in (index, fields.get("position")):
         if each is not None and (type(each) is not int or not 0 <= each <= MOST):
             raise StorageError(f"index and position of a stored query must be whole numbers, got {shown(each)}")
@@ -387,20 +398,16 @@ def stored_query(stored: dict[str, Any], field: Field) -> Query:
     check_plain("details of a stored query", details)
     if type(details) is not dict:
         raise StorageError(f"details of a stored query must be a dict, got {shown(details)}")
-    x, context = (None if each is None else _point(each) for each in (x, context))
+    x, context, by = (None if each is None else _point(each) for each in (x, context, by))
+    if by is not None and len(by) != len(NUMBERS):
+        raise StorageError(f"a stored query was chosen by {len(NUMBERS)} numbers, got {len(by)}")
+    fields |= zip(NUMBERS, [] if by is None else by.tolist(), strict=False)
     place = field.stored_place(index, x, context)
     return Query(**{**fields, "index": place.index, "name": place.name, "x": place.x, **field.describe(place)})
 
 
 def _point(stored: Any) -> Array:
     try:
-        return np.frombuffer(a2b_base64(stored, strict_mode=True), "<f8")
+        return np.frombuffer(a2b_base64(stored, strict_mode=True), DOUBLE)
     except (TypeError, ValueError):
         raise StorageError(f"the point of a stored query must be base64 of numbers, got {shown(stored)}") from None
-
-
-def _float(name: str, value: Any) -> float:
-    """A number that a choice was made by, however large."""
-    if type(value) is float or type(value) is int or (type(value) is str and value in NO_JSON):
-        return float(value)
-    raise StorageError(f"{name} of a stored query must be a number, got {shown(value)}")

@@ -21,7 +21,7 @@ from misspec.policies.core.registry import REGISTRY, signature_of
 if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
 
-VERSION = 4  # of states and files
+VERSION = 5  # of states and files
 
 
 def name_of(cls: type) -> str:
