@@ -361,7 +361,8 @@ def doubts(learner, told, sign, states, before):
         rows = [j for j in range(len(told.y)) if j not in out and j != i]
         mean, std, _ = predicted_by(learner, renewal, told, rows, i, sign)
         low, middle, high = doubt_module.Scaling(*renewal["scaling"][1:]).back([mean - std, mean, mean + std])
-        return abs(sign * told.y[i] - middle) / (0.5 * (high - low))
+        seen = min(told.y[rows]) <= told.y[i] <= max(told.y[rows])
+        return abs(sign * told.y[i] - middle) / (0.5 * (high - low)) / (2.5 if seen else 1.0)
 
     start, out = [states], set(before)
     renewal = learn(out)

@@ -88,6 +88,30 @@ def test_minimising_and_queries_of_its_own():
     assert "Doubtful" not in policy.summary()
 
 
+def test_a_result_such_as_there_are_others_is_doubted_later():
+    """A cliff, or noise that differs between points, brings such results: 9 standard deviations off is not enough."""
+    X, y = data(40)
+    best = int(y.argmax())
+    for off, named in ((-0.9, []), (-2.0, [best]), (0.9, [best])):
+        policy = ms.Auto(BOX)
+        policy.observe(X, y + off * (np.arange(40) == best))
+        policy.refresh()
+        assert [each.row for each in policy.suspicious()] == named
+
+
+def test_what_the_others_do_not_exclude_is_not_named():
+    """A result that was doubted at the last renewal, and has been confirmed since."""
+    X, y = data(20, 7, 3.0)
+    policy = ms.Auto(ms.Finite(X))
+    policy.observe(np.arange(20), y)
+    policy.refresh()
+    assert policy.doubted == [7]
+    assert [each.row for each in policy.suspicious()] == [7]
+    for _ in range(2):
+        policy.tell(policy.ask(actions=np.array([7])), y[7])
+    assert policy.suspicious() == []
+
+
 def test_two_slips_are_both_named():
     X, y = data(24)
     y[3] += 40.0
@@ -192,6 +216,22 @@ def test_good_and_bad_settings_are_not_units():
         policy.observe(X, np.where(X[:, 0] > 0.5, 80.0, 0.9) * np.exp(0.2 * rng.standard_normal(24)))
         policy.refresh()
         assert all(each.factor == 1.0 for each in policy.suspicious())
+
+
+@pytest.mark.parametrize("seed", [3, 8])
+def test_heavy_tails_are_not_another_unit(seed):
+    """Rescaling makes them likelier, but all results only a little."""
+    rng = np.random.default_rng([seed, 3])
+    rng.random(90), rng.standard_normal(30)
+    X = rng.random((40, 2))
+    y = np.exp(3 + 0.3 * np.sin(4 * X[:, 0]) + 0.2 * rng.standard_normal(40))
+    y[rng.permutation(40)[:5]] /= 10 * np.exp(0.1 * rng.standard_normal(5))
+    y *= np.exp(0.45 * rng.standard_normal(40) * (np.arange(40) % 2))
+    assert len(block_of(y).rows) == 5
+    policy = ms.Auto(BOX)
+    policy.observe(X, y)
+    policy.refresh()
+    assert all(each.factor == 1.0 for each in policy.suspicious())
 
 
 def test_where_a_block_lies():

@@ -33,7 +33,7 @@ from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked, Event
 from misspec.policies.core.points import Actions, Context, Place, Round, position_in
 from misspec.policies.core.policy import Policy
-from misspec.policies.core.suspicion import Prediction
+from misspec.policies.core.suspicion import FAR, Prediction
 from misspec.policies.ec_gp_ucb import decision
 from misspec.posterior import Posterior
 from misspec.search import distinct
@@ -387,7 +387,8 @@ class Auto(Policy):
             raise InvalidInput(f"{what} needs a model, and so {remedy}")
 
     def find_suspicious(self, told: Observations) -> dict[int, Prediction]:
-        """Results that the model is not learnt from (`doubt.py`); where it is stale, those of the next one."""
+        """Results that the model is not learnt from (`doubt.py`) and that the others exclude; where it is stale, by the
+        next one."""
         doubted, renewal = self.doubted, self.samples
         if block := units.predictions(self._learner, told, self.log.sign, self._states):
             return block
@@ -395,7 +396,8 @@ class Auto(Policy):
             if self.t < FIRST:
                 return {}
             renewal, doubted = doubt.learnt(self._learner, told, self.log.sign, self._states, doubted)
-        return doubt.Judge(self._learner, told, self.log.sign).predicted(renewal, doubted)
+        predicted = doubt.Judge(self._learner, told, self.log.sign).predicted(renewal, doubted)
+        return {row: each for row, each in predicted.items() if each.score > FAR}
 
     def find_conflicts(self, events: Sequence[tuple[Any, ...]]) -> list[Conflict]:  # noqa: ARG002  # of all of them
         """Points whose own band does not meet the model's. The learnt norm bound is not a claim, and proves nothing."""
