@@ -246,14 +246,27 @@ def test_options_that_were_never_tried_are(aim):
 
 
 def test_a_number_that_never_varied_is_varied():
-    """Results handed in that all have one dose: the third round asks for another."""
+    """Eight results handed in that all have one dose: the next round is one of every third, and asks for another."""
     policy = ms.Auto(ms.Finite.from_table(ROWS), noise=0.1, seed=1)
-    policy.observe(rows := [0, 3, 6, 9, 12, 15], [0.5, 1.0, 0.0, 0.2, 0.1, 0.3])
-    for _ in range(3):
-        query = policy.ask()
-        policy.tell(query, 0.0)
-        rows.append(query.index)
-    assert len({ROWS[row]["dose"] for row in rows}) > 1
+    policy.observe([0, 3, 6, 9, 12, 15, 0, 3], [0.5, 1.0, 0.0, 0.2, 0.1, 0.3, 0.4, 1.1])
+    query = policy.ask()
+    assert query.details["rule"] == "untried"
+    assert ROWS[query.index]["dose"] != 0.0
+
+
+@pytest.mark.usefixtures("unsurprised")
+def test_points_of_a_batch_do_not_differ_in_trifles():
+    """Only the first coordinate matters to the model: of a batch, no two are near each other there."""
+
+    def lopsided(states, _):
+        states[:, 0], states[:, 1] = -0.7, 4.0
+
+    domain = ms.Finite(np.column_stack([np.repeat(np.linspace(0, 1, 7), 2), np.tile([0.0, 1.0], 7)]))
+    policy = ms.Auto(domain, noise=0.15, seed=1)
+    play(policy, 0.15, 0.3, False, np.sin(4 * domain.points[:, 0]), lopsided, rounds=40)
+    trust(policy, 0.3, lopsided)
+    batch = [domain.points[query.index, 0] for query in policy.ask(4)]
+    assert len(set(batch)) == 4
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import copy
 import itertools
 import json
 import math
+import random
 import warnings
 from pathlib import Path
 
@@ -1078,9 +1079,9 @@ def test_a_batch_without_repeats_ends_with_the_candidates(aim):
 
 def test_results_that_may_be_coarse_do_not_end_it():
     """Zeros and ones, of which the first are all zero: noise may hide behind equal results."""
-    rng = np.random.default_rng(0)
+    chance = random.Random(0)
     policy = ms.Auto(ms.Finite(np.arange(6.0)[:, None]))
-    assert len(play(policy, 40, lambda x: float(rng.random() < 0.05 + 0.05 * x[0]))) == 40
+    assert len(play(policy, 40, lambda x: float(chance.random() < 0.05 + 0.05 * x[0]))) == 40
 
 
 def test_without_repeats_a_failure_comes_before_what_is_known():

@@ -119,7 +119,10 @@ def section(found: Contest) -> str:
 
 def policy_page(found: Optimisation) -> str:
     """The page of one optimisation: its figures, the best points and the contradictions as tables."""
-    plotly, data = get_plotlyjs().replace("</script", "<\\/script"), _script(optimisation_figures.figures_on_page(found))
+    plotly, data = (
+        get_plotlyjs().replace("</script", "<\\/script"),
+        _script(optimisation_figures.figures_on_page(found)),
+    )
     return _filled(
         "optimisation",
         found.title,
