@@ -51,6 +51,14 @@ def test_no_module_is_above_450_lines():
     assert [str(path) for path in FILES if len(path.read_text().splitlines()) > 450] == []
 
 
+def test_no_class_has_more_than_35_methods():
+    classes = [
+        node for path in FILES for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
+    ]
+    counts = {node.name: sum(isinstance(part, ast.FunctionDef) for part in node.body) for node in classes}
+    assert {name: count for name, count in counts.items() if count > 35} == {}
+
+
 def test_no_more_public_names_stand_in_several_modules():
     """A ratchet: of those that are left, users call at least one. Give a new one its noun, as in docs/notation.md."""
     modules = {}

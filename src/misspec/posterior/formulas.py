@@ -123,11 +123,8 @@ class Solved(NamedTuple):
         return np.asarray(np.einsum("nr,nr->n", self.v, self.b) - self.squares)
 
 
-class FeatureBase(ABC):
-    """The posterior at points as the kernel sees them, and how it learns; subclasses say what the features are.
-
-    Values that it learns are y − offset; a row is that of a point in the table of distinct points.
-    """
+class Formulas(ABC):
+    """The posterior at points as the kernel sees them; subclasses say what the features are."""
 
     budget: int | None = None  # features at most
     generation = 0  # number of times the features were chosen again: earlier ones are void then
@@ -349,7 +346,9 @@ class FeatureBase(ABC):
         """bᵀHb/λ² from b and Hb."""
         return np.asarray(np.maximum(np.einsum("nr,nr->n", b, strained), 0.0) / self.ridge**2)
 
-    # -- learning ------------------------------------------------------------------------------------------
+
+class FeatureBase(Formulas):
+    """How the posterior learns. Values are y − offset; a row is that of a point in the table of distinct points."""
 
     @abstractmethod
     def enter(self, keys: list[bytes], new: Array) -> None:
@@ -359,14 +358,14 @@ class FeatureBase(ABC):
     def _renew(self) -> None:
         """Recompute the regressions from sufficient statistics."""
 
-    def _was_told(self, row: int, value: float, surprise: float, precision: float) -> None:  # noqa: B027  # optional
+    def _was_told(self, row: int, value: float, surprise: float, precision: float) -> None:  # optional
         """One observation was added."""
 
     def forget(self) -> bool:
         """Forget the points whose results are summed up; False where all are needed."""
         return self.view.listed  # where there are no more of them than candidates
 
-    def settle(self, row: int) -> None:  # noqa: B027  # optional
+    def settle(self, row: int) -> None:  # optional
         """The point was told or given up: its features will hardly be asked for again."""
 
     def add(self, row: int, value: float, precision: float = 1.0) -> None:
