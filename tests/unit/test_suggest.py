@@ -308,11 +308,11 @@ def test_fewer_candidates_than_the_batch():
         lab(*told(*done))
         found = suggested(batch=10, noise=1e-6)
         assert sorted(indices(found)) == list(range(len(done), len(done) + 3))
-        assert found.notes == ["Every candidate has a result or is suggested here: nothing is left to try."]
+        assert found.notes == ["Every candidate has a result or is suggested here: nothing else is left to try."]
         lab(*told(*range(len(keep))))
         found = suggested(batch=10, noise=1e-6)
         assert found.rows == []
-        assert "nothing is left to try" in found.notes[0]
+        assert "is left to try" in found.notes[0]
         found.append()  # nothing
         assert len(lines_of("results.csv")) == 1 + len(keep)
 
@@ -901,7 +901,7 @@ def test_a_small_space_is_used_up():
     Path("space.toml").write_text('kind = ["a", "b"]\nheat = { low = 1, high = 3 }\n')
     first = spaces(10)
     assert len(first.rows) == 6
-    assert first.notes[1:] == ["Every point of the space has a result or is suggested here: nothing is left to try."]
+    assert first.notes[1:] == ["Every point of the space has a result or is suggested here: nothing else is left to try."]
     first.append()
     assert spaces().rows == []
     rows = lines_of("results.csv")

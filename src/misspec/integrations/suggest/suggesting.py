@@ -268,6 +268,7 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: 
     best = best_tried(policy, doubted).mean if told else None
     reasons = Reasons(policy, menu, seen, running, best, settled(policy).noise_level if policy.t >= FIRST else 1.0)
     rows = [reasons.of(query, key, bool(running) or i > 0) for i, (query, key) in enumerate(queries)]
+    policy.refresh()  # where nothing was asked
     summary = policy.summary(called=[each.line for each in told]).splitlines()
     counts = (len(told), len(running), len(failed))
     return Suggestion(rows, target, *counts, best, [*notes, *why], summary, menu, file)
@@ -300,11 +301,11 @@ def _asked(
             if new == []:
                 new = [key for key in failures if failures[key] == 1 and key not in seen | taken]
             if new == []:
-                return asked, [_nothing_left(menu, taken | seen, running)]
+                return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
         try:
             query = policy.ask() if new is None else policy.ask(actions=np.array(new))
         except HorizonReached:  # every candidate was tried, and a repeat would teach nothing
-            return asked, [_nothing_left(menu, taken | seen, running)]
+            return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
         key = menu.key(query)
         if new is None and key in menu.asked and (others := [each for each in menu.every or () if free(each)]):
             # whether it was repeated is for people to say: until then the best of the others
@@ -312,7 +313,7 @@ def _asked(
             key = menu.key(query)
         if new is None and not free(key, str(query.details["rule"])):
             if not isinstance(menu, OfSpace) or menu.every is not None:  # all were compared, and none is better
-                return asked, [_nothing_left(menu, taken | seen, running)]
+                return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
             spare -= 1
             if spare >= 0:
                 continue
@@ -327,13 +328,14 @@ def _asked(
     return asked, []
 
 
-def _nothing_left(menu: Menu, done: set[Key], running: Sequence[Key]) -> str:
+def _nothing_left(menu: Menu, done: set[Key], running: Sequence[Key], some: bool) -> str:
     """Say why no experiment is suggested, where all can be listed."""
     if menu.others(done):
         return "Nothing is left to try but what failed twice, or is like it."
     what = "point of the space" if menu.size is None else "candidate"
-    waits = ", is being run" if running else ""
-    return f"Every {what} has a result{waits} or is suggested here: nothing is left to try."
+    ways = ["has a result", *(["is being run"] if running else []), *(["is suggested here"] if some else [])]
+    shown = " or ".join([", ".join(ways[:-1]), ways[-1]] if len(ways) > 1 else ways)
+    return f"Every {what} {shown}: nothing{' else' if some else ''} is left to try."
 
 
 def _target(target: str | None, read: sheets.File | None, known: Sequence[str], path: Path, notes: list[str]) -> str:
