@@ -901,7 +901,9 @@ def test_a_small_space_is_used_up():
     Path("space.toml").write_text('kind = ["a", "b"]\nheat = { low = 1, high = 3 }\n')
     first = spaces(10)
     assert len(first.rows) == 6
-    assert first.notes[1:] == ["Every point of the space has a result or is suggested here: nothing else is left to try."]
+    assert first.notes[1:] == [
+        "Every point of the space has a result or is suggested here: nothing else is left to try."
+    ]
     first.append()
     assert spaces().rows == []
     rows = lines_of("results.csv")
