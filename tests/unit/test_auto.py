@@ -1084,6 +1084,35 @@ def test_results_that_may_be_coarse_do_not_end_it():
     assert len(play(policy, 40, lambda x: float(chance.random() < 0.05 + 0.05 * x[0]))) == 40
 
 
+def test_noises_of_their_own_do_not_end_it():
+    policy, rng = ms.Auto(SIX, noise=1e-6), np.random.default_rng(1)
+    for _ in range(20):
+        query = policy.ask()
+        policy.tell(query, truth(query.x) + 0.5 * rng.standard_normal(), noise=0.5)
+
+
+def test_a_batch_is_shorter_where_its_renewal_finds_that_repeats_are_of_no_use():
+    """The model is learnt within the call; what is left is asked, rather than nothing."""
+    for seed in range(4):
+        policy = ms.Auto(ms.Finite(np.random.default_rng(seed).random((9, 2))), seed=seed)
+        asked = []
+        while True:
+            try:
+                batch = policy.ask(6)
+            except ms.HorizonReached:
+                break
+            policy.tell(batch, [float(query.x[0] + np.sin(7 * query.x[1])) for query in batch])
+            asked += [query.index for query in batch]
+        assert set(asked) == set(range(9))
+
+
+def test_a_loop_that_has_nothing_to_ask_says_so():
+    policy = ms.Auto(SIX, repeats=False)
+    play(policy, 6)
+    with pytest.raises(ms.HorizonReached, match="every candidate was tried"):
+        ms.optimize(policy, truth, 3)
+
+
 def test_without_repeats_a_failure_comes_before_what_is_known():
     policy = ms.Auto(SIX, repeats=False)
     batch = policy.ask(6)

@@ -254,6 +254,8 @@ class Drive:
         except AwaitingResults:  # there is more when what runs is back
             return []
         except HorizonReached:  # there is more if what runs fails; else this is the end
+            if not self.running and not self.y:
+                raise
             if not self.running:
                 self.n = len(self.y)
             return []

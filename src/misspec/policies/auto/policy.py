@@ -430,6 +430,8 @@ def _untried(policy: Auto) -> NDArray[np.intp] | None:
     pairs = {(place.key, y) for place, y in zip(outcomes.told, outcomes.y, strict=True)}
     if policy.repeats and not (is_quiet(policy._mixture) and len({y for _, y in pairs}) == len(pairs)):
         return None
+    if policy.repeats and not np.isnan(policy.observations.noise).all():  # results that have noises of their own
+        return None
     failed = Counter(place.key for place in outcomes.dropped)  # what failed once may have failed by chance
     tried = {place.key for place in (*outcomes.told, *(each.place for each in policy.log.pending.values()))}
     tried |= {key for key, times in failed.items() if times > 1}

@@ -318,7 +318,7 @@ class Turn:
             teaches, new = works, ~self._waiting(self.batch)(offer.encoded)
         best = teaches & new & wanted(offer.encoded)
         order = [best & ~self._alike(offer.encoded), best, teaches & new, works & new, works, _any(offer.encoded)]
-        if self.actions is None and not self.repeats:
+        if self.actions is None and (not self.repeats or (self.quiet and not self.earns)):
             order.insert(3, new & ~beliefs.seen)  # what failed once, before what is known
         left = next(some for some in order if some.any())
         return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs)

@@ -24,6 +24,7 @@ from misspec.domains import Domain
 from misspec.errors import (
     LARGEST,
     MOST_AT_ONCE,
+    HorizonReached,
     InvalidInput,
     flag,
     number,
@@ -174,7 +175,19 @@ class Policy(Readings):
     def _asked(self, queries: Iterable[Callable[[], Query]]) -> list[Query]:
         """The queries of one call."""
         self._batch = self.log.next_id
-        return self._changed(lambda: [hand_out() for hand_out in queries], drawing=self.abilities.draws)
+
+        def all_there_are() -> list[Query]:
+            batch: list[Query] = []
+            for hand_out in queries:
+                try:
+                    batch.append(hand_out())
+                except HorizonReached:  # what was learnt in this call may be that fewer are left
+                    if not batch:
+                        raise
+                    break
+            return batch
+
+        return self._changed(all_there_are, drawing=self.abilities.draws)
 
     def _hand_out(self, place: Place, position: int | None, reasons: dict[str, Any]) -> Query:
         known = self.field.describe(place)
