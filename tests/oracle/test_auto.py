@@ -222,6 +222,11 @@ def test_the_rule_and_its_choice_for_the_best_in_the_end(noise, doubt, horizon):
     assert set(rules) <= {"first", "confirm", "improvement", "caution"}
 
 
+def test_where_rounds_bring_their_own_actions_every_evaluation_counts():
+    rules = play(ms.Auto(ms.Finite(X), noise=0.6, seed=1), 0.6, 0.3, True, TRUTH)
+    assert rules["mean and spread"] > 1
+
+
 @pytest.mark.usefixtures("unsurprised")
 @pytest.mark.parametrize("aim", ["best", "earn"])
 def test_options_that_were_never_tried_are(aim):

@@ -348,3 +348,24 @@ def test_a_slip_by_a_factor_among_few_results_is_named(factor):
         clean.observe(i, y)
         clean.refresh()
         assert clean.suspicious() == []
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_repeat_that_disagrees_is_named(seed):
+    """One row of twenty again, a hundred times smaller: between them they would pass for a noise in which both fit."""
+    rows = [
+        {"heat": heat, "dose": dose, "kind": kind}
+        for heat in (40, 60, 80, 100, 120)
+        for dose in (0.2, 0.4, 0.6, 0.8, 1.0)
+        for kind in "ABC"
+    ]
+    rng = np.random.default_rng(seed)
+    picked = rng.permutation(75)[:20]
+    bumps = [((rows[i]["heat"] - 85) / 25) ** 2 + ((rows[i]["dose"] - 0.6) / 0.35) ** 2 for i in picked]
+    y = 20 + 70 * np.exp(-np.array(bumps)) + np.array([{"A": 0, "B": 8, "C": -6}[rows[i]["kind"]] for i in picked])
+    y += 1.5 * rng.standard_normal(20)
+    again = int(rng.integers(20))
+    policy = ms.Auto(ms.Finite.from_table(rows))
+    policy.observe([*picked, picked[again]], [*y, y[again] / 100])
+    policy.refresh()
+    assert {each.row for each in policy.suspicious()} & {again, 20}
