@@ -130,12 +130,12 @@ def decide(policy, history, offer, batch, anywhere=False, asked=0):
         best_result = max([*b.results, *b.M[:, pending].mean(axis=0)]) + (0.01 if quiet else 0.0)
     if offer is None and policy.aim == "best":
         ending = policy.horizon is not None and asked >= 0.9 * policy.horizon
-        may = allowed(b, offer, pending, batch, False, False)
+        may = allowed(b, offer, pending, batch, True, False)
         far = (quiet or due(lambda n: n / 2, n)) and not ending
         score = b.improvement(best_result if far else best_means)
         found = int(np.where(may, score, -np.inf).argmax())
-        if quiet and b.upper(2.0)[found] < best_result:
-            return "caution", may, b.upper(10.0)
+        if quiet and b.upper(2.0)[found] < best_result and not ending:
+            return "caution", allowed(b, offer, pending, batch, False, False), b.upper(10.0)
         return "improvement", may, score
     if anywhere:
         rule, score = "improvement", b.improvement(best_result)

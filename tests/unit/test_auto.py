@@ -1121,6 +1121,28 @@ def test_without_repeats_a_failure_comes_before_what_is_known():
     assert [query.index for query in policy.ask(4)] == [batch[0].index]
 
 
+@pytest.mark.parametrize("settings", [{"repeats": False}, {}], ids=["no repeats", "learnt"])
+def test_where_a_part_always_fails_it_ends_all_the_same(settings):
+    """Of twenty candidates eight fail whenever they are tried: none of them more than twice."""
+    policy, failed = ms.Auto(ms.Finite(np.linspace(0, 1, 20)[:, None]), seed=1, **settings), []
+    with pytest.raises(ms.HorizonReached):
+        for _ in range(60):
+            query = policy.ask()
+            if query.x[0] > 0.6:
+                policy.drop(query)
+                failed.append(query.index)
+            else:
+                policy.tell(query, float(np.sin(7 * query.x[0]) + query.x[0]))
+    assert np.bincount(failed).max() == 2
+
+
+def test_for_the_best_in_the_end_contenders_are_compared_rather_than_what_is_known_to_be_worse():
+    values = np.array([1.0, 0.9, 0.95, *[0.0] * 9])
+    policy = ms.Auto(ms.Finite(np.eye(12)), noise=0.3)
+    asked = [q.index for q in play(policy, 100, lambda x: float(values[np.argmax(x)]), noise=0.3)]
+    assert np.mean(np.array(asked[50:]) < 3) > 0.4
+
+
 def test_without_repeats_results_are_exact():
     policy = ms.Auto(SIX, repeats=False)
     play(policy, 6)

@@ -253,7 +253,7 @@ class Auto(Policy):
         rule, found = choose(
             Turn(
                 self.field, self._mixture, self._own, outcomes, self.doubted, actions, n, min(1.0, self._unexplained),
-                pending, self._batch, self._parse, self.aim, self.repeats,
+                pending, self._batch, self._parse, self.aim, self.repeats, new,
                 self.horizon is not None and self.asked >= (1.0 - ENDING) * self.horizon,
             )
         )  # fmt: skip

@@ -74,6 +74,7 @@ TAUGHT, EXHAUSTED = 0.7, 0.3  # std/noise below which a result teaches little (a
 RIVAL = 2.0  # standard deviations within which a value may be better than one that is known
 NEGLIGIBLE = 0.01  # noise, in spreads of the results, that is too small to matter; so is an improvement by less
 NEXT = 0.05  # distance to a pending point, in units of the domain: its result will tell enough of what is so near
+LATEST = 32  # pending points that others may not be alike: with thousands, as many kernels per candidate would be felt
 ALIKE = 0.97  # correlation with a pending point, as learnt: two points of a batch should not differ in trifles alone
 
 
@@ -106,8 +107,8 @@ def choose(turn: Turn) -> tuple[str, Found]:
         return "untried", untried
     if turn.earns:
         return _to_earn(turn)
-    found = turn.best(improvement(turn.goal), stay=False)
-    if turn.is_idle(found):
+    found = turn.best(improvement(turn.goal))
+    if turn.is_idle(found) and not turn.ending:
         return "caution", turn.best(upper(WIDE), stay=False)
     return "improvement", found
 
@@ -147,6 +148,7 @@ class Turn:
     parse: Callable[[Array], Actions]  # points in user units as actions
     aim: str
     repeats: bool  # whether a point may be asked twice
+    left: NDArray[np.intp] | None  # the candidates without an evaluation, where a second one would teach nothing
     ending: bool  # whether the horizon is near
 
     @property
@@ -198,8 +200,9 @@ class Turn:
 
     @once
     def quiet(self) -> bool:
-        """Whether results have no noise to speak of, so that one that is known already is of no use."""
-        return is_quiet(self.mixture)
+        """Whether results have no noise to speak of, so that one that is known already is of no use. For the best in
+        the end, a list whose results may be coarse is asked as if they had."""
+        return is_quiet(self.mixture) and (self.earns or not self.field.size or self.left is not None)
 
     # -- what is known -------------------------------------------------------------------------------------------
 
@@ -318,8 +321,8 @@ class Turn:
             teaches, new = works, ~self._waiting(self.batch)(offer.encoded)
         best = teaches & new & wanted(offer.encoded)
         order = [best & ~self._alike(offer.encoded), best, teaches & new, works & new, works, _any(offer.encoded)]
-        if self.actions is None and (not self.repeats or (self.quiet and not self.earns)):
-            order.insert(3, new & ~beliefs.seen)  # what failed once, before what is known
+        if self.left is not None and self.actions is None:  # what failed once, before what is known
+            order.insert(3, np.isin(np.arange(len(values)), self.left))
         left = next(some for some in order if some.any())
         return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs)
 
@@ -327,7 +330,7 @@ class Turn:
         """Which points are so much like a pending one, as the model has learnt, that they would answer one question."""
         if self.actions is not None or not self.pending:
             return np.zeros(len(U), dtype=bool)
-        codes = np.concatenate([asked.place.code for asked in self.pending])
+        codes = np.concatenate([asked.place.code for asked in self.pending[-LATEST:]])
         alike = np.mean([each.model.kernel(U, codes) for each in self.mixture.posteriors], axis=0)
         return np.asarray(alike.max(axis=1) > ALIKE)
 

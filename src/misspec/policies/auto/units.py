@@ -7,7 +7,7 @@ does predict n results better once the block is rescaled, by the leave-one-out d
 
     Σ_i ln p(c_i·y_i | others) + ln c_i  −  Σ_i ln p(y_i | others)  >  max(PROOF, EACH·n),   c the factor in it, else 1
 
-Of a block that is named, all results are for which the same holds one by one, without PROOF.
+Of such a block each result is named that is likelier rescaled than as it is.
 """
 
 from __future__ import annotations
