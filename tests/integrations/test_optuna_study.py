@@ -187,9 +187,9 @@ def test_infinite_results_are_as_bad_as_the_worst():
 
 def test_a_study_goes_on_when_every_point_was_tried():
     study = optuna.create_study(direction="maximize", sampler=MisspecSampler(seed=0))
-    study.optimize(lambda t: t.suggest_int("k", 0, 2) + "abc".index(t.suggest_categorical("m", "abc")), n_trials=24)
+    study.optimize(lambda t: t.suggest_int("k", 0, 2) + 3 * "abc".index(t.suggest_categorical("m", "abc")), n_trials=24)
     assert len({tuple(t.params.values()) for t in study.trials}) == 9
-    assert [t.value for t in study.trials[-3:]] == [4.0] * 3  # the best once more
+    assert [t.value for t in study.trials[-3:]] == [8.0] * 3  # the best once more
     with pytest.warns(optuna.exceptions.ExperimentalWarning):
         study.sampler = optuna.samplers.PartialFixedSampler({"m": "b"}, study.sampler)
     study.optimize(lambda t: t.suggest_int("k", 0, 2) + "abc".index(t.suggest_categorical("m", "abc")), n_trials=2)

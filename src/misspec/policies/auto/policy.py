@@ -423,12 +423,13 @@ def _first_design(policy: Auto) -> int:
 def _untried(policy: Auto) -> NDArray[np.intp] | None:
     """The candidates without an evaluation; None where a second one at a point would teach something.
 
-    Results that are equal at different points are coarse, or few are possible: noise may hide behind them."""
+    Where the noise is learnt, equal results at different points are coarse: noise may hide behind them."""
     size, outcomes = policy.field.size, policy._outcomes
     if not size or (policy.repeats and (policy.aim == "earn" or policy._states is None)):
         return None
     pairs = {(place.key, y) for place, y in zip(outcomes.told, outcomes.y, strict=True)}
-    if policy.repeats and not (is_quiet(policy._mixture) and len({y for _, y in pairs}) == len(pairs)):
+    coarse = policy.noise is None and len({y for _, y in pairs}) < len(pairs)
+    if policy.repeats and (coarse or not is_quiet(policy._mixture)):
         return None
     if policy.repeats and not np.isnan(policy.observations.noise).all():  # results that have noises of their own
         return None
