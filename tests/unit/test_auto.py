@@ -1089,6 +1089,7 @@ def test_noises_of_their_own_do_not_end_it():
     for _ in range(20):
         query = policy.ask()
         policy.tell(query, truth(query.x) + 0.5 * rng.standard_normal(), noise=0.5)
+    assert policy.t == 20
 
 
 def test_a_batch_is_shorter_where_its_renewal_finds_that_repeats_are_of_no_use():
