@@ -54,8 +54,9 @@ class Auto(Policy):
     aim: "best", the best point in the end, or "earn", where every evaluation counts. minimize: smaller is better.
     noise: σ in units of y, if that is known; repeated points teach it otherwise. repeats: False where a second result
     at a point would equal the first. first: evaluations before the model chooses, results from elsewhere included; by
-    default 5, or for the best in the end one per parameter if that is more, but a quarter of the horizon at most.
-    horizon: queries after which `ask` ends, if that is known; data from elsewhere do not count.
+    default 5, which a model takes at least, or for the best in the end one per parameter, but a quarter of the horizon
+    or of a list at most. horizon: queries after which `ask` ends, if that is known; data from elsewhere do not count.
+    Without repeats, or noise as it has learnt, it ends when every candidate of a list was tried.
     A table with a target (`Finite.from_table(…, target=…)`) starts it with the results that it holds.
 
     `ask` renews the model when the results have grown by a seventh; to read without asking, call `refresh()` first.
