@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 from misspec import adversary, comparators, problems, theory
-from misspec.domains import Box, Choice, Finite, Float, Int, Joint, Open, Space
+from misspec.domains import Box, Choice, Finite, Float, Int, Joint, Mixture, Open, Space
 from misspec.errors import AwaitingResults, HorizonReached, InvalidInput, MisspecError, NumericalError, StorageError
 from misspec.evaluation.loop import optimize
 from misspec.model import Model
@@ -28,7 +28,7 @@ from misspec.theory import information_gain
 from misspec.truth import best_in_class, diagnose, misspecification_profile, noise_from_repeats
 
 __version__ = "0.1.0"
-__all__ = ["Box", "Choice", "Finite", "Float", "Int", "Joint", "Model", "Open", "Space", "product_kernel"]
+__all__ = ["Box", "Choice", "Finite", "Float", "Int", "Joint", "Mixture", "Model", "Open", "Space", "product_kernel"]
 __all__ += ["ECGPUCB", "GPUCB", "Auto", "InsuredUCB", "PhasedUncertaintySampling", "Policy", "RegretBalancing"]
 __all__ += ["ThompsonSampling", "UniformSampling", "load", "optimize", "restore", "simulate"]
 __all__ += ["best_in_class", "diagnose", "information_gain", "misspecification_profile", "noise_from_repeats"]

@@ -12,6 +12,7 @@ from misspec.domains.base import Domain, a_domain, coordinates, width_of
 from misspec.domains.box import Box
 from misspec.domains.contexts import Joint, Open
 from misspec.domains.finite import Finite
+from misspec.domains.mixture import Mixture
 from misspec.domains.parameters import Choice, Float, Int
 from misspec.domains.space import Space
 from misspec.domains.table import Table
@@ -24,6 +25,7 @@ __all__ = [
     "Float",
     "Int",
     "Joint",
+    "Mixture",
     "Open",
     "Space",
     "Table",

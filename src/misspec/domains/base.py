@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -38,14 +38,22 @@ def without_names(points: Any, domain: Any) -> Any:
     return points
 
 
-def numbers_of(parameters: Mapping[str, Parameter], frame: frames.Frame) -> Array:
-    """The coordinates of all rows, shape (n, d)."""
+def numbers_of(
+    parameters: Mapping[str, Parameter], frame: frames.Frame, optional: Container[int] = ()
+) -> Array:
+    """The coordinates of all rows, shape (n, d); NaN for those that are missing. optional: which may be."""
     X = np.empty((len(frame), len(parameters)))
     for i, (name, p) in enumerate(parameters.items()):
         if name not in frame.columns:
-            raise InvalidInput(f"{frame.where} must have a value of {shown(name)}, got {', '.join(frame.names)} only")
+            if i not in optional:
+                got = ", ".join(frame.names)
+                raise InvalidInput(f"{frame.where} must have a value of {shown(name)}, got {got} only")
+            X[:, i] = np.nan
+            continue
         for row, cell in enumerate(frame.columns[name]):
-            X[row, i] = p.number(as_written(p, cell) if frame.text else cell, frame.at(name, row))
+            value = as_written(p, cell) if frame.text else cell
+            missing = i in optional and frames.kind_of(value) == "nothing" and not (isinstance(p, Choice) and p.has(value))
+            X[row, i] = np.nan if missing else p.number(value, frame.at(name, row))
     return X + 0.0
 
 

@@ -13,16 +13,20 @@ from numpy.typing import ArrayLike, NDArray
 from misspec import search
 from misspec.domains.base import MOST_CORNERS, MOST_NUMBERS, PROBES, coordinates, without_names
 from misspec.domains.finite import Finite
-from misspec.domains.parameters import Columns
-from misspec.errors import Array, InvalidInput, array, listed, matrix, seeded, shown, whole
+from misspec.domains.parameters import Columns, Float
+from misspec.domains.region import Region
+from misspec.errors import Array, InvalidInput, array, listed, matrix, shown, whole
 
 
-class Box:
-    """A product of intervals, one (low, high) pair per dimension. Policies search it (`policies/field.py`)."""
+class Box(Region):
+    """A product of intervals, one (low, high) pair per dimension. Policies search it (`policies/field.py`).
+
+    where: rules (`rules.py`), as in where="x0 + x1 < 1"; a function takes a point's coordinates.
+    """
 
     kind = "Box"  # as it is stored
 
-    def __init__(self, bounds: ArrayLike) -> None:
+    def __init__(self, bounds: ArrayLike, *, where: Any = None) -> None:
         wanted = "bounds of a Box must be (low, high) pairs, as in Box([(0, 1), (-5, 5)])"
         pairs = array(wanted, bounds)
         if pairs.ndim != 2 or pairs.shape[1] != 2:
@@ -38,9 +42,12 @@ class Box:
         self.low: Array = pairs[:, 0].copy()
         self.high: Array = pairs[:, 1].copy()
         self.low.flags.writeable = self.high.flags.writeable = False
+        self.free = np.ones(len(self.low), dtype=bool)
+        self._units = len(self.low)
+        self._rule(where, {c.name: Float(a, b) for c, (a, b) in zip(self.columns, self.bounds, strict=True)})
 
     def __repr__(self) -> str:
-        return f"Box({self.bounds})"
+        return f"Box({self.bounds}{'' if self.rules is None else f', where={self.rules!r}'})"
 
     @property
     def dimension(self) -> int:
@@ -50,8 +57,13 @@ class Box:
     def bounds(self) -> list[tuple[float, float]]:
         return [(float(a), float(b)) for a, b in zip(self.low, self.high, strict=True)]
 
-    def settings(self) -> list[tuple[float, float]]:
-        """As JSON."""
+    def settings(self) -> Any:
+        """As JSON; None stands for a rule that is a function."""
+        return self.coding if self.rules is None else {"bounds": self.coding, "where": self.rules.settings()}
+
+    @property
+    def coding(self) -> list[tuple[float, float]]:
+        """What makes its encoding, as JSON."""
         return self.bounds
 
     @property
@@ -64,9 +76,11 @@ class Box:
         return matrix("points", without_names(points, self), columns=self.dimension)
 
     def contains(self, points: ArrayLike, slack: float = 0.0) -> NDArray[np.bool_]:
-        """For each point, whether it lies in the box, its faces included; slack: beyond them, in shares of a side."""
+        """For each point, whether it lies in the box, its faces included, and no rule forbids it; slack: beyond the
+        faces, in shares of a side."""
         points, beyond = self.validate(points), slack * (self.high - self.low)
-        return np.asarray(((points >= self.low - beyond) & (points <= self.high + beyond)).all(axis=1))
+        inside = ((points >= self.low - beyond) & (points <= self.high + beyond)).all(axis=1)
+        return np.asarray(inside if self.rules is None else inside & self.legal(points))
 
     def encode(self, points: ArrayLike) -> Array:
         """User units to the unit cube."""
@@ -78,7 +92,8 @@ class Box:
         return np.asarray(np.clip(inside, self.low, self.high))
 
     def grid(self, n: int | Sequence[int]) -> Finite:
-        """A Finite of n points per dimension (or n[i] in dimension i), ends included, last dimension fastest."""
+        """A Finite of n points per dimension (or n[i] in dimension i), ends included, last dimension fastest; those that
+        the rules allow."""
         given = listed("n", n) if isinstance(n, Sequence) else [n] * self.dimension
         if len(given) != self.dimension:
             raise InvalidInput(f"grid takes one number or {self.dimension}, one per dimension, got {shown(n)}")
@@ -89,12 +104,15 @@ class Box:
             )
         axes = [np.linspace(a, b, m) for (a, b), m in zip(self.bounds, sizes, strict=True)]
         mesh: Any = np.meshgrid(*axes, indexing="ij")
-        return Finite(np.stack([axis.ravel() for axis in mesh], axis=1), box=self)
+        points = np.stack([axis.ravel() for axis in mesh], axis=1)
+        allowed = points[self.legal(points)]
+        if not len(allowed):
+            raise InvalidInput(f"no point of a grid of {shown(n)} per dimension keeps the rules; take more, or cover(n)")
+        return Finite(allowed, box=self)
 
     def cover(self, n: int, seed: int = 0) -> Finite:
         """A Finite of about n Sobol' points (the next power of two), scrambled by the seed: for many dimensions."""
-        n = whole("n", n, at_least=1, at_most=MOST_NUMBERS // self.dimension)
-        return Finite(self.decode(search.sobol(self.dimension, n, seeded(seed))), box=self)
+        return Finite(self.covered(n, seed), box=self)
 
     def probes(self) -> Array:
         """Encoded points on which a kernel is checked: spread inside, and the corners in few dimensions."""
@@ -108,35 +126,21 @@ class Box:
 
     # -- what a search needs: points as the kernel sees them ---------------------------------------------------
 
-    @property
-    def free(self) -> NDArray[np.bool_]:
-        """The columns that can be climbed: all."""
-        return np.ones(self.dimension, dtype=bool)
+    def from_unit(self, unit: Array) -> Array:
+        return self.decode(unit)
 
-    def spread(self, count: int, seed: Any) -> Array:
-        """About `count` points all over the box, its faces and, in few dimensions, its corners."""
-        return search.cover_with_faces(self.dimension, count, seed)
+    def _coded(self, unit: Array, *, distinct: bool = False) -> Array:  # noqa: ARG002  # they are
+        return unit
 
-    def uniform(self, count: int, seed: Any) -> Array:
-        """Uniform points: Sobol', the next power of two."""
-        return search.sobol(self.dimension, count, seed)
+    def as_seen(self, x: Array) -> Array:
+        return x.copy()
 
-    def draw(self, rng: np.random.Generator) -> Array:
-        """A uniform point, in user units, shape (1, d)."""
-        return self.decode(rng.random((1, self.dimension)))
-
-    def around(self, U: Array, rng: np.random.Generator, count: int, *, finest: float = search.FINEST) -> Array:
-        """For each row `count` points around it."""
+    def _near(self, U: Array, rng: np.random.Generator, count: int, finest: float) -> Array:
         return search.around(U, rng, count, finest=finest)
 
-    def moved(self, U: Array, steps: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:  # noqa: ARG002
-        """The rows after these steps, and which of them are still inside."""
+    def _stepped(self, U: Array, steps: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:  # noqa: ARG002
         V = U + steps
         return V, np.asarray(((V >= 0.0) & (V <= 1.0)).all(axis=1))
-
-    def neighbours(self, U: Array) -> tuple[Array, NDArray[np.intp]]:
-        """Points with one parameter changed that cannot be climbed, and the row of each: none in a box."""
-        return U[:0], np.zeros(0, dtype=np.intp)
 
     def apart(self, U: Array, known: Array) -> NDArray[np.bool_] | None:  # noqa: ARG002
         """Which pairs are different whatever their distance: None, as in a box all differ by degrees."""

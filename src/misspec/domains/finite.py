@@ -81,7 +81,7 @@ class Finite:
         """What makes it beside its points and names, as JSON."""
         if self.box is None:
             return {}
-        return {"box" if self.box.kind == "Box" else "space": self.box.settings()}
+        return {"box" if self.box.kind == "Box" else "space": self.box.coding}
 
     def describe(self, index: int | None) -> dict[str, Any]:  # noqa: ARG002  # a name says it all
         """What answers say of a candidate beside its name."""

@@ -9,13 +9,17 @@ All arrays hold one entry per point: numbers (n,), codes (n, width). Every param
 
     kind, width, count     as it is stored; columns of its code; how many values it can have, None for a continuum
     number, value          a value as a coordinate, and back
-    wrong, inside          which coordinates can be none of its values, whatever the bounds; which are among them
+    wrong, inside          which coordinates nothing measured can have; which are among its values, bounds and grid kept
     settled                coordinates without the rounding that steps allow for: equal values are equal to the bit
     encode, decode         coordinates to codes; codes to the nearest legal coordinates, ties to the first
     from_unit              uniform numbers in [0, 1] to legal coordinates, uniform on its scale
     every, steps, jump     all coordinates, where finitely many; others to try from here; random others, by a symmetric
                            law, of which some may lie outside. Not for a continuum, which is climbed
     expects                what a value must be, in words
+    when                   the options of other parameters with which it exists; () where it always does
+
+Results may lie off the grid: 74 with steps of 5, or 85 where a choice has 80 and 100. Their code lies between those of
+the neighbours, and queries never do.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from misspec.domains.conditions import When, conditions, native
 from misspec.errors import (
     LARGEST,
     MOST,
@@ -62,7 +67,19 @@ class Columns(NamedTuple):
     choice: bool
 
 
-class _Interval:
+class _Parameter:
+    """What all parameters share."""
+
+    when: When
+
+    def __repr__(self) -> str:
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}  # type: ignore[arg-type]
+        if not fields.pop("when"):
+            return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
+        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in fields.items())}, when={dict(self.when)})"
+
+
+class Interval(_Parameter):
     """What Float and Int share: a scale on which low … high is 0 … 1, and a grid on it where there are steps."""
 
     low: float
@@ -123,13 +140,17 @@ class _Interval:
 
     def inside(self, numbers: Array) -> NDArray[np.bool_]:
         settled = self.settled(numbers)
-        return np.asarray((settled >= self.low) & (settled <= self.high)) & ~self.wrong(numbers)
+        return np.asarray((settled >= self.low) & (settled <= self.high)) & ~self.wrong(numbers) & ~self._off(numbers)
 
     def wrong(self, numbers: Array) -> NDArray[np.bool_]:
+        return np.asarray(numbers <= 0.0) if self.log else np.zeros(len(numbers), dtype=bool)
+
+    def _off(self, numbers: Array) -> NDArray[np.bool_]:
+        """Which numbers lie between the places of the grid."""
         if self.step is None:
-            return np.asarray(numbers <= 0.0) if self.log else np.zeros(len(numbers), dtype=bool)
+            return np.zeros(len(numbers), dtype=bool)
         places = self._places(numbers)
-        return np.asarray((numbers <= 0.0) & self.log | (np.abs(places - np.rint(places)) > self._rounding(numbers)))
+        return np.asarray(np.abs(places - np.rint(places)) > self._rounding(numbers))
 
     def _rounding(self, numbers: Array | float) -> Array:
         """Of a step: what floats of this size cannot tell apart is the same."""
@@ -137,7 +158,9 @@ class _Interval:
         return np.maximum(ROUNDING, 8.0 * np.finfo(np.float64).eps * size / (self.step or 1.0))
 
     def settled(self, numbers: Array) -> Array:
-        return numbers if self.step is None else self._at(np.rint(self._places(numbers)))
+        if self.step is None:
+            return numbers
+        return np.where(self._off(numbers), numbers, self._at(np.rint(self._places(numbers))))
 
     @property
     def count(self) -> int | None:
@@ -182,7 +205,7 @@ class _Interval:
         return self._at(places + np.where(rng.random(len(numbers)) < 0.5, -sizes, sizes))
 
     def number(self, value: Any, where: str) -> float:
-        """A finite number, above 0 on a logarithmic scale, and on the grid if there is one."""
+        """A finite number, above 0 on a logarithmic scale; it may lie off the grid."""
         found = real(value)
         if not abs(found) <= LARGEST or self.wrong(np.array([found])).any():
             raise InvalidInput(f"{where} must be {self.expects}{too_large(found)}, got {shown(value)}")
@@ -196,15 +219,16 @@ class _Interval:
         return f"{kind} above 0 (its scale is logarithmic)" if self.log else kind
 
 
-@dataclasses.dataclass(frozen=True)
-class Float(_Interval):
-    """A number in [low, high]; log: searched on a logarithmic scale; step: low, low + step, … only. low == high is one
-    value."""
+@dataclasses.dataclass(frozen=True, repr=False)
+class Float(Interval):
+    """A number in [low, high]; log: searched on a logarithmic scale; step: low, low + step, … only; when: it exists only
+    with these options of other parameters, as in when={"booster": "linear"}. low == high is one value."""
 
     low: float
     high: float
     log: bool = False
     step: float | None = None
+    when: When = ()
     kind: ClassVar[str] = "Float"
 
     def __post_init__(self) -> None:
@@ -212,21 +236,23 @@ class Float(_Interval):
             object.__setattr__(self, end, number(f"{end} of a Float", getattr(self, end)) + 0.0)  # -0.0 is 0.0
         if self.step is not None:
             object.__setattr__(self, "step", number("step of a Float", self.step, above=0))
+        object.__setattr__(self, "when", conditions(self.when))
         self._check("a Float")
 
     def value(self, number: float) -> float:
         return float(number)
 
 
-@dataclasses.dataclass(frozen=True)
-class Int(_Interval):
-    """A whole number, low … high, both included; log: searched on a logarithmic scale; step: low, low + step, … only.
-    low == high is one value."""
+@dataclasses.dataclass(frozen=True, repr=False)
+class Int(Interval):
+    """A whole number, low … high, both included; log: searched on a logarithmic scale; step: low, low + step, … only;
+    when: as for a Float. low == high is one value."""
 
     low: int
     high: int
     log: bool = False
     step: int = 1
+    when: When = ()
     kind: ClassVar[str] = "Int"
 
     def __post_init__(self) -> None:
@@ -237,6 +263,7 @@ class Int(_Interval):
             object.__setattr__(self, name, int(given))
         if self.step < 1:
             raise InvalidInput(f"step of an Int must be a whole number ≥ 1, got {self.step}")
+        object.__setattr__(self, "when", conditions(self.when))
         self._check("an Int")
 
     @property
@@ -250,8 +277,10 @@ class Int(_Interval):
         return int(number)
 
     def wrong(self, numbers: Array) -> NDArray[np.bool_]:
-        off = np.mod(numbers - self.low, self.step) != 0
-        return np.asarray((numbers <= 0.0) & self.log | off | (numbers != np.floor(numbers)))
+        return np.asarray((numbers <= 0.0) & self.log | (numbers != np.floor(numbers)))
+
+    def _off(self, numbers: Array) -> NDArray[np.bool_]:
+        return np.asarray(np.mod(numbers - self.low, self.step) != 0)
 
     def settled(self, numbers: Array) -> Array:
         return numbers
@@ -265,11 +294,13 @@ def decimals(value: float) -> int:
 Option = str | int | float | bool | None
 
 
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """One of a list of options: text, numbers, True, False or None, which come back as they are. True is not 1."""
+@dataclasses.dataclass(frozen=True, repr=False)
+class Choice(_Parameter):
+    """One of a list of options: text, numbers, True, False or None, which come back as they are. True is not 1.
+    when: as for a Float."""
 
     options: tuple[Option, ...]
+    when: When = ()
     kind: ClassVar[str] = "Choice"
     _places: Mapping[Any, int] = dataclasses.field(init=False, repr=False, compare=False)
 
@@ -294,6 +325,7 @@ class Choice:
                     "drop one"
                 )
         object.__setattr__(self, "options", options)
+        object.__setattr__(self, "when", conditions(self.when))
         object.__setattr__(self, "_places", places)
 
     @property
@@ -304,10 +336,26 @@ class Choice:
 
     def number(self, value: Any, where: str) -> float:
         found = native(value)
+        if not self.has(found) and (between := self._between(found)) is not None:
+            return between
         if not self.has(found):
             words = [option for option in self.options if isinstance(option, str)]
             raise InvalidInput(f"{where} must be {self.expects}, got {shown(value)}{alike(found, words)}")
         return float(self._places[_key(found)])
+
+    @property
+    def numeric(self) -> bool:
+        """Whether all options are numbers."""
+        return all(isinstance(each, int | float) and not isinstance(each, bool) for each in self.options)
+
+    def _between(self, value: Any) -> float | None:
+        """The coordinate of a number between two options that follow each other; None for all else."""
+        given = real(value)
+        pairs = itertools.pairwise(self.options) if self.numeric and math.isfinite(given) else ()
+        for i, (a, b) in enumerate(pairs):
+            if min(a, b) < given < max(a, b):  # type: ignore[type-var]  # numbers
+                return i + (given - a) / (b - a)  # type: ignore[operator]
+        return None
 
     def has(self, value: Any) -> bool:
         """Whether it is one of the options."""
@@ -329,17 +377,24 @@ class Choice:
         return [i for i, option in enumerate(texts) if is_number(option) and float(option) == float(text)]
 
     def value(self, number: float) -> Option:
-        return self.options[int(number)]
+        share, place = math.modf(number)
+        here = self.options[int(place)]
+        if not share:
+            return here
+        between = here + share * (self.options[int(place) + 1] - here)  # type: ignore[operator]  # numbers
+        return float(f"{between:.{DIGITS}g}")
 
     def wrong(self, numbers: Array) -> NDArray[np.bool_]:
-        return np.asarray((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= len(self.options)))
+        between = (numbers != np.floor(numbers)) & (not self.numeric)
+        return np.asarray(between | (numbers < 0) | (numbers > len(self.options) - 1))
 
     def inside(self, numbers: Array) -> NDArray[np.bool_]:
-        return ~self.wrong(numbers)
+        return ~self.wrong(numbers) & (numbers == np.floor(numbers))
 
     def encode(self, numbers: Array) -> Array:
-        codes = np.zeros((len(numbers), len(self.options)))
-        codes[np.arange(len(numbers)), numbers.astype(np.intp)] = HOT
+        codes, rows, place = np.zeros((len(numbers), len(self.options))), np.arange(len(numbers)), np.floor(numbers)
+        codes[rows, np.ceil(numbers).astype(np.intp)] = HOT * (numbers - place)
+        codes[rows, place.astype(np.intp)] = HOT * (1.0 - (numbers - place))
         return codes
 
     def decode(self, codes: Array) -> Array:
@@ -373,7 +428,9 @@ KINDS: dict[str, Any] = {cls.kind: cls for cls in (Float, Int, Choice)}
 def encode_parameter(parameter: Any) -> dict[str, Any]:
     """As JSON."""
     fields = {f.name: getattr(parameter, f.name) for f in dataclasses.fields(parameter) if f.init}
-    return {"kind": parameter.kind, **{name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}}
+    when = [[name, list(some)] for name, some in fields.pop("when", ())]
+    plain = {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}
+    return {"kind": parameter.kind, **plain, **({"when": when} if when else {})}
 
 
 def decode_parameter(stored: Mapping[str, Any]) -> Any:
@@ -385,11 +442,6 @@ def code_columns(parameters: Mapping[str, Any]) -> tuple[Columns, ...]:
     stops = itertools.accumulate(p.width for p in parameters.values())
     pairs = zip(parameters.items(), stops, strict=True)
     return tuple(Columns(name, stop - p.width, stop, p.kind == Choice.kind) for (name, p), stop in pairs)
-
-
-def native(value: Any) -> Any:
-    """A scalar of NumPy as Python's."""
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _key(option: Any) -> tuple[bool, Any]:

@@ -166,7 +166,7 @@ def _stand_in(box: Box | Space, model: Model) -> tuple[Finite, int]:
     polished = np.empty((POLISHED, box.dimension))
     for k in range(POLISHED):
         best = search.spread_out(spread.encoded, posterior.variance, STARTS)
-        maxima = search.climb(variance, spread.encoded[best], CLIMB, precision=1e6, free=box.free)
+        maxima = search.climb(variance, spread.encoded[best], CLIMB, precision=1e6, region=box)
         options = box.decode(np.concatenate([maxima, spread.encoded[best]]))
         polished[k] = options[int(posterior.at(options)[1].argmax())]
         posterior.observe(polished[k : k + 1], [model.offset])

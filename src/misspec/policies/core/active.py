@@ -254,7 +254,7 @@ class LevelSets:
 
     def contains(self, X: Array, *, levels: int | None = None) -> NDArray[np.bool_]:
         """Which rows of X are active, or were when there were only that many levels."""
-        kept = np.ones(len(X), dtype=bool)
+        kept = self.box.legal(X)
         for level in self.levels[:levels]:
             rows = np.flatnonzero(kept)
             if len(rows):
@@ -376,7 +376,7 @@ class LevelSets:
 
         members = self.members
         starts = self._starts(members, score(members))
-        U = search.climb(lambda U: bands.slope(U, sign), self.box.encode(starts), 40, 1e6, free=self.box.free)
+        U = search.climb(lambda U: bands.slope(U, sign), self.box.encode(starts), 40, 1e6, region=self.box)
         summits = self.box.decode(U)
         starts = np.concatenate([starts, summits[self.contains(summits)]])
         return self._ascend(starts, score, lambda U: bands.slope(U, sign)[1], self._rng(3) if rng is None else rng)

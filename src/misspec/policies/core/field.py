@@ -366,6 +366,8 @@ class BoxField(Field):
         spread = self.domain.spread(count, [self.seed, turn])
         best = np.argsort(-posterior.averages, kind="stable")[:LEADERS]
         leaders = self._inside(posterior.points[best, : spread.shape[1]])
+        if self.domain.rules is not None:  # data may break rules
+            leaders = leaders[self.domain.legal(self.domain.decode(leaders))]
         return np.concatenate([spread, leaders, self.domain.around(leaders, rng, ABOUT)]) if len(leaders) else spread
 
     def _inside(self, U: Array) -> Array:

@@ -93,7 +93,10 @@ def stored_domain(stored: Any, given: Domain | None) -> Domain:
         raise StorageError(f"this policy was made on a {kind} domain, got {shown(given)}; leave domain= out")
     if kind in SETTINGS:
         name, make = SETTINGS[kind]
-        domain = make(stored.get(name))
+        settings = stored.get(name)
+        if isinstance(settings, dict) and None in (settings.get("where") or ()):
+            return _with_functions(settings, given)
+        domain = make(settings)
         if given is not None and given.settings() != domain.settings():  # type: ignore[attr-defined]  # of this kind
             raise StorageError(DIFFERS)
         return domain
@@ -107,15 +110,34 @@ def stored_domain(stored: Any, given: Domain | None) -> Domain:
     return given
 
 
+def _with_functions(settings: Any, given: Any) -> Domain:
+    """The domain handed in, if it is the stored one as far as that is stored."""
+    if given is None:
+        raise StorageError(
+            "the domain has rules that are functions, which are not stored; hand it in again: restore(…, domain=…)"
+        )
+    if given.settings() != settings:
+        raise StorageError(DIFFERS)
+    domain: Domain = given
+    return domain
+
+
 def _kind(domain: Any) -> str:
     return str(getattr(domain, "kind", type(domain).__name__))
 
 
-def _stored_space(parameters: Any) -> Space:
+def _stored_space(settings: Any) -> Space:
     try:
-        return Space([(name, decode_parameter(each)) for name, each in parameters])
+        parameters, where = (settings["parameters"], settings["where"]) if isinstance(settings, dict) else (settings, None)
+        return Space([(name, decode_parameter(each)) for name, each in parameters], where=where)
     except (InvalidInput, TypeError, ValueError, KeyError) as error:
         raise StorageError(f"a stored space cannot be made: {error}") from None
+
+
+def _stored_box(settings: Any) -> Box:
+    if isinstance(settings, dict):
+        return Box(settings.get("bounds", ()), where=settings.get("where"))
+    return Box(() if settings is None else settings)
 
 
 def _stored_open(settings: Any) -> Open:
@@ -125,7 +147,7 @@ def _stored_open(settings: Any) -> Open:
 
 
 SETTINGS: dict[str, tuple[str, Callable[[Any], Domain]]] = {  # kinds that their settings make: where these are stored
-    Box.kind: ("bounds", lambda bounds: Box(() if bounds is None else bounds)),
+    Box.kind: ("bounds", _stored_box),
     Space.kind: ("parameters", _stored_space),
     Open.kind: ("open", _stored_open),
 }

@@ -1,0 +1,350 @@
+"""Rules between parameters, `where="temperature + pressure < 200"`: texts in a small language, or functions.
+
+    numbers, "text", True, False, None     parameters by name, those that are no plain words in `backticks`
+    + − * / **, min, max, abs, log, exp    < ≤ > ≥ == !=, in, not in, and, or, not
+
+A text is parsed by Python's `ast` and translated node by node into functions of arrays: nothing is ever evaluated by
+Python. A comparison yields whether it holds, and by how much, its *margin* (right − left for <), so that searches find
+legal points and follow the border. One that cannot be computed, such as a logarithm of −1, does not hold; one about a
+parameter that does not exist at a point (`conditions.py`) does.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import keyword
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from misspec.errors import LARGEST, Array, InvalidInput, listed, nearest, short, shown
+
+LONGEST = 2000  # characters of a rule: the parser's stack is finite
+QUOTED = re.compile(r"`([^`]+)`")
+EXAMPLE = 'a rule says what must hold, as in "temperature + pressure < 200"'
+REMEDIES = {  # what people write instead of what rules know
+    ast.BinOp: "rules know + - * / ** and, to combine comparisons, the words and, or, not",
+    ast.Call: "rules know min, max, abs, log and exp",
+    ast.Attribute: "put a name that is not a plain word in backticks: `flow (ml/h)` < 3",
+}
+SIGNS: dict[type, tuple[str, type]] = {  # how a comparison is written, and its opposite
+    ast.Lt: ("<", ast.GtE),
+    ast.LtE: ("<=", ast.Gt),
+    ast.Gt: (">", ast.LtE),
+    ast.GtE: (">=", ast.Lt),
+    ast.Eq: ("==", ast.NotEq),
+    ast.NotEq: ("!=", ast.Eq),
+    ast.In: ("in", ast.NotIn),
+    ast.NotIn: ("not in", ast.In),
+}
+ARITHMETIC: dict[type, Any] = {
+    ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide, ast.Pow: np.power,
+}  # fmt: skip
+FUNCTIONS: dict[str, Any] = {
+    "min": lambda *parts: functools.reduce(np.minimum, parts),
+    "max": lambda *parts: functools.reduce(np.maximum, parts),
+    "abs": np.abs,
+    "log": np.log,
+    "exp": np.exp,
+}
+
+
+class Values(NamedTuple):
+    """Native values of all parameters at n points, and where each exists."""
+
+    columns: Mapping[str, NDArray[Any]]
+    there: Mapping[str, NDArray[np.bool_]]
+    n: int
+
+
+class Held(NamedTuple):
+    """Whether something holds at each point, and by how much: margins below 0 say how far it is from holding."""
+
+    holds: NDArray[np.bool_]
+    margin: Array
+
+
+class Term(NamedTuple):
+    """A number or an option at each point. kind: "number", or "option" for text, True, False and None."""
+
+    kind: str
+    value: Callable[[Values], Any]
+    names: frozenset[str]  # of parameters in it
+    constant: Any = None
+
+
+Test = Callable[[Values], Held]
+
+
+class Rules:
+    """What must hold of a point. where: a text or a function, or several; parameters: by name.
+
+    A function takes what the user sees of a point (a dict of values by name; on a Box its coordinates) and returns True
+    or False. States hold texts; functions are handed in again with the domain.
+    """
+
+    def __init__(self, where: Any, parameters: Mapping[str, Any]) -> None:
+        given = [where] if isinstance(where, str) or callable(where) else listed("where", where)
+        self.texts = [each for each in given if isinstance(each, str)]
+        self.functions = [each for each in given if not isinstance(each, str)]
+        for each in self.functions:
+            if not callable(each):
+                raise InvalidInput(f"where must be texts or functions; {EXAMPLE}; got {shown(each)}")
+        self.parameters = parameters
+        self._tests = [_Parser(text, parameters).test for text in self.texts]
+
+    def __repr__(self) -> str:
+        return repr(self.settings()[0] if len(self.settings()) == 1 else self.settings())
+
+    def settings(self) -> list[str | None]:
+        """As JSON: None for each function."""
+        return [*self.texts, *(None for _ in self.functions)]
+
+    def said(self) -> str:
+        """For sentences."""
+        return " and ".join([*(shown(each) for each in self.texts), *("the function" for _ in self.functions)])
+
+    def held(self, X: Array, there: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Array]:
+        """Whether all texts hold at the rows of X, and their margins, shape (n, texts). there: which parameters do."""
+        columns = {name: native(p, X[:, i]) for i, (name, p) in enumerate(self.parameters.items())}
+        values = Values(columns, {name: there[:, i] for i, name in enumerate(columns)}, len(X))
+        with np.errstate(all="ignore"):
+            tests = [test(values) for test in self._tests]
+        holds = np.logical_and.reduce([each.holds for each in tests], axis=0) if tests else np.ones(len(X), dtype=bool)
+        margins = np.array([each.margin for each in tests]).reshape(len(tests), len(X)).T
+        return holds, np.nan_to_num(margins, nan=-LARGEST, posinf=LARGEST, neginf=-LARGEST)
+
+    def allow(self, point: Any) -> bool:
+        """Whether all functions hold at a point as users see it."""
+        for function in self.functions:
+            try:
+                held = function(point)
+            except Exception as error:
+                raise InvalidInput(
+                    f"the rule {shown(function)} failed at {shown(point)}: {type(error).__name__}: {short(error)}"
+                ) from error
+            if not isinstance(held, bool | np.bool_):
+                raise InvalidInput(f"a rule must return True or False, {shown(function)} gave {shown(held)}")
+            if not held:
+                return False
+        return True
+
+
+def native(parameter: Any, numbers: Array) -> NDArray[Any]:
+    """Coordinates as the values that rules compare."""
+    options = getattr(parameter, "options", None)
+    if options is None:
+        return numbers
+    if parameter.numeric:
+        return np.interp(numbers, np.arange(float(len(options))), np.array(options, dtype=np.float64))
+    values = np.empty(len(options), dtype=object)
+    values[:] = options
+    return np.asarray(values[numbers.astype(np.intp)])
+
+
+class _Parser:
+    """One text; `test` is what it says."""
+
+    def __init__(self, text: str, parameters: Mapping[str, Any]) -> None:
+        self.text, self.parameters = text, parameters
+        self.quoted: dict[str, str] = {}  # words that stand for names in backticks
+        try:
+            if len(text) > LONGEST:
+                raise self.wrong(f"it has {len(text)} characters, at most {LONGEST} are read; split it into several")
+            tree = ast.parse(QUOTED.sub(self._word, text).strip(), mode="eval").body
+            self.test: Test = self.truth(tree, positive=True)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            hint = "; write == for equal" if re.search(r"[^=<>!]=[^=]", text) else ""
+            plain = next((name for name in parameters if keyword.iskeyword(name) or not name.isidentifier()), None)
+            if not hint and plain is not None and "`" not in text:
+                hint = f"; put a name that is not a plain word in backticks: `{plain}`"
+            raise self.wrong(f"it cannot be read{hint}") from None
+
+    def wrong(self, what: str) -> InvalidInput:
+        return InvalidInput(f"rule {shown(self.text)}: {what}; {EXAMPLE}")
+
+    def _word(self, match: re.Match[str]) -> str:
+        word = f"_name{len(self.quoted)}_"
+        self.quoted[word] = match[1]
+        return word
+
+    def piece(self, node: ast.AST) -> str:
+        found = ast.unparse(node)
+        for word, name in self.quoted.items():
+            found = found.replace(word, f"`{name}`")
+        return shown(found)
+
+    # -- what is true or false -----------------------------------------------------------------------------------
+
+    def truth(self, node: ast.AST, *, positive: bool) -> Test:
+        """The test that a node says, or its opposite."""
+        if isinstance(node, ast.BoolOp):
+            parts = [self.truth(each, positive=positive) for each in node.values]
+            return _all_of(parts) if isinstance(node.op, ast.And) == positive else _any_of(parts)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self.truth(node.operand, positive=not positive)
+        if isinstance(node, ast.Compare):
+            sides = [node.left, *node.comparators]
+            pairs = zip(sides, node.ops, sides[1:], strict=False)
+            parts = [self.comparison(a, op if positive else SIGNS[type(op)][1](), b) for a, op, b in pairs
+                     if type(op) in SIGNS or self._unknown(node)]  # fmt: skip
+            return parts[0] if len(parts) == 1 else _all_of(parts) if positive else _any_of(parts)
+        if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+            return _constant(node.value == positive)
+        if isinstance(node, ast.Name):
+            options = getattr(self.parameters.get(self.name(node)), "options", ())
+            if options and all(isinstance(each, bool) for each in options):
+                return self.comparison(node, ast.Eq(), ast.Constant(positive))
+        raise self.wrong(f"{self.piece(node)} is neither true nor false; compare it with something")
+
+    def _unknown(self, node: ast.AST) -> bool:
+        raise self.wrong(f"{self.piece(node)}: rules know <, <=, >, >=, ==, !=, in and not in")
+
+    def comparison(self, left: ast.AST, op: ast.cmpop, right: ast.AST) -> Test:
+        sign, a = SIGNS[type(op)][0], self.term(left)
+        if isinstance(op, ast.In | ast.NotIn):
+            if not isinstance(right, ast.List | ast.Tuple | ast.Set) or not right.elts:
+                raise self.wrong(f"{self.piece(right)} must be a list of values, as in x in ['a', 'b']")
+            parts = [self.comparison(left, ast.Eq() if sign == "in" else ast.NotEq(), each) for each in right.elts]
+            return _any_of(parts) if sign == "in" else _all_of(parts)
+        b = self.term(right)
+        names = a.names | b.names
+        if not names:
+            raise self.wrong(f"{self.piece(left)} {sign} {self.piece(right)} is about no parameter")
+        if "option" in (a.kind, b.kind):
+            if sign not in ("==", "!="):
+                raise self.wrong(f"{self.piece(left)} {sign} {self.piece(right)} compares what has no order")
+            for one, other in ((a, b), (b, a)):
+                self._check_option(one, other)
+            return _where_there(_of_options(a.value, b.value, sign == "=="), names)
+        return _where_there(_of_numbers(a.value, b.value, sign), names)
+
+    def _check_option(self, side: Term, other: Term) -> None:
+        """A constant that is compared with a choice must be one of its options."""
+        if len(side.names) != 1 or other.names:
+            return
+        (name,) = side.names
+        p = self.parameters[name]
+        if not hasattr(p, "has") or not p.has(other.constant):
+            expected = f"{name} {p.expects}" if not hasattr(p, "has") else f"{name} is {p.expects}"
+            raise self.wrong(f"{expected}, never {shown(other.constant)}")
+
+    # -- numbers and options -------------------------------------------------------------------------------------
+
+    def name(self, node: ast.Name) -> str:
+        name = self.quoted.get(node.id, node.id)
+        if name not in self.parameters:
+            raise InvalidInput(
+                f"rule {shown(self.text)}: {shown(name)} is not a parameter{nearest(name, self.parameters)}"
+            )
+        return name
+
+    def term(self, node: ast.AST) -> Term:
+        if isinstance(node, ast.Constant):
+            return self._constant(node)
+        if isinstance(node, ast.Name):
+            name = self.name(node)
+            p = self.parameters[name]
+            kind = "option" if hasattr(p, "options") and not p.numeric else "number"
+            return Term(kind, lambda values: values.columns[name], frozenset([name]))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+            part = self.number(node.operand)
+            turned = operator.neg if isinstance(node.op, ast.USub) else operator.pos
+            return Term("number", lambda values: turned(part.value(values)), part.names)
+        if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
+            a, b, of = self.number(node.left), self.number(node.right), ARITHMETIC[type(node.op)]
+            return Term("number", lambda values: of(a.value(values), b.value(values)), a.names | b.names)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
+            parts, of = [self.number(each) for each in node.args], FUNCTIONS[node.func.id]
+            if node.keywords or (len(parts) < 1 if node.func.id in ("min", "max") else len(parts) != 1):
+                raise self.wrong(f"{self.piece(node)} has the wrong number of arguments")
+            names = frozenset[str]().union(*(part.names for part in parts))
+            return Term("number", lambda values: of(*(part.value(values) for part in parts)), names)
+        remedy = next((said for kind, said in REMEDIES.items() if isinstance(node, kind)), "")
+        raise self.wrong(f"{self.piece(node)} is not known{remedy and '; ' + remedy}")
+
+    def number(self, node: ast.AST) -> Term:
+        found = self.term(node)
+        if found.kind != "number":
+            raise self.wrong(f"{self.piece(node)} is not a number")
+        return found
+
+    def _constant(self, node: ast.Constant) -> Term:
+        value = node.value
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if not abs(value) <= LARGEST:
+                raise self.wrong(f"numbers are at most {LARGEST:g} in size")
+            number = np.float64(value)  # whose powers overflow to infinity, not to an error
+            return Term("number", lambda _: number, frozenset(), value)
+        if value is None or isinstance(value, str | bool):
+            return Term("option", lambda _: value, frozenset(), value)
+        raise self.wrong(f"{self.piece(node)} is not a value of a parameter")
+
+
+# -- tests -------------------------------------------------------------------------------------------------------------
+
+
+def _of_numbers(a: Callable[[Values], Any], b: Callable[[Values], Any], sign: str) -> Test:
+    compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal}
+
+    def test(values: Values) -> Held:
+        left, right = (np.broadcast_to(np.asarray(side(values), dtype=np.float64), values.n) for side in (a, b))
+        if sign == "!=":
+            return Held((left != right) & ~np.isnan(left - right), np.abs(left - right))
+        margin = {"<": right - left, ">": left - right, "=": -np.abs(left - right)}[sign[0]]
+        return Held(compare[sign](left, right), margin)
+
+    return test
+
+
+def _of_options(a: Callable[[Values], Any], b: Callable[[Values], Any], equal: bool) -> Test:
+    def test(values: Values) -> Held:
+        left, right = (np.broadcast_to(np.array(side(values), dtype=object), values.n) for side in (a, b))
+        same = np.fromiter((x is y or (type(x) is type(y) and x == y) for x, y in zip(left, right, strict=True)), bool)
+        return _held(same == equal)
+
+    return test
+
+
+def _where_there(test: Test, names: frozenset[str]) -> Test:
+    """Let a comparison hold where one of its parameters does not exist."""
+
+    def wider(values: Values) -> Held:
+        there = np.logical_and.reduce([values.there[name] for name in names])
+        held = test(values)
+        return held if there.all() else Held(held.holds | ~there, np.where(there, held.margin, LARGEST))
+
+    return wider
+
+
+def _all_of(parts: Sequence[Test]) -> Test:
+    def test(values: Values) -> Held:
+        each = [part(values) for part in parts]
+        holds = np.logical_and.reduce([held.holds for held in each])
+        return Held(holds, np.minimum.reduce([held.margin for held in each]))
+
+    return test
+
+
+def _any_of(parts: Sequence[Test]) -> Test:
+    def test(values: Values) -> Held:
+        each = [part(values) for part in parts]
+        holds = np.logical_or.reduce([held.holds for held in each])
+        return Held(holds, np.fmax.reduce([held.margin for held in each]))
+
+    return test
+
+
+def _held(holds: NDArray[np.bool_]) -> Held:
+    return Held(holds, np.where(holds, 1.0, -1.0))
+
+
+def _constant(holds: bool) -> Test:
+    return lambda values: _held(np.full(values.n, holds))
