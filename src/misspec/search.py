@@ -155,7 +155,7 @@ def climb(slope: Slope, starts: Array, steps: int, precision: float, *, region: 
     bounds = list(zip(low.ravel().tolist(), high.ravel().tolist(), strict=True))
     first = starts[:, free].ravel()
     flat, _, _ = fmin_l_bfgs_b(downhill, first, bounds=bounds, maxiter=steps, factr=precision, pgtol=1e-8)
-    U = region.on(_moved(starts, np.clip(flat, low.ravel(), high.ravel()).reshape(len(starts), -1), region))
+    U: Array = region.on(_moved(starts, np.clip(flat, low.ravel(), high.ravel()).reshape(len(starts), -1), region))
     if region.rules is None:
         return U
     left = np.flatnonzero(~region.legal(region.decode(U)))

@@ -38,9 +38,7 @@ def without_names(points: Any, domain: Any) -> Any:
     return points
 
 
-def numbers_of(
-    parameters: Mapping[str, Parameter], frame: frames.Frame, optional: Container[int] = ()
-) -> Array:
+def numbers_of(parameters: Mapping[str, Parameter], frame: frames.Frame, optional: Container[int] = ()) -> Array:
     """The coordinates of all rows, shape (n, d); NaN for those that are missing. optional: which may be."""
     X = np.empty((len(frame), len(parameters)))
     for i, (name, p) in enumerate(parameters.items()):
@@ -52,7 +50,9 @@ def numbers_of(
             continue
         for row, cell in enumerate(frame.columns[name]):
             value = as_written(p, cell) if frame.text else cell
-            missing = i in optional and frames.kind_of(value) == "nothing" and not (isinstance(p, Choice) and p.has(value))
+            missing = (
+                i in optional and frames.kind_of(value) == "nothing" and not (isinstance(p, Choice) and p.has(value))
+            )
             X[row, i] = np.nan if missing else p.number(value, frame.at(name, row))
     return X + 0.0
 

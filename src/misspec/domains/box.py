@@ -107,7 +107,9 @@ class Box(Region):
         points = np.stack([axis.ravel() for axis in mesh], axis=1)
         allowed = points[self.legal(points)]
         if not len(allowed):
-            raise InvalidInput(f"no point of a grid of {shown(n)} per dimension keeps the rules; take more, or cover(n)")
+            raise InvalidInput(
+                f"no point of a grid of {shown(n)} per dimension keeps the rules; take more, or cover(n)"
+            )
         return Finite(allowed, box=self)
 
     def cover(self, n: int, seed: int = 0) -> Finite:
@@ -138,7 +140,12 @@ class Box(Region):
     def _near(self, U: Array, rng: np.random.Generator, count: int, finest: float) -> Array:
         return search.around(U, rng, count, finest=finest)
 
-    def _stepped(self, U: Array, steps: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:  # noqa: ARG002
+    def _stepped(
+        self,
+        U: Array,
+        steps: Array,
+        rng: np.random.Generator,  # noqa: ARG002
+    ) -> tuple[Array, NDArray[np.bool_]]:
         V = U + steps
         return V, np.asarray(((V >= 0.0) & (V <= 1.0)).all(axis=1))
 

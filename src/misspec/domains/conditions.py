@@ -57,7 +57,7 @@ class Conditions:
                     for parent, some in left.pop(name).when
                 ]
             ready |= set(now)
-        self.first: Array = np.array([p.every()[0] if p.count is not None else p.low for p in parameters.values()])
+        self.first: Array = np.array([0.0 if hasattr(p, "options") else p.low for p in parameters.values()])
         self.conditional = frozenset(i for i, _, _ in self._needs)  # positions of parameters that can be absent
 
     @staticmethod

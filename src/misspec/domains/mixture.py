@@ -25,11 +25,11 @@ LATER = 4096.0  # digits of a number from the unit cube beyond this say which pa
 class Share(Interval):
     """The share of one part of a mixture, 0 … total."""
 
-    low: ClassVar[float] = 0.0
-    log: ClassVar[bool] = False
-    step: ClassVar[None] = None
-    when: ClassVar[tuple[()]] = ()
     high: float
+    low: float = dataclasses.field(default=0.0, init=False)
+    log: bool = dataclasses.field(default=False, init=False)
+    step: None = dataclasses.field(default=None, init=False)
+    when: tuple[()] = dataclasses.field(default=(), init=False)
     kind: ClassVar[str] = "Share"
 
     def __repr__(self) -> str:
@@ -48,10 +48,10 @@ class Share(Interval):
         return np.asarray(numbers < 0.0)
 
     def encode(self, numbers: Array) -> Array:
-        return np.sqrt(numbers / self.high)[:, None]
+        return np.asarray(np.sqrt(numbers / self.high)[:, None])
 
     def decode(self, codes: Array) -> Array:
-        return self.high * np.clip(codes[:, 0], 0.0, 1.0) ** 2
+        return np.asarray(self.high * np.clip(codes[:, 0], 0.0, 1.0) ** 2)
 
     @property
     def expects(self) -> str:
@@ -105,7 +105,7 @@ class Mixture:
             dropped = np.argsort(-kept, axis=1, kind="stable")[:, self.most :]
             np.put_along_axis(kept, dropped, 0.0, axis=1)
         kept[kept.sum(axis=1) <= 0.0, : self.most] = 1.0
-        return kept * (self.total / kept.sum(axis=1, keepdims=True))
+        return np.asarray(kept * (self.total / kept.sum(axis=1, keepdims=True)))
 
     def from_unit(self, unit: Array) -> Array:
         """Blends from the unit cube, uniform among those of the same parts; its faces become blends of fewer parts."""
@@ -131,7 +131,7 @@ class Mixture:
             if changed.any():
                 found.append(changed)
         blends = self.nearest(np.array(found))
-        return blends[self.contains(blends) & (blends != x).any(axis=1)]
+        return np.asarray(blends[self.contains(blends) & (blends != x).any(axis=1)])
 
 
 KINDS[Mixture.kind] = Mixture  # so that stored ones are made again

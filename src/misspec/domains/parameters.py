@@ -140,7 +140,8 @@ class Interval(_Parameter):
 
     def inside(self, numbers: Array) -> NDArray[np.bool_]:
         settled = self.settled(numbers)
-        return np.asarray((settled >= self.low) & (settled <= self.high)) & ~self.wrong(numbers) & ~self._off(numbers)
+        within = (settled >= self.low) & (settled <= self.high)
+        return np.asarray(within & ~self.wrong(numbers) & ~self._off(numbers))
 
     def wrong(self, numbers: Array) -> NDArray[np.bool_]:
         return np.asarray(numbers <= 0.0) if self.log else np.zeros(len(numbers), dtype=bool)
@@ -221,8 +222,8 @@ class Interval(_Parameter):
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Float(Interval):
-    """A number in [low, high]; log: searched on a logarithmic scale; step: low, low + step, … only; when: it exists only
-    with these options of other parameters, as in when={"booster": "linear"}. low == high is one value."""
+    """A number in [low, high]; log: searched on a logarithmic scale; step: low, low + step, … only; when: it exists
+    only with these options of other parameters, as in when={"booster": "linear"}. low == high is one value."""
 
     low: float
     high: float
@@ -336,7 +337,7 @@ class Choice(_Parameter):
 
     def number(self, value: Any, where: str) -> float:
         found = native(value)
-        if not self.has(found) and (between := self._between(found)) is not None:
+        if not self.has(found) and (between := self.between(found)) is not None:
             return between
         if not self.has(found):
             words = [option for option in self.options if isinstance(option, str)]
@@ -348,13 +349,12 @@ class Choice(_Parameter):
         """Whether all options are numbers."""
         return all(isinstance(each, int | float) and not isinstance(each, bool) for each in self.options)
 
-    def _between(self, value: Any) -> float | None:
+    def between(self, value: Any) -> float | None:
         """The coordinate of a number between two options that follow each other; None for all else."""
-        given = real(value)
-        pairs = itertools.pairwise(self.options) if self.numeric and math.isfinite(given) else ()
-        for i, (a, b) in enumerate(pairs):
-            if min(a, b) < given < max(a, b):  # type: ignore[type-var]  # numbers
-                return i + (given - a) / (b - a)  # type: ignore[operator]
+        given, options = real(value), [float(str(each)) for each in self.options] if self.numeric else []
+        for i, (a, b) in enumerate(itertools.pairwise(options)):
+            if min(a, b) < given < max(a, b):
+                return i + (given - a) / (b - a)
         return None
 
     def has(self, value: Any) -> bool:
@@ -389,7 +389,7 @@ class Choice(_Parameter):
         return np.asarray(between | (numbers < 0) | (numbers > len(self.options) - 1))
 
     def inside(self, numbers: Array) -> NDArray[np.bool_]:
-        return ~self.wrong(numbers) & (numbers == np.floor(numbers))
+        return np.asarray(~self.wrong(numbers) & (numbers == np.floor(numbers)))
 
     def encode(self, numbers: Array) -> Array:
         codes, rows, place = np.zeros((len(numbers), len(self.options))), np.arange(len(numbers)), np.floor(numbers)

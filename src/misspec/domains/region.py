@@ -36,10 +36,13 @@ class Region(ABC):
 
     rules: Rules | None = None
     free: NDArray[np.bool_]  # the columns that can be climbed
-    dimension: int
     _units: int  # dimensions of the unit cube that points are drawn from
 
     # -- what a kind of region says of itself ----------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int: ...
 
     @abstractmethod
     def encode(self, points: Any) -> Array: ...

@@ -111,7 +111,7 @@ class Rules:
 
     def held(self, X: Array, there: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Array]:
         """Whether all texts hold at the rows of X, and their margins, shape (n, texts). there: which parameters do."""
-        columns = {name: native(p, X[:, i]) for i, (name, p) in enumerate(self.parameters.items())}
+        columns = {name: compared(p, X[:, i]) for i, (name, p) in enumerate(self.parameters.items())}
         values = Values(columns, {name: there[:, i] for i, name in enumerate(columns)}, len(X))
         with np.errstate(all="ignore"):
             tests = [test(values) for test in self._tests]
@@ -135,7 +135,7 @@ class Rules:
         return True
 
 
-def native(parameter: Any, numbers: Array) -> NDArray[Any]:
+def compared(parameter: Any, numbers: Array) -> NDArray[Any]:
     """Coordinates as the values that rules compare."""
     options = getattr(parameter, "options", None)
     if options is None:

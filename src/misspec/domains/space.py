@@ -180,19 +180,16 @@ class Space(Region):
 
     def _absent(self, X: Array) -> list[tuple[int, NDArray[np.intp]]]:
         """For each parameter with conditions the rows where it does not exist."""
-        there = self.there(X) if self.conditions.conditional else X
-        return [(i, np.flatnonzero(~there[:, i])) for i in self.conditions.conditional]  # type: ignore[operator]
+        if not self.conditions.conditional:
+            return []
+        there = self.there(X)
+        return [(i, np.flatnonzero(~there[:, i])) for i in self.conditions.conditional]
 
     def decode(self, encoded: ArrayLike) -> Array:
         """The nearest legal points but for the rules, within bounds, in user units; ties go to the first."""
         codes = matrix("encoded points", encoded, columns=len(self.free))
         parts = [codes[:, c.start : c.stop] for c in self.columns]
-        return self._blended(
-            np.stack([p.decode(part) for (_, p), part in zip(self._numbered, parts, strict=True)], axis=1) + 0.0
-        )
-
-    def _blended(self, X: Array) -> Array:
-        """The points with their shares made blends, and the first value of what does not exist."""
+        X = np.stack([p.decode(part) for (_, p), part in zip(self._numbered, parts, strict=True)], axis=1) + 0.0
         for mixture, at in self._groups:
             X[:, at] = mixture.nearest(X[:, at])
         return self.conditions.settled(X) if self.conditions.conditional else X
@@ -323,7 +320,7 @@ class Space(Region):
     def reach(self, U: Array) -> tuple[Array, Array]:
         """Floats that do not exist stay where they are, and shares that are zero where no more parts may be had."""
         low, high = (np.full(U.shape, end) for end in (0.0, 1.0))
-        for i, missing in self._absent(self.decode(U)) if self.conditions.conditional else ():
+        for i, missing in self._absent(self.decode(U)):
             start = self.columns[i].start
             low[missing, start] = high[missing, start] = U[missing, start]
         for (mixture, _), at in zip(self._groups, self._shares, strict=True):

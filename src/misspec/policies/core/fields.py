@@ -128,8 +128,8 @@ def _kind(domain: Any) -> str:
 
 def _stored_space(settings: Any) -> Space:
     try:
-        parameters, where = (settings["parameters"], settings["where"]) if isinstance(settings, dict) else (settings, None)
-        return Space([(name, decode_parameter(each)) for name, each in parameters], where=where)
+        kept = settings if isinstance(settings, dict) else {"parameters": settings, "where": None}
+        return Space([(name, decode_parameter(each)) for name, each in kept["parameters"]], where=kept["where"])
     except (InvalidInput, TypeError, ValueError, KeyError) as error:
         raise StorageError(f"a stored space cannot be made: {error}") from None
 
