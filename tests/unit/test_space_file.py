@@ -69,7 +69,7 @@ def test_other_words_for_the_same(tmp_path):
         ('a = { kind = "real", low = 0.0, high = 1 }', "unknown kind 'real'"),
         ("a = []", "parameter 'a': a Choice needs at least one option"),
         ("a = [[1]]", "parameter 'a': options of a Choice must be text"),
-        ("b = 3\n[parameters]\na = [1, 2]", "beside \\[parameters\\] nothing is known, got b"),
+        ("b = 3\n[parameters]\na = [1, 2]", "beside \\[parameters\\] nothing is known but rules \\(where\\), got b"),
         ("parameters = 3", "nothing is known"),
     ],
 )
