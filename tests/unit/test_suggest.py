@@ -22,7 +22,7 @@ from misspec.cli import app
 from misspec.errors import FileChanged, InvalidInput, StorageError
 from misspec.files import storage
 from misspec.integrations.suggest import sheets, suggest
-from misspec.integrations.suggest.rounding import settable
+from misspec.domains.rounding import settable
 
 SOLVENTS = ["DMSO", "toluene", "water, salted"]
 HEADER = ["id", "temperature", "solvent", "loading"]

@@ -13,11 +13,11 @@ import numpy as np
 from misspec.domains import Choice, Float, Space, Table
 from misspec.domains.base import as_written
 from misspec.domains.conditions import needs
+from misspec.domains.rounding import DIGITS, MOST_DIGITS, rounded
 from misspec.errors import Array, InvalidInput, alike, shown
 from misspec.files import clutter, frames
 from misspec.integrations import space_file
 from misspec.integrations.suggest import sheets
-from misspec.integrations.suggest.rounding import DIGITS, MOST_DIGITS, rounded
 from misspec.integrations.suggest.sheets import FileLine
 from misspec.policies.core.answers import Query
 from misspec.policies.core.fields import WHOLE

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from misspec.domains import Choice
+from misspec.domains import Choice, rounding
 from misspec.errors import Array
 from misspec.policies.auto import doubt
 from misspec.policies.auto.gain import calibrated, gains_of, skewness
@@ -25,6 +25,7 @@ LIKELY, UNLIKELY = 0.5, 0.2  # chances from which, and below which, the verdict 
 WORTH_SPREAD = 0.02  # of the spread of results: a gain below is not worth it, nor is one below the noise
 BLIND = 0.8  # noise, in spreads of the results, of a model that explains a third of them or less
 NAMED = 3  # points of a contradiction that are named
+SHOWN = 12  # digits of numbers that are rounded already
 DOUBTFUL = "Doubtful:"  # how the sentence begins
 COUNTED = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -201,9 +202,13 @@ def use(domain: Any, found: Recommendation, sure: str = "95 %", names: Sequence[
 
 
 def spelled(domain: Any, at: Any, names: Sequence[str] | None = None) -> str:
-    """A point by its name, or by its parameters: of a Recommendation, a Query or a Conflict."""
-    values = zip(names or names_of(domain), values_of(domain, at.x), strict=True)
-    shown = ", ".join(f"{name} = {plain(value)}" for name, value in values)
+    """A point by its name, or by its parameters that exist there: of a Recommendation, a Query or a Conflict."""
+    region, x, digits = domain if hasattr(domain, "there") else getattr(domain, "box", None), at.x, rounding.DIGITS
+    there = [True] * len(x) if region is None else region.there(x[None, :])[0].tolist()
+    if getattr(domain, "rules", None) is not None and hasattr(domain, "params") and domain.contains(x[None, :])[0]:
+        x, digits = np.array(rounding.rounded(domain, x)), SHOWN  # what is shown keeps the rules too
+    values = zip(names or names_of(domain), values_of(domain, x), there, strict=True)
+    shown = ", ".join(f"{name} = {plain(value, digits)}" for name, value, exists in values if exists)
     called = getattr(domain, "names", None)
     name = called[at.index] if at.index is not None and called is not None else None
     return shown if name is None else f"{name} ({shown})"
@@ -223,9 +228,9 @@ def parameters_of(domain: Any) -> Mapping[str, Any] | None:
     return None if found is None else dict(found)
 
 
-def plain(value: Any) -> str:
+def plain(value: Any, digits: int = rounding.DIGITS) -> str:
     """A value as people write it."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 def rounded(value: float, step: float) -> str:

@@ -1,4 +1,4 @@
-"""Suggested numbers as people can set them: a few digits of their range, while rules hold and shares sum up."""
+"""Points of a space as people can set them: a few digits of their ranges, while rules hold and shares sum up."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from misspec.domains import Space
+from misspec.domains.space import Space
 from misspec.errors import Array
 
-DIGITS = 4  # of a suggested number, as a share of its range: what people can set
+DIGITS = 4  # of a number, as a share of its range: what people can set
 MOST_DIGITS = 16
 MOVED = 8  # numbers of a point that are rounded the other way, at most: 2^8 points are compared
 
