@@ -34,7 +34,7 @@ from misspec.integrations.command import processes, runs, shared_study, storages
 from misspec.integrations.command import words as words_of
 from misspec.integrations.command.shared_study import BEAT, OWNER, PROCESS, RETRY, Shared
 from misspec.integrations.optuna.spaces import distributions_of
-from misspec.integrations.optuna.trials import AGAIN, Axes, History
+from misspec.integrations.optuna.trials import AGAIN, History
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PYTHON = sys.executable
@@ -939,9 +939,9 @@ def test_the_sampler_does_not_hold_a_stop_against_a_point():
     for _ in range(3):
         here.fail(here.claim().number, "stopped", again=True)
     assert len({str(t.params) for t in trials_of()}) == 1  # the same point, three times
-    assert History(here.study, Axes(here.distributions)).trials == []
+    assert History(here.study, here.axes).trials == []
     here.fail(here.claim().number, "its own fault")
-    assert [each.failed for each in History(here.study, Axes(here.distributions)).trials] == [True]
+    assert [each.failed for each in History(here.study, here.axes).trials] == [True]
     here.close()
 
 

@@ -287,8 +287,10 @@ class Mirror:
             space: Any = policy.domain
             offer = space.decode(space.spread(FIXED, 0))
             offer[:, list(fixed)] = list(fixed.values())
-            for fits in (space.there(offer)[:, list(fixed)].all(axis=1), space.contains(offer)):
-                offer = offer[fits] if fits.any() else offer
+            there = space.there(offer)[:, list(fixed)].all(axis=1)  # else what is fixed would not be asked for
+            offer = offer[there] if there.any() else offer
+            legal = space.contains(offer)
+            offer = offer[legal] if legal.any() else offer
             query = policy.ask(actions=distinct(space.conditions.settled(offer)).points)
         else:
             try:

@@ -86,7 +86,8 @@ class _Experiments:
     def outside(self, key: Key) -> list[tuple[str, str]]:
         """Why it is none of the experiments, in words, and the parameter that this is about, "" if several are; of a
         table `find` says so."""
-        if self.rules is None or self.domain.box.legal(self.point(key)[None, :])[0]:
+        x = self.point(key)[None, :]
+        if self.rules is None or self.rules.held(x, np.ones(x.shape, dtype=bool))[0][0]:
             return []
         return [(f"breaks the rule {self.rules.said()}, which holds for {self.path}", "")]
 

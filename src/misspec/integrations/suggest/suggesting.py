@@ -204,9 +204,7 @@ def suggest(
         if names is not None or ignore or columns:
             raise InvalidInput(f"{path} is a space and has no columns; leave --names, --ignore and --columns out")
         if where:
-            raise InvalidInput(
-                f"{path} has rules of its own: write where = {shown(list(where))} into it, above the rest"
-            )
+            raise InvalidInput(f"{path} has its rules in it: write where = {shown(list(where))} above the rest")
         menu: Menu = OfSpace(path, strict=strict)
         goal = _target(target, read, menu.known, path, notes)
         if goal in menu.known:

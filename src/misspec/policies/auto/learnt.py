@@ -275,7 +275,7 @@ def _noise(facts: Facts, spread: float) -> str:
 
 def _beside(names: Sequence[str]) -> list[str]:
     """What results differ in, and the model knows nothing of."""
-    said = f"Not modelled: {', '.join(names)}, which not all results have"
+    said = f"Not modelled: {', '.join(names)}, which not all results have alike"
     return [f"{said}; what differs in {'these' if len(names) > 1 else 'it'} counts as noise."] if names else []
 
 
