@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.domains import Choice, Float, Int
+from misspec.domains import Choice
 from misspec.domains.parameters import Parameter
 from misspec.errors import Array, InvalidInput, StorageError, instance, listed, short, shown
 from misspec.files import storage
@@ -54,11 +54,11 @@ class Coordinate:
         elif policy.field.indexed:
             ends = np.unique(policy.domain.points[:, j])
             self.levels = ends if len(ends) <= MOST_LEVELS else None
-        elif isinstance(parameter, Float | Int):
+        elif parameter is None:
+            ends = np.array([policy.domain.low[j], policy.domain.high[j]])
+        else:
             ends = np.array([parameter.low, parameter.high], dtype=np.float64)
             self.levels = parameter.every() if 1 < (parameter.count or 0) <= MOST_WHOLE else None
-        else:
-            ends = np.array([policy.domain.low[j], policy.domain.high[j]])
         self.low, self.high = float(ends[0]), float(ends[-1])
         self.varies = self.high > self.low if self.levels is None else len(self.levels) > 1
 
@@ -89,10 +89,12 @@ class Slice:
 
     def __init__(self, policy: Any, point: Array, axis: Coordinate, j: int) -> None:
         def line(x: Array) -> Array:
-            return np.insert(np.tile(np.delete(point, j), (len(x), 1)), j, x, axis=1)
+            return _line(policy.domain, point, j, x)
 
         self.name, self.log, self.labels, self.levels = axis.name, axis.log, axis.labels, axis.levels is not None
         domain, told, x = policy.domain, policy.observations.x, axis.curve()
+        legal = domain.contains(line(x)) if hasattr(domain, "legal") else np.ones(len(x), dtype=bool)
+        x = x[legal] if legal.any() else x
         self.observed, self.at, self.nearness = told[:, j], float(point[j]), _nearness(domain, told, point, j)
         try:
             band = policy.band(line(x))
@@ -117,7 +119,8 @@ class Slice:
 class DrawnPoints:
     """Distinct points with results, in order of their first.
 
-    values         by name
+    names          of all parameters
+    values         by name, of those that exist there
     labels         of candidates with names, else ""
     expected       by the model; NaN without one
     contradicted   whether its results contradict the model
@@ -133,7 +136,11 @@ class DrawnPoints:
         self.expected = policy.posterior.at(self.x)[0] if modelled else np.full(len(self.x), np.nan)
         against = {each.x.tobytes() for each in conflicts}
         self.contradicted = np.array([each.tobytes() in against for each in self.x], dtype=bool)
-        self.values = [dict(zip(names, learnt.values_of(domain, each), strict=True)) for each in self.x]
+        self.names, there = list(names), learnt.existing(domain, self.x)
+        self.values = [
+            {name: value for name, value, exists in zip(names, learnt.values_of(domain, x), row, strict=True) if exists}
+            for x, row in zip(self.x, there, strict=True)
+        ]
         self.labels = [""] * len(self.x)
         if policy.field.indexed and domain.names is not None:
             self.labels = [domain.names[i] if i >= 0 else "" for i in domain.indices(self.x).tolist()]
@@ -194,7 +201,8 @@ class Optimisation:
         shares = [self.importance[name].share if self.importance else 0.0 for name in called]
         order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -shares[j])
         self.axes = [axes[j] for j in order]
-        self.slices = [] if self.use is None else [Slice(policy, self.use.x, axes[j], j) for j in order[:MOST_SLICES]]
+        drawn = [] if self.use is None else [j for j in order if learnt.existing(domain, self.use.x[None, :])[0, j]]
+        self.slices = [Slice(policy, self.use.x, axes[j], j) for j in drawn[:MOST_SLICES] if self.use is not None]
         self.points = DrawnPoints(policy, called, conflicts, modelled=modelled)
         self.conflicts = [(learnt.spelled(domain, each, called), each.gap) for each in conflicts]
         self.left_out = left_out(policy) if modelled else None
@@ -267,6 +275,17 @@ def _names(domain: Any, given: Sequence[str] | None) -> list[str]:
     return names
 
 
+def _line(domain: Any, point: Array, j: int, x: Array) -> Array:
+    """Points with other values of one parameter; the other shares of its mixture keep their proportions."""
+    line = np.insert(np.tile(np.delete(point, j), (len(x), 1)), j, x, axis=1)
+    for mixture, at in getattr(domain, "_groups", ()):
+        if j in at:
+            others = [i for i in at if i != j]
+            shares = point[others] if point[others].any() else np.eye(len(others))[0]
+            line[:, others] = (mixture.total - x)[:, None] * shares / shares.sum()
+    return line
+
+
 def _nearness(domain: Any, X: Array, at: Array, j: int) -> Array:
     """Closeness of observations to the line of a slice: 1 on it, 0 far away in the other parameters."""
     pairs = [(each.start, each.stop) for each in getattr(domain, "columns", ())]
@@ -299,7 +318,8 @@ def _csv(found: Optimisation) -> bytes:
     """Every evaluation in order; numbers to the bit."""
     points, text = found.points, io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["evaluation", "query", *points.values[0], found.target])
+    writer.writerow(["evaluation", "query", *points.names, found.target])
     for number, (of, query, y) in enumerate(zip(points.of, found.ids, found.y.tolist(), strict=True), 1):
-        writer.writerow([number, "" if query < 0 else query, *map(str, points.values[of].values()), repr(y)])
+        cells = [str(points.values[of].get(name, "")) for name in points.names]
+        writer.writerow([number, "" if query < 0 else query, *cells, repr(y)])
     return text.getvalue().encode()

@@ -149,7 +149,7 @@ def parallel(found: Optimisation) -> Panel | None:
     shown, points = found.axes[:MOST_SLICES], found.points
     if len(shown) < 2 or len(points.x) < 2:
         return None
-    names = list(points.values[0])
+    names = points.names
     low, high = float(points.averages.min()), float(points.averages.max())
     columns = [axis.scaled(points.x[:, names.index(axis.name)]) for axis in shown]
     lines = np.column_stack([*columns, (points.averages - low) / ((high - low) or 1.0), np.full(len(points.x), np.nan)])

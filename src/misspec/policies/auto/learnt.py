@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from misspec.domains import Choice, rounding
 from misspec.errors import Array
@@ -203,8 +204,7 @@ def use(domain: Any, found: Recommendation, sure: str = "95 %", names: Sequence[
 
 def spelled(domain: Any, at: Any, names: Sequence[str] | None = None) -> str:
     """A point by its name, or by its parameters that exist there: of a Recommendation, a Query or a Conflict."""
-    region, x, digits = domain if hasattr(domain, "there") else getattr(domain, "box", None), at.x, rounding.DIGITS
-    there = [True] * len(x) if region is None else region.there(x[None, :])[0].tolist()
+    x, digits, there = at.x, rounding.DIGITS, existing(domain, at.x[None, :])[0].tolist()
     if getattr(domain, "rules", None) is not None and hasattr(domain, "params") and domain.contains(x[None, :])[0]:
         x, digits = np.array(rounding.rounded(domain, x)), SHOWN  # what is shown keeps the rules too
     values = zip(names or names_of(domain), values_of(domain, x), there, strict=True)
@@ -212,6 +212,12 @@ def spelled(domain: Any, at: Any, names: Sequence[str] | None = None) -> str:
     called = getattr(domain, "names", None)
     name = called[at.index] if at.index is not None and called is not None else None
     return shown if name is None else f"{name} ({shown})"
+
+
+def existing(domain: Any, X: Array) -> NDArray[np.bool_]:
+    """Which parameters exist at which points, whatever the domain."""
+    region = domain if hasattr(domain, "there") else getattr(domain, "box", None)
+    return np.ones(X.shape, dtype=bool) if region is None else np.asarray(region.there(X))
 
 
 def values_of(domain: Any, x: Array) -> list[Any]:
