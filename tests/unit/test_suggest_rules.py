@@ -1,4 +1,4 @@
-"""`misspec suggest` where there are rules, mixtures and parameters that exist only sometimes, and results off the grid."""
+"""`misspec suggest` with rules, mixtures and parameters that exist only sometimes, and with results off the grid."""
 
 import csv
 from decimal import Decimal
