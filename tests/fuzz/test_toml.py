@@ -9,7 +9,7 @@ import misspec as ms
 from hostile import attempt, fuzz
 from hostile_files import EXPERIMENT, RULED, SPACE, document, mutated
 from misspec import experiments as ex
-from misspec.domains.rounding import rounded
+from misspec.domains.rounding import settable_point
 from misspec.integrations import space_file
 
 
@@ -59,7 +59,7 @@ def test_spaces_with_rules_conditions_and_mixtures(tmp_path, content):
         assert set(found.params(points[0])) <= set(found.names)
         assert found.contains(found.params(points[0])).all()
         for digits in (2, 4):
-            assert found.contains(np.array([rounded(found, x, digits) for x in points])).all()
+            assert found.contains(np.array([settable_point(found, x, digits) for x in points])).all()
 
 
 WORDS = [

@@ -71,6 +71,15 @@ def test_one_parent_also_nested():
     }
 
 
+def test_points_have_what_exists_there():
+    axes = Axes.of_shape(shape_of({"kind": "svm", "C": 1.0}, {"kind": "rf"}))
+    assert axes.params(axes.point({"kind": "rf", "C": 2.0})) == {"kind": "rf"}
+    assert axes.point({"kind": "svm"}) is None  # as of a trial that died before it had a C
+    assert axes.point({"C": 1.0}) is None
+    assert axes.point({"kind": "net", "C": 1.0}) is None
+    assert [axes.exists("C", params) for params in ({}, {"kind": "rf"}, {"kind": "svm"})] == [None, False, True]
+
+
 def test_two_parents():
     both = {"kind": "svm", "kernel": "poly", "degree": 3}
     assert when_of(both, {"kind": "svm", "kernel": "rbf"}, {"kind": "rf", "kernel": "poly"}) == {

@@ -1286,7 +1286,7 @@ def test_a_training_script_killed_five_times():
     assert all(math.isfinite(t.value) for t in results.values())
 
 
-# -- rules, mixtures, and parameters that exist only sometimes ----------------------------------------------------------
+# -- rules, mixtures, and parameters that exist only sometimes -------------------------------------------------------
 
 RULED = """
 where = "x + k < 6"

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import misspec as ms
 from misspec.cli import app
-from misspec.domains.rounding import MOST_DIGITS, rounded, settable
+from misspec.domains.rounding import MOST_DIGITS, settable, settable_point
 from misspec.errors import InvalidInput
 from misspec.integrations import space_file
 from misspec.integrations.suggest import append, suggest
@@ -86,6 +86,7 @@ def test_results_that_are_none_of_the_spaces_are_data_with_a_word_each():
     assert found.told == 5
     x = np.array([each.key for each in found.file.entries])
     assert x[3].tolist() == [74, 20, 1, 1e-3, 1.5, 50, 50, 0]  # as it was run; what does not exist has its first value
+    assert x[4][3] == 1e-3  # whatever the cell says
 
 
 @pytest.mark.parametrize(
@@ -148,19 +149,19 @@ def test_a_small_space_with_a_rule_is_listed_and_exhausted():
 def test_rounding_is_the_nearest_where_nothing_forbids_it():
     space = ms.Space({"x": ms.Float(0, 100), "y": ms.Float(1e-3, 1, log=True), "k": ms.Int(1, 9)})
     x = np.array([33.3333, 0.0123456, 4.0])
-    assert rounded(space, x) == tuple(
+    assert settable_point(space, x) == tuple(
         settable(p, each) for p, each in zip(space.parameters.values(), x.tolist(), strict=True)
     )
-    assert rounded(space, x) == (33.3, 0.01235, 4.0)
+    assert settable_point(space, x) == (33.3, 0.01235, 4.0)
 
 
 def test_rounding_keeps_rules_and_takes_more_digits_where_it_must():
     down = ms.Space({"x": ms.Float(0, 100), "y": ms.Float(0, 100)}, where="x + y < 100")
-    assert rounded(down, np.array([50.04, 49.959])) == (50.0, 49.9)  # of x down, or y, the one that is nearer
+    assert settable_point(down, np.array([50.04, 49.959])) == (50.0, 49.9)  # of x down, or y, the one that is nearer
     narrow = ms.Space({"x": ms.Float(0, 100)}, where=["x > 33.331", "x < 33.339"])
-    assert rounded(narrow, np.array([33.3333])) == (33.333,)
+    assert settable_point(narrow, np.array([33.3333])) == (33.333,)
     never = ms.Space({"x": ms.Float(0, 100)}, where=lambda point: point["x"] < 1 or point["x"] == 100 / 3)
-    assert rounded(never, np.array([100 / 3])) == (100 / 3,)
+    assert settable_point(never, np.array([100 / 3])) == (100 / 3,)
 
 
 @settings(max_examples=60, deadline=None)
@@ -178,11 +179,11 @@ def test_rounded_points_are_legal_and_blends_sum_up_exactly(seed, total, most):
     )
     for _ in range(5):
         x = space.draw(rng)[0]
-        found = rounded(space, x)
+        found = settable_point(space, x)
         assert space.contains(np.array([found])).all()
         assert sum(Decimal(repr(each)) for each in found[:5]) == Decimal(repr(total))
         assert np.abs(np.array(found) - x)[5:].max() < 10.0 ** (1 - 3) * max(total, 1.0)
-        assert rounded(space, np.array(found), MOST_DIGITS) == found  # which has nothing left to be rounded
+        assert settable_point(space, np.array(found), MOST_DIGITS) == found  # which has nothing left to be rounded
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

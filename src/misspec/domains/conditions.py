@@ -39,7 +39,7 @@ def conditions(given: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     return found
 
 
-def needs(parameter: Any) -> str:
+def condition_of(parameter: Any) -> str:
     """Where a parameter exists, in words."""
     return " and ".join(f"{name} is {' or '.join(map(str, some))}" for name, some in parameter.when)
 

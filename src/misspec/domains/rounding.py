@@ -25,7 +25,7 @@ def settable(p: Any, x: float, digits: int = DIGITS) -> float:
     return float(min(max(round(x, _places(p, x, digits)) + 0.0, p.low), p.high))
 
 
-def rounded(space: Space, x: Array, digits: int = DIGITS) -> tuple[float, ...]:
+def settable_point(space: Space, x: Array, digits: int = DIGITS) -> tuple[float, ...]:
     """The legal point nearest to x that people can set, of its numbers rounded up or down; where no such point is
     legal, with more digits, and in the end x itself."""
     for finer in range(digits, MOST_DIGITS + 1):

@@ -12,8 +12,8 @@ import numpy as np
 
 from misspec.domains import Choice, Float, Space, Table
 from misspec.domains.base import as_written
-from misspec.domains.conditions import needs
-from misspec.domains.rounding import DIGITS, MOST_DIGITS, rounded
+from misspec.domains.conditions import condition_of
+from misspec.domains.rounding import DIGITS, MOST_DIGITS, settable_point
 from misspec.errors import Array, InvalidInput, alike, shown
 from misspec.files import clutter, frames
 from misspec.integrations import space_file
@@ -271,7 +271,7 @@ class OfSpace(_Experiments):
         return tuple(self.coordinates(cells, line).tolist())
 
     def key(self, query: Query) -> Key:
-        return rounded(self.domain, query.x)
+        return settable_point(self.domain, query.x)
 
     def values(self, key: Key) -> dict[str, Any]:
         return self.domain.params(self.point(key))
@@ -286,7 +286,7 @@ class OfSpace(_Experiments):
                 known[i] = self.coordinate(name, "", line)  # says that it is missing
             elif not there[i] and cells.get(name, ""):
                 self.notes.append(
-                    f"{line.at(name)}: does not count, {name} exists only where {needs(self.parameters[name])}."
+                    f"{line.at(name)}: does not count, {name} exists only where {condition_of(self.parameters[name])}."
                 )
         return np.asarray(conditions.settled(known[None, :])[0])
 
@@ -308,7 +308,7 @@ class OfSpace(_Experiments):
     def drawn(self, free: Callable[[Key], bool], rng: np.random.Generator) -> list[Key]:
         """Points by chance that are free; more digits where all that people can set is taken."""
         for digits in range(DIGITS, MOST_DIGITS + 1, FINER):
-            keys: list[Key] = [rounded(self.domain, self.domain.draw(rng)[0], digits) for _ in range(DRAWN)]
+            keys: list[Key] = [settable_point(self.domain, self.domain.draw(rng)[0], digits) for _ in range(DRAWN)]
             some = [key for key in dict.fromkeys(keys) if free(key)]
             if some:
                 return some

@@ -205,8 +205,9 @@ def use(domain: Any, found: Recommendation, sure: str = "95 %", names: Sequence[
 def spelled(domain: Any, at: Any, names: Sequence[str] | None = None) -> str:
     """A point by its name, or by its parameters that exist there: of a Recommendation, a Query or a Conflict."""
     x, digits, there = at.x, rounding.DIGITS, existing(domain, at.x[None, :])[0].tolist()
-    if getattr(domain, "rules", None) is not None and hasattr(domain, "params") and domain.contains(x[None, :])[0]:
-        x, digits = np.array(rounding.rounded(domain, x)), SHOWN  # what is shown keeps the rules too
+    ruled = getattr(domain, "rules", None) is not None and getattr(domain, "params", None) is not None
+    if ruled and domain.contains(x[None, :])[0]:
+        x, digits = np.array(rounding.settable_point(domain, x)), SHOWN  # what is shown keeps the rules too
     values = zip(names or names_of(domain), values_of(domain, x), there, strict=True)
     shown = ", ".join(f"{name} = {plain(value, digits)}" for name, value, exists in values if exists)
     called = getattr(domain, "names", None)
@@ -216,8 +217,8 @@ def spelled(domain: Any, at: Any, names: Sequence[str] | None = None) -> str:
 
 def existing(domain: Any, X: Array) -> NDArray[np.bool_]:
     """Which parameters exist at which points, whatever the domain."""
-    region = domain if hasattr(domain, "there") else getattr(domain, "box", None)
-    return np.ones(X.shape, dtype=bool) if region is None else np.asarray(region.there(X))
+    there = getattr(getattr(domain, "box", None) or domain, "there", None)
+    return np.ones(X.shape, dtype=bool) if there is None else np.asarray(there(X))
 
 
 def values_of(domain: Any, x: Array) -> list[Any]:
