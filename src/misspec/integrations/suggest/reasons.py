@@ -6,10 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from misspec.domains import Choice
 from misspec.integrations.suggest.menu import Key, Menu
 from misspec.policies.auto import Auto
-from misspec.policies.auto.learnt import plain, rounded
+from misspec.policies.auto.learnt import existing, plain, rounded
 from misspec.policies.core.answers import Query
 
 SHOWN = 4  # results of a repeat that are listed
@@ -83,7 +85,12 @@ class Reasons(NamedTuple):
         done = [self.menu.point(each) for each in {*self.seen, *self.running}]
         here = zip(self.menu.parameters.items(), self.menu.point(key), strict=True)
         choices = [(i, name, x) for i, ((name, p), x) in enumerate(here) if isinstance(p, Choice)]
-        new = [name for i, name, x in choices if done and all(other[i] != x for other in done)]
+        there = existing(self.menu.domain, np.array(done)) if done else np.ones((0, 0), dtype=bool)
+        new = [
+            name
+            for i, name, x in choices
+            if done and not any(other[i] == x and row[i] for other, row in zip(done, there, strict=True))
+        ]
         values = self.menu.values(key)
         new = [name for name in new if name in values]  # which exist there
         return [f"never tried: {', '.join(f'{name} = {plain(values[name])}' for name in new)}"] if new else []
