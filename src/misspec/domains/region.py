@@ -139,6 +139,11 @@ class Region(ABC):
         self._sizes: Array = np.array([size or 1.0 for size in sizes])  # of the margins of each text
         if len(self.known):
             return
+        if listed is None and any("==" in text for text in self.rules.texts):
+            raise InvalidInput(
+                f"{self.rules.said()} held at none of {tried:,} points: an equality of numbers leaves next to nothing; "
+                "leave out the parameter that follows from the others, and for shares of a total take ms.Mixture"
+            )
         points, nearest = np.concatenate(missed), np.argsort(self._lacking(by), kind="stable")[:NEAR]
         self.known = points[nearest] if listed is not None else self._approached(points[nearest])
         if not self.legal(self.known[:1])[0]:
@@ -168,10 +173,9 @@ class Region(ABC):
             return InvalidInput(f"no point was found at which {said} holds; {shown(point)} is one at which it does not")
         lacking = -self.rules.held(x[None, :], self.there(x[None, :]))[1][0]
         worst = int(lacking.argmax())
-        equal = "" if "==" not in said else "; for shares that sum to a total take ms.Mixture"
         return InvalidInput(
             f"no point was found at which {said} holds; nearest is {shown(point)}, where "
-            f"{shown(self.rules.texts[worst])} fails by {lacking[worst]:g}; widen the bounds or relax the rule{equal}"
+            f"{shown(self.rules.texts[worst])} fails by {lacking[worst]:g}; widen the bounds or relax the rule"
         )
 
     # -- points for searches ---------------------------------------------------------------------------------------
