@@ -177,7 +177,7 @@ def test_what_nothing_satisfies_is_said_with_the_nearest_point():
     with pytest.raises(InvalidInput, match=r"held at none of .* take ms\.Mixture"):
         ms.Space({"a": ms.Float(0, 1), "b": ms.Float(0, 1)}, where="a + b == 1")
     with pytest.raises(InvalidInput, match="no point was found at which the function holds"):
-        ms.Box([(0, 1)], where=lambda x: False)  # noqa: ARG005
+        ms.Box([(0, 1)], where=lambda x: False)
     with pytest.raises(InvalidInput, match="no point of a grid of 2 per dimension keeps the rules"):
         ms.Box([(0, 1), (0, 1)], where="abs(x0 - 0.5) < 0.1").grid(2)
 
@@ -290,7 +290,7 @@ def test_states_hold_texts_and_functions_are_handed_in_again():
 
 
 def test_a_rule_that_fails_or_says_neither_true_nor_false_is_an_error():
-    with pytest.raises(InvalidInput, match="failed at .* KeyError"):
+    with pytest.raises(InvalidInput, match=r"failed at .* KeyError"):
         ms.Space(PARAMETERS, where=lambda point: point["t"] < 3)
     with pytest.raises(InvalidInput, match="must return True or False"):
         ms.Box([(0, 1)], where=lambda x: x[0])

@@ -104,6 +104,16 @@ class Mixture:
         kept[kept.sum(axis=1) <= 0.0, : self.most] = 1.0
         return np.asarray(kept * (self.total / kept.sum(axis=1, keepdims=True)))
 
+    def changed(self, X: Array, k: int, shares: Array) -> Array:
+        """Blends with another share of part k, the others in the proportions that they had."""
+        others = X.copy()
+        others[:, k] = 0.0
+        others[others.sum(axis=1) <= 0.0] = 1.0
+        others[:, k] = 0.0
+        others *= ((self.total - shares) / others.sum(axis=1))[:, None]
+        others[:, k] = shares
+        return others
+
     def kept(self, shares: Array) -> Array:
         """The largest shares, as many as a blend can have, and zeros."""
         found = shares.copy()

@@ -11,6 +11,7 @@ they move to back onto itself (`on`, with the gradient `pulled` back), as the sh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ class Region(ABC):
 
     rules: Rules | None = None
     free: NDArray[np.bool_]  # the columns that can be climbed
+    groups: Sequence[tuple[Any, list[int]]] = ()  # mixtures, and the positions of their shares
     _units: int  # dimensions of the unit cube that points are drawn from
 
     # -- what a kind of region says of itself ----------------------------------------------------------------------
@@ -62,6 +64,19 @@ class Region(ABC):
     @abstractmethod
     def as_seen(self, x: Array) -> Any:
         """A point as rules that are functions take it."""
+
+    def values(self, unit: Array) -> Array:
+        """Values of all coordinates, whether they exist together or not."""
+        return self.from_unit(unit)
+
+    def changed(self, X: Array, j: int, values: Any) -> Array:
+        """The points with other values of one coordinate, and of those that follow: the other shares of a mixture."""
+        found = X.copy()
+        found[:, j] = values
+        for mixture, at in self.groups:
+            if j in at:
+                found[:, at] = mixture.changed(X[:, at], at.index(j), found[:, j])
+        return found
 
     def there(self, X: Array) -> NDArray[np.bool_]:
         """Which coordinates exist at which points."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.domains import Choice, Float, Int
+from misspec.domains import Choice
 from misspec.domains.parameters import Parameter
 from misspec.errors import Array, InvalidInput, StorageError, instance, listed, short, shown
 from misspec.files import storage
@@ -54,7 +54,7 @@ class Coordinate:
         elif policy.field.indexed:
             ends = np.unique(policy.domain.points[:, j])
             self.levels = ends if len(ends) <= MOST_LEVELS else None
-        elif isinstance(parameter, Float | Int):
+        elif parameter is not None:
             ends = np.array([parameter.low, parameter.high], dtype=np.float64)
             self.levels = parameter.every() if 1 < (parameter.count or 0) <= MOST_WHOLE else None
         else:
@@ -88,12 +88,21 @@ class Slice:
     """
 
     def __init__(self, policy: Any, point: Array, axis: Coordinate, j: int) -> None:
+        domain = policy.domain
+
         def line(x: Array) -> Array:
-            return np.insert(np.tile(np.delete(point, j), (len(x), 1)), j, x, axis=1)
+            points = np.tile(point, (len(x), 1))
+            if hasattr(domain, "changed"):
+                middle = domain.values(np.full((1, domain.dimension), 0.5))  # of what exists with some options only
+                return np.asarray(domain.changed(np.where(domain.there(points), points, middle), j, x))
+            points[:, j] = x
+            return points
 
         self.name, self.log, self.labels, self.levels = axis.name, axis.log, axis.labels, axis.levels is not None
-        domain, told, x = policy.domain, policy.observations.x, axis.curve()
-        self.observed, self.at, self.nearness = told[:, j], float(point[j]), _nearness(domain, told, point, j)
+        told, x = policy.observations.x, axis.curve()
+        exists = np.array([learnt.exist(domain, each)[j] for each in told])
+        self.observed = np.where(exists, told[:, j], np.nan)
+        self.at, self.nearness = float(point[j]), _nearness(domain, told, point, j)
         try:
             band = policy.band(line(x))
         except InvalidInput:  # a phased policy on a list has bands at its candidates only
@@ -103,6 +112,9 @@ class Slice:
             x = np.unique(domain.points[others.all(axis=1), j])
             self.levels, band = len(x) <= MOST_LEVELS, policy.band(line(x))
         mean, rows = policy.posterior.at(line(x))[0], np.arange(len(x))
+        if getattr(domain, "rules", None) is not None:  # the curve is interrupted where rules forbid it
+            mean = np.where(domain.legal(line(x)), mean, np.nan)
+            band = band._replace(**{end: np.where(np.isnan(mean), np.nan, getattr(band, end)) for end in band._fields})
         if self.labels is not None and len(x) > MOST_OPTIONS:
             best = np.argsort(mean if policy.minimize else -mean, kind="stable")[:MOST_OPTIONS]
             rows = np.union1d(best, np.flatnonzero(x == self.at))
@@ -110,7 +122,8 @@ class Slice:
         if self.labels is not None:  # options are drawn at their positions
             options, self.x = self.x, np.arange(float(len(rows)))
             self.labels = [self.labels[int(option)] for option in options]
-            self.observed = np.where(np.isin(told[:, j], options), np.searchsorted(options, told[:, j]), np.nan)
+            drawn = np.isin(told[:, j], options) & exists
+            self.observed = np.where(drawn, np.searchsorted(options, told[:, j]), np.nan)
             self.at = float(np.searchsorted(options, self.at))
 
 
@@ -194,7 +207,8 @@ class Optimisation:
         shares = [self.importance[name].share if self.importance else 0.0 for name in called]
         order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -shares[j])
         self.axes = [axes[j] for j in order]
-        self.slices = [] if self.use is None else [Slice(policy, self.use.x, axes[j], j) for j in order[:MOST_SLICES]]
+        here = [] if self.use is None else [j for j in order if learnt.exist(domain, self.use.x)[j]]
+        self.slices = [Slice(policy, self.use.x, axes[j], j) for j in here[:MOST_SLICES]]  # type: ignore[union-attr]
         self.points = DrawnPoints(policy, called, conflicts, modelled=modelled)
         self.conflicts = [(learnt.spelled(domain, each, called), each.gap) for each in conflicts]
         self.left_out = left_out(policy) if modelled else None
@@ -218,7 +232,8 @@ class Optimisation:
         low, high = min(low, float(self.best[-1])), max(high, float(self.best[-1]))
         reach = high - low  # of the model's mean, no more than that beyond the results
         means = np.concatenate([each.mean for each in self.slices]) if self.slices else self.best
-        low, high = min(low, max(float(means.min()), low - reach)), max(high, min(float(means.max()), high + reach))
+        least, most = float(np.nanmin(means)), float(np.nanmax(means))
+        low, high = min(low, max(least, low - reach)), max(high, min(most, high + reach))
         pad = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
         return low - pad, high + pad
 

@@ -202,19 +202,26 @@ def use(domain: Any, found: Recommendation, sure: str = "95 %", names: Sequence[
 
 def spelled(domain: Any, at: Any, names: Sequence[str] | None = None) -> str:
     """A point by its name, or by its parameters: of a Recommendation, a Query or a Conflict."""
-    values = zip(names or names_of(domain), values_of(domain, at.x), strict=True)
-    shown = ", ".join(f"{name} = {plain(value)}" for name, value in values)
+    values = zip(names or names_of(domain), values_of(domain, at.x), exist(domain, at.x), strict=True)
+    shown = ", ".join(f"{name} = {plain(value)}" for name, value, exists in values if exists)
     called = getattr(domain, "names", None)
     name = called[at.index] if at.index is not None and called is not None else None
     return shown if name is None else f"{name} ({shown})"
 
 
 def values_of(domain: Any, x: Array) -> list[Any]:
-    """The native values of a point, one per parameter, whatever the domain."""
+    """The native values of a point, one per parameter, whatever the domain; "" for one that does not exist there."""
     parameters, numbers = parameters_of(domain), np.asarray(x).tolist()
     if parameters is None:
         return list(numbers)
-    return [each.value(number) for each, number in zip(parameters.values(), numbers, strict=True)]
+    values = zip(parameters.values(), numbers, exist(domain, x), strict=True)
+    return [each.value(number) if exists else "" for each, number, exists in values]
+
+
+def exist(domain: Any, x: Array) -> list[bool]:
+    """Which parameters exist at a point."""
+    region = domain if hasattr(domain, "there") else getattr(domain, "box", None)
+    return [True] * len(x) if region is None else list(region.there(np.reshape(x, (1, -1)))[0].tolist())
 
 
 def parameters_of(domain: Any) -> Mapping[str, Any] | None:
