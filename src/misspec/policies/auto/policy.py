@@ -328,7 +328,9 @@ class Auto(Policy):
 
     def contenders(self, within: Context | None = None) -> Actions:
         if self._states is None and self.t and within is None and not self.field.size:
-            return self._parse(distinct(self.observations.x).points)
+            known = distinct(self.observations.x).points
+            inside = known[self.domain.contains(known)]  # data from elsewhere may lie outside
+            return self._parse(inside) if len(inside) else self.field.spread()
         if self.field.size:
             return self.field.spread()
         likely, turn = self._outcomes.likely(SURE), self.log.next_id
