@@ -53,7 +53,9 @@ def read_limits(given: Any) -> tuple[Limit, ...]:
         if len(ends) < len(some):
             raise InvalidInput(f"several limits bound {shown(name)} on the same side: keep the strictest one")
         if len(ends) == 2 and ends[1.0].bound <= ends[-1.0].bound:
-            raise InvalidInput(f"no range is left between {str(ends[-1.0])!r} and {str(ends[1.0])!r}: correct one of them")
+            raise InvalidInput(
+                f"no range is left between {str(ends[-1.0])!r} and {str(ends[1.0])!r}: correct one of them"
+            )
     return tuple(found)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 
 from misspec.domains import Choice
 from misspec.errors import Array
-from misspec.policies.auto import doubt
 from misspec.policies.auto.gain import calibrated, gains_of, skewness
 from misspec.policies.auto.importance import FIXED, Importance, importance
 from misspec.policies.auto.model import Learner
@@ -47,13 +46,13 @@ def settled(policy: Any) -> Any:
     """A copy of an Auto with the settled model, kept until there are other results. Reading changes nothing."""
     told, log = policy.observations, policy.log
     others = (len(policy._outcomes.dropped), log.next_id, *log.pending)
-    key = (told.x.tobytes(), told.y.tobytes(), told.noise.tobytes(), others)
+    limited = [(name, each.tobytes()) for name, each in told.limits.items()]
+    key = (told.x.tobytes(), told.y.tobytes(), told.noise.tobytes(), limited, others)
     if policy.settled is None or policy.settled[0] != key:
         policy.settled = None  # not to be copied
         other = copy.deepcopy(policy)
         other.field = field_of(policy.domain, 0, 0.0)
-        learner = Learner(policy.domain, policy.noise, 0, exact=not policy.repeats)
-        other._adopt(doubt.learnt(learner, told, log.sign, None, ())[0])
+        other._adopt(other.learnt(Learner(policy.domain, policy.noise, 0, exact=not policy.repeats), None, ()))
         policy.settled = (key, other)
     return policy.settled[1]
 
