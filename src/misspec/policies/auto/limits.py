@@ -3,7 +3,7 @@
     P(x) = ∏ over limits of  mean_k Φ(±(bound − M_k(x))/S_k(x))     − for > and >=
 
 M_k and S_k are mean and standard deviation of the quantity itself, without noise, by sample k of its model; the bound
-is in the units of that model. Scores have ln P(x) added, and where P is to be `least` −ln(1 + exp((least − P)/0.05)) too.
+is in the units of that model. Scores have ln P(x) added, and −ln(1 + exp((least − P)/0.05)) where P is to be `least`.
 
 A query is to keep the limits with a probability of one minus the share of the latest results that may still break them,
 as for failures (`feasible.py`): a search that weighs gains alone ends on the border, where every other result does.
@@ -207,14 +207,23 @@ class Quantities:
         """A recommendation with its probability; with a caveat where that is small. actions: the point alone."""
         probability = self.probability(actions)
         assert probability is not None
-        p, caveats = float(probability[0]), found.caveats
+        p, caveats = float(probability[0]), list(found.caveats)
         if p < KEPT:
-            caveats = (
-                *caveats,
-                f"no point is known to keep the limits ({spelled_limits(self.limits)}) with a probability of {KEPT:g}: "
-                f"recommended is the most likely one, with {p:.2g}",
+            limits = ", ".join(map(str, self.limits))
+            caveats.append(
+                f"no point is known to keep the limits ({limits}) with a probability of {KEPT:g}: recommended is the most "
+                f"likely one, with {p:.2g}"
             )
-        return dataclasses.replace(found, probability=p, caveats=caveats)
+        unknown = [name for name, values in self.values.items() if len(values) < LEAST]
+        if unknown:
+            caveats.append(f"limits on {', '.join(unknown)} are not heeded yet: it takes {LEAST} results with a value")
+        return dataclasses.replace(found, probability=p, caveats=tuple(caveats))
+
+    @property
+    def counts(self) -> list[tuple[Limit, int, int]]:
+        """Each limit, how many results broke it, and how many have a value."""
+        known = [(limit, list(self.values[limit.name].values())) for limit in self.limits]
+        return [(limit, int((~limit.holds(values)).sum()), len(values)) for limit, values in known]
 
     def usable(self, actions: Actions, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Which of some actions are likely to keep the limits; where none is, the most likely one."""
@@ -223,8 +232,3 @@ class Quantities:
             return among
         likely = among & (p >= KEPT)
         return likely if likely.any() else among & (p == p[among].max())
-
-
-def spelled_limits(limits: Sequence[Limit]) -> str:
-    """Limits as people read them."""
-    return ", ".join(map(str, limits))

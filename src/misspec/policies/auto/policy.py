@@ -377,6 +377,12 @@ class Auto(Policy):
                 return f"{self._missing[0].upper()}{self._missing[1:]}."
             return "\n".join(learnt.sentences(learnt.Facts(self, called=called)))
 
+    def probability(self, X: ArrayLike) -> Array:
+        """The probability that the limits hold at points, by name or as rows, or at candidates by their indices."""
+        with self._held():
+            found = self.quantities.probability(actions := self._parse(X))
+            return np.ones(len(actions.points)) if found is None else found
+
     def importance(self) -> dict[str, Importance]:
         """How much each parameter matters, by name: its share, a range of 90 %, and why it is not known yet, if so."""
         with self._lock, one_thread():
