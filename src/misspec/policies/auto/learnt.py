@@ -168,7 +168,9 @@ def _limits(facts: Facts) -> list[str]:
     if facts.use.probability is None:
         return []
     each = [
-        f"{limit}, broken by {broken} of {_counted(known, 'result')}" if known else f"{limit}, of which no result says"
+        f"{limit}, broken by {broken} of {known} result{'s' * (known != 1)}"
+        if known
+        else f"{limit}, of which no result says"
         for limit, broken, known in facts.limits
     ]
     p = facts.use.probability

@@ -211,8 +211,8 @@ class Quantities:
         if p < KEPT:
             limits = ", ".join(map(str, self.limits))
             caveats.append(
-                f"no point is known to keep the limits ({limits}) with a probability of {KEPT:g}: recommended is the most "
-                f"likely one, with {p:.2g}"
+                f"no point is known to keep the limits ({limits}) with a probability of {KEPT:g}: recommended is the "
+                f"most likely one, with {p:.2g}"
             )
         unknown = [name for name, values in self.values.items() if len(values) < LEAST]
         if unknown:
