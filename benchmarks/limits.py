@@ -9,8 +9,8 @@ said     the same of the recommendation; "broken": how many recommendations brea
 known    the same Auto on a list of what keeps the limits: of a box 1,000 points with the best one among them
 tpe      Optuna's TPESampler with constraints_func
 
-Constants of `auto/limits.py` were chosen by the problems "seen"; those "left-out" were looked at once, at the end. Tables
-are read from MISSPEC_DATA, and problems on tables that are not there are left out.
+Constants of `auto/limits.py` were chosen by the problems "seen"; those "left-out" were looked at once, at the end.
+Tables are read from MISSPEC_DATA, and problems on tables that are not there are left out.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse
 import csv
 import dataclasses
-import itertools
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -64,8 +63,8 @@ class Problem:
         return all(bool(each.holds(found[each.name])) for each in read_limits(self.limits))
 
     def world(self) -> tuple[float, float, float, np.ndarray, np.ndarray]:
-        """The best value that keeps the limits, the range of such values, the share that breaks them; the rows of what
-        keeps them among points, and these."""
+        """The best value that keeps the limits, the range of such values, the share that breaks them; the rows of
+        what keeps them among points, and these."""
         listed = isinstance(self.domain, ms.Finite)
         points = self.domain.points if listed else self.domain.decode(self.domain.spread(DENSE, 0))
         known = [self.params(x) for x in points]
@@ -96,7 +95,8 @@ def waves(v: Values) -> float:
 
 def hartmann(v: Values) -> float:
     A = np.array([[10, 3, 17, 3.5], [0.05, 10, 17, 0.1], [3, 3.5, 1.7, 10], [17, 8, 0.05, 10]])
-    P = 1e-4 * np.array([[1312, 1696, 5569, 124], [2329, 4135, 8307, 3736], [2348, 1451, 3522, 2883], [4047, 8828, 8732, 5743]])
+    centres = [[1312, 1696, 5569, 124], [2329, 4135, 8307, 3736], [2348, 1451, 3522, 2883], [4047, 8828, 8732, 5743]]
+    P = 1e-4 * np.array(centres)
     x = np.array([v[f"x{i}"] for i in range(4)])
     return float(np.array([1.0, 1.2, 3.0, 3.2]) @ np.exp(-(A * (x - P) ** 2).sum(axis=1)))
 
@@ -109,7 +109,9 @@ def rows_of(name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(lines))
 
 
-def table(name: str, limit: str, target: str, beside: Callable[[Values], Values], *, sign: float, seen: bool) -> list[Problem]:
+def table(
+    name: str, limit: str, target: str, beside: Callable[[Values], Values], *, sign: float, seen: bool
+) -> list[Problem]:
     """A problem whose results are the averages of a table's rows."""
     rows = rows_of(name)
     if not rows:
@@ -147,7 +149,8 @@ def silver(v: Values) -> Values:
 
 def cost(v: Values) -> Values:
     """Of a reaction: longer names are larger molecules; heat and concentration cost too."""
-    return {"cost": 0.02 * len(v["ligand"]) + 0.03 * len(v["base"]) + 0.01 * (v["temperature"] - 90) + 3 * v["concentration"]}
+    material = 0.02 * len(v["ligand"]) + 0.03 * len(v["base"]) + 3 * v["concentration"]
+    return {"cost": material + 0.01 * (v["temperature"] - 90)}
 
 
 MIXED = ms.Space({
@@ -168,7 +171,7 @@ def mixed_beside(v: Values) -> Values:
 
 
 def problems() -> list[Problem]:
-    made = [
+    return [
         Problem("2-d, on the border", ms.Box([(0, 1)] * 2), ["c < 0.7"], waves,
                 lambda v: {"c": v["x0"] ** 2 + 0.5 * np.sin(2 * v["x1"])}, noise=0.02),
         Problem("2-d, 5 % keep it", ms.Box([(0, 1)] * 2), ["c >= 0.75"], waves,
@@ -183,7 +186,6 @@ def problems() -> list[Problem]:
         *table("agnp", "silver < 60", "loss", silver, sign=-1.0, seen=False),
         *table("direct_arylation", "cost < 2.1", "yield", cost, sign=1.0, seen=False),
     ]  # fmt: skip
-    return made
 
 
 # -- players ------------------------------------------------------------------------------------------------------------
@@ -231,18 +233,13 @@ def known(problem: Problem, world: Any, seed: int) -> Run:
     """Auto that is offered what keeps the limits."""
     rows, points = world[3:]
     if isinstance(problem.domain, ms.Finite):
-        kept = {name: [row[name] for row in np.array(problem.domain.rows, dtype=object)[rows]] for name in problem.domain.rows[0]}
-        return auto(problem, world, seed, ms.Finite.from_table(kept))
-    box = problem.domain if isinstance(problem.domain, ms.Box) else None
-    if box is None:
-        X = points[rows][:LISTED]
-        return auto(problem, world, seed, _members(problem.domain, X))
-    return auto(problem, world, seed, ms.Finite(points[rows][:LISTED], box=box))
-
-
-def _members(space: Any, X: np.ndarray) -> Any:
-    """Points of a space as a list."""
-    return ms.Finite(X, box=space)
+        kept = [problem.domain.rows[row] for row in rows]
+    elif isinstance(problem.domain, ms.Space):
+        kept = [problem.params(x) for x in points[rows][:LISTED]]
+    else:
+        return auto(problem, world, seed, ms.Finite(points[rows][:LISTED], box=problem.domain))
+    listed = ms.Finite.from_table({name: [row[name] for row in kept] for name in kept[0]})
+    return auto(dataclasses.replace(problem, domain=listed), world, seed, listed)
 
 
 def tpe(problem: Problem, world: Any, seed: int) -> Run:
@@ -263,19 +260,22 @@ def tpe(problem: Problem, world: Any, seed: int) -> Run:
     if listed:
         space = ms.Space(domain.parameters)
     else:
-        space = domain if isinstance(domain, ms.Space) else ms.Space({f"x{i}": ms.Float(*b) for i, b in enumerate(domain.bounds)})
+        boxed = {f"x{i}": ms.Float(*pair) for i, pair in enumerate(getattr(domain, "bounds", ()))}
+        space = domain if isinstance(domain, ms.Space) else ms.Space(boxed)
     began = time.process_time()
     for _ in range(problem.rounds):
         trial = study.ask(distributions_of(space))
         v = dict(trial.params)
         if listed:
-            x = domain.encode(domain.validate([v]) if False else space.validate([v]))
+            x = domain.encode(space.validate([v]))
             v = problem.params(domain.points[int(((domain.encoded - x) ** 2).sum(axis=1).argmin())])
         y, beside = problem.value(v), problem.beside(v)
         broke.append(not problem.keeps(v))
         found = found if broke[-1] else max(found, y)
         noise = problem.noise * rng.standard_normal(len(limits))
-        trial.set_user_attr("c", [l.side * (beside[l.name] + e - l.bound) for l, e in zip(limits, noise, strict=True)])
+        trial.set_user_attr(
+            "c", [limit.side * (beside[limit.name] + e - limit.bound) for limit, e in zip(limits, noise, strict=True)]
+        )
         study.tell(trial, y + problem.noise * width * rng.standard_normal())
     return Run(broke, (best - found) / width, np.nan, np.nan, (time.process_time() - began) / problem.rounds)
 

@@ -90,7 +90,7 @@ def _best(told: list[Query], y: Array, limits: Mapping[str, Array], policy: Poli
     counts = np.bincount(points.position)
     means = np.bincount(points.position, y / counts[points.position])
     worse, keeps = means if policy.minimize else -means, None
-    if policy.limits:
+    if isinstance(policy, Auto) and policy.limits:
         keeps = np.ones(len(counts), dtype=bool)
         for limit in policy.limits:
             c = limits.get(limit.name, np.full(len(y), np.nan))[kept]

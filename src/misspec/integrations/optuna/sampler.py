@@ -56,8 +56,8 @@ class MisspecSampler(BaseSampler):
     as no better than the median. Parameters outside the intersection of all trials' spaces are sampled one by one, by
     Optuna's TPESampler. Policies that take no data from elsewhere are refused.
 
-    Constraints of trials, `trial.set_constraint(key, value)` or constraints_func= as Optuna's samplers take it (values of
-    0 and below keep them), are limits of Auto: trials are likely to keep them.
+    Constraints of trials, `trial.set_constraint(key, value)` or constraints_func= as Optuna's samplers take it (values
+    of 0 and below keep them), are limits of Auto: trials are likely to keep them.
     """
 
     def __init__(
@@ -294,9 +294,8 @@ class Mirror:
 
     def _believed(self, query: Query) -> dict[str, Any]:
         """For people: what is believed of a point that was chosen."""
-        facts = {
-            name: query.details[name] for name in ("rule", "base", "epsilon", "probability") if name in query.details
-        }
+        said = ("rule", "base", "epsilon", "probability")
+        facts = {name: query.details[name] for name in said if name in query.details}
         if math.isfinite(query.mean):
             band = self.policy.band(query.x[None, :])
             noise = getattr(self.policy, "noise_level", self.policy.model.noise)

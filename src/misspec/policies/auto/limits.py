@@ -31,6 +31,7 @@ from misspec.policies.core.points import Actions, Place
 
 LEAST = 2  # values of a quantity before there is a model of it: one says nothing of how much it varies
 KEPT = 0.9  # least probability of what is recommended: at 0.95 more was given up than was ever broken (limits.py)
+EXACT_EDGE = 0.01  # of P, over which searches for what to recommend turn: over 0.05, they stay where P is 0.96
 LARGEST_RATIO = 1e6  # standard deviations between a mean and a bound: beyond, logarithms are only larger
 
 
@@ -80,10 +81,11 @@ class Kept(NamedTuple):
 
     holding: Holding
     least: float
+    sharp: float = SHARP  # of P, over which the penalty falls
 
     def of(self, log_p: Array) -> Array:
         """Given ln P."""
-        return np.asarray(log_p - np.logaddexp(0.0, (self.least - np.exp(log_p)) / SHARP))
+        return np.asarray(log_p - np.logaddexp(0.0, (self.least - np.exp(log_p)) / self.sharp))
 
     def __call__(self, U: Array) -> Array:
         return self.of(self.holding(U))
@@ -92,8 +94,8 @@ class Kept(NamedTuple):
         """The same and its gradient."""
         log_p, gradient = self.holding.slope(U)
         p = np.exp(log_p)
-        short = np.exp(-np.logaddexp(0.0, (p - self.least) / SHARP))  # the derivative of the penalty, times SHARP
-        return self.of(log_p), gradient * (1.0 + p * short / SHARP)[:, None]
+        short = np.exp(-np.logaddexp(0.0, (p - self.least) / self.sharp))  # the derivative of the penalty, times sharp
+        return self.of(log_p), gradient * (1.0 + p * short / self.sharp)[:, None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,22 +175,23 @@ class Quantities:
         ]
         return Holding(list(zip(mixtures, scores, strict=True))) if known else None
 
-    def kept(self, least: float) -> Kept | None:
+    def kept(self, least: float, sharp: float = SHARP) -> Kept | None:
         """What scores add where P is to be `least`."""
         found = self.holding
-        return None if found is None else Kept(found, least)
+        return None if found is None else Kept(found, least, sharp)
 
     def probability(self, actions: Actions) -> Array | None:
-        """P at actions; before there is a model, the share of the results there that keep the limits, and ½ where there
-        are none. None without limits."""
+        """P at actions; before there is a model, the share of the results there that keep the limits, and ½ where none
+        has a value. None without limits."""
         if not self.limits:
             return None
         found = self.holding
         if found is not None:
             return np.asarray(np.exp(found.at(self.field, actions)))
         results: dict[Any, list[bool]] = {}
-        for place, broken in zip(self.told, self.broken, strict=True):
-            results.setdefault(place.key, []).append(not broken)
+        known, broken = {row for values in self.values.values() for row in values}, self.broken
+        for row in known:
+            results.setdefault(self.told[row].key, []).append(not broken[row])
         return np.array([float(np.mean(results.get(key, 0.5))) for key in self.field.keys(actions)])
 
     @property

@@ -25,7 +25,7 @@ from misspec.policies.auto import doubt, learnt, units
 from misspec.policies.auto.before import band_before, first_design, untried
 from misspec.policies.auto.feasible import SURE, Outcomes
 from misspec.policies.auto.importance import Importance
-from misspec.policies.auto.limits import KEPT, Quantities, together
+from misspec.policies.auto.limits import EXACT_EDGE, KEPT, Quantities, together
 from misspec.policies.auto.mixture import Mixture, moments, upper
 from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, checked_samples, due, models_of
 from misspec.policies.auto.rules import ENDING, TRIED, Turn, choose
@@ -341,7 +341,7 @@ class Auto(Policy):
             return self._parse(distinct(self.observations.x).points)
         if self.field.size:
             return self.field.spread()
-        likely, turn = together(self._outcomes.likely(SURE), self.quantities.kept(KEPT)), self.log.next_id
+        likely, turn = together(self._outcomes.likely(SURE), self.quantities.kept(KEPT, EXACT_EDGE)), self.log.next_id
 
         def end(multiplier: float) -> Actions:
             score = upper(multiplier)

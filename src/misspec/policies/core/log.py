@@ -387,9 +387,8 @@ def decoded(event: Any, field: Field) -> tuple[Any, ...]:
     if kind == "observe":
         points, values = map(_numbers, rest[:2])
         contexts = [None if each is None else _numbers(each) for each in rest[2:3]]
-        decode = lambda each: decode_array("stored data", each).tolist()  # noqa: E731  # checked where they are learnt
-        noises = [None if each is None else decode(each) for each in rest[3:4]]
-        limits = [{name: decode(values) for name, values in each.items()} for each in rest[4:]]
+        noises = [None if each is None else _listed(each) for each in rest[3:4]]  # checked where they are learnt
+        limits = [{name: _listed(values) for name, values in each.items()} for each in rest[4:]]  # so are these
         return kind, points, values.tolist(), *contexts, *noises, *limits
     if kind not in TYPES:
         check_plain(f"a {shown(kind)} event", rest)  # of the policy's own: it says what it does not know
@@ -402,6 +401,10 @@ def _numbers(values: Any) -> Any:
     if not found.size or found.dtype.kind not in "iuf" or not np.isfinite(found).all():
         raise StorageError(f"stored data must be finite numbers, got {shown(found)}")
     return found
+
+
+def _listed(values: Any) -> Any:
+    return decode_array("stored data", values).tolist()
 
 
 def stored_query(stored: dict[str, Any], field: Field) -> Query:
