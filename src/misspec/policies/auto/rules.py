@@ -77,6 +77,7 @@ RIVAL = 2.0  # standard deviations within which a value may be better than one t
 NEGLIGIBLE = 0.01  # noise, in spreads of the results, that is too small to matter; so is an improvement by less
 NEXT = 0.05  # distance to a pending point, in units of the domain: its result will tell enough of what is so near
 LATEST = 32  # pending points that others may not be alike: with thousands, as many kernels per candidate would be felt
+RISKED = 0.25  # least probability of keeping limits where all that is safe is known to be worse: repeats teach nothing
 ALIKE = 0.97  # correlation with a pending point, as learnt: two points of a batch should not differ in trifles alone
 
 
@@ -341,15 +342,15 @@ class Turn:
         works, p, held = ~fails(offer.encoded), None, _any(offer.encoded)
         if limits is not None:
             log_p = limits.holding.at(self.field, offer)
-            values, p = values + limits.of(log_p), np.exp(log_p)
+            p = np.exp(log_p)
             held = p >= EDGE
-            keeps = works & (p >= limits.least) & ~waiting(offer.encoded)
-            works = keeps if keeps.any() else works
+            new = works & ~waiting(offer.encoded) & ~self._itself(beliefs, held)
+            risked = self._risked(beliefs, p, limits.least, new)
+            kept = new & (p >= limits.least) if risked is None else risked
+            values, works = values + (limits.of(log_p) if risked is None else log_p), kept if kept.any() else works
         if self.actions is None:
             teaches, new = works & ~self._spent(beliefs, held, stay), ~waiting(offer.encoded)
-            if not self.earns and (beliefs.seen & held).any():  # another result there is no improvement on itself
-                means = beliefs.M.mean(axis=0)
-                teaches &= ~(beliefs.seen & (means == means[beliefs.seen & held].max()))
+            teaches &= ~self._itself(beliefs, held)
         else:  # what the next rounds offer is unknown: the best is asked as often as it is, but once in a batch
             teaches, new = works, ~self._waiting(self.batch)(offer.encoded)
         best = teaches & new & wanted(offer.encoded)
@@ -358,6 +359,23 @@ class Turn:
             order.insert(3, np.isin(np.arange(len(values)), self.left))
         left = next(some for some in order if some.any())
         return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs, p)
+
+    def _itself(self, beliefs: Beliefs, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The best known point, where only the best in the end counts: another result there is no improvement on it."""
+        known = beliefs.seen & held
+        if self.earns or not known.any():
+            return np.zeros(len(known), dtype=bool)
+        means = beliefs.M.mean(axis=0)
+        return np.asarray(beliefs.seen & (means == means[known].max()))
+
+    def _risked(self, beliefs: Beliefs, p: Array, least: float, new: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+        """Where none of the new points that keep the limits with a probability of `least` may be better than the best
+        known one: those that may be, and keep them with a probability of RISKED; None if there is no need, or none."""
+        if not self.held(self.known).any():
+            return None
+        gains = upper(RIVAL)(beliefs.M, beliefs.S).values - float(np.mean(self.best_means))
+        risked = new & (p >= RISKED) & (gains > NEGLIGIBLE)
+        return risked if risked.any() and not (new & (p >= least) & (gains > 0)).any() else None
 
     def _alike(self, U: Array) -> NDArray[np.bool_]:
         """Which points are so much like a pending one, as the model has learnt, that they would answer one question."""
