@@ -411,3 +411,24 @@ def test_the_page_and_its_csv_have_them():
     assert lines[0] == "evaluation,query,x0,x1,result,c"
     told = policy.observations.limits["c"]
     assert [line.rpartition(",")[2] for line in lines[1:]] == ["" if v != v else repr(v) for v in told.tolist()]
+
+
+def test_the_best_where_a_point_has_no_value():
+    """It counts if it is likely to keep the limits; averages count, not single values."""
+    policy = ms.Auto(BOX, limits="c < 1.2", first=30)
+    points = iter([[0.2, 0.2], [0.5, 0.5], [0.9, 0.9], [0.3, 0.8], [0.9, 0.1], [0.1, 0.9], [0.55, 0.55], [0.98, 0.98]])
+
+    def function(_):
+        x = np.array(next(points))
+        queries.append(x)
+        return float(x.sum()), {} if len(queries) > 6 else {"c": float(x.sum())}
+
+    queries = []
+    found = ms.optimize(policy, function, 8)
+    assert found.best.keeps
+    assert np.isnan(found.limits["c"][6:]).all()
+    p = policy.probability(found.x)
+    kept = [
+        y for y, c, each in zip(found.y, found.limits["c"], p, strict=True) if (c < 1.2 if c == c else each >= KEPT)
+    ]
+    assert found.best.mean == max(kept)

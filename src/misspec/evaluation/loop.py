@@ -26,7 +26,8 @@ from misspec.errors import (
 )
 from misspec.evaluation.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, with_limits
 from misspec.policies import Auto, Policy, Query, Recommendation
-from misspec.search import distinct
+from misspec.policies.auto.limits import KEPT
+from misspec.search import Distinct, distinct
 
 Progress = Callable[[int, int], None]
 MOST_WORKERS = 10_000  # threads or processes
@@ -40,7 +41,8 @@ class Best:
 
     x, index, name, params, row   the point, as in a Query
     mean, tried                   the average of its results, and their number
-    keeps                         whether the averages of all quantities that limits are on keep them; None without any
+    keeps                         whether the averages of all quantities that limits are on keep them, or are likely to
+                                  where one has no value; None without limits
     """
 
     x: Array
@@ -88,21 +90,29 @@ def _best(told: list[Query], y: Array, limits: Mapping[str, Array], policy: Poli
     told, y = [told[i] for i in kept], y[kept]
     points = distinct(np.array([query.x for query in told]))
     counts = np.bincount(points.position)
-    means = np.bincount(points.position, y / counts[points.position])
-    worse, keeps = means if policy.minimize else -means, None
+    means = np.asarray(np.bincount(points.position, y / counts[points.position]), dtype=np.float64)
+    worse = means if policy.minimize else -means
+    keeps = None
     if isinstance(policy, Auto) and policy.limits:
-        keeps = np.ones(len(counts), dtype=bool)
-        for limit in policy.limits:
-            c = limits.get(limit.name, np.full(len(y), np.nan))[kept]
-            known = np.flatnonzero(~np.isnan(c))
-            size = np.bincount(points.position[known], minlength=len(counts))
-            c = np.bincount(points.position[known], c[known] / size[points.position[known]], minlength=len(counts))
-            keeps &= limit.holds(np.where(size > 0, c, np.nan))
-        worse = np.where(keeps, worse, np.inf) if keeps.any() else -policy.probability(points.points)
+        p = policy.probability(points.points)
+        keeps = _kept(policy, points, {name: column[kept] for name, column in limits.items()}, p)
+        worse = np.where(keeps, worse, np.inf) if keeps.any() else -p
     row = int(worse.argmin())
     q = told[int(points.first[row])]
     found = None if keeps is None else bool(keeps[row])
     return Best(q.x, q.index, q.name, q.params, q.row, float(means[row]), int(counts[row]), found)
+
+
+def _kept(policy: Auto, points: Distinct, limits: Mapping[str, Array], p: Array) -> NDArray[np.bool_]:
+    """Which points keep the limits by the averages of their values; where one has none, which are likely to (p)."""
+    keeps = np.ones(len(points.points), dtype=bool)
+    for limit in policy.limits:
+        c = limits.get(limit.name, np.full(len(points.position), np.nan))
+        known = ~np.isnan(c)
+        counts = np.bincount(points.position[known], minlength=len(keeps))
+        sums = np.bincount(points.position[known], c[known], minlength=len(keeps))
+        keeps &= np.where(counts > 0, limit.holds(sums / np.maximum(counts, 1)), p >= KEPT)
+    return keeps
 
 
 def optimize(
