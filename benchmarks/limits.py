@@ -182,7 +182,8 @@ def problems() -> list[Problem]:
         Problem("options, two limits", MIXED, ["heat < 0.6", "life > 30"], mixed, mixed_beside, noise=0.01, seen=False),
         Problem("6-d, far from the best", ms.Box([(0, 1)] * 6), ["c < 1"],
                 lambda v: hill(v, [0.9, 0.1, 0.6, 0.6, 0.6, 0.3], 0.5),
-                lambda v: {"c": 4 * sum((v[f"x{i}"] - 0.35) ** 2 for i in (0, 1, 2)) + v["x3"]}, noise=0.01, seen=False),
+                lambda v: {"c": 4 * sum((v[f"x{i}"] - 0.35) ** 2 for i in (0, 1, 2)) + v["x3"]},
+                noise=0.01, seen=False),
         *table("agnp", "silver < 60", "loss", silver, sign=-1.0, seen=False),
         *table("direct_arylation", "cost < 2.1", "yield", cost, sign=1.0, seen=False),
     ]  # fmt: skip

@@ -1,5 +1,5 @@
-"""What Auto does without its model: how many first evaluations there are, which candidates are left where each is
-tried once, and bands that rest on results alone."""
+"""What Auto does without its model, and before it takes one: how many first evaluations there are, which candidates are
+left where each is tried once, bands that rest on results alone, and which samples it can adopt."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from misspec.errors import InvalidInput, shown
 from misspec.hyperparameters import LARGEST_FLOAT
 from misspec.policies.auto.feasible import Outcomes
-from misspec.policies.auto.model import FIRST
+from misspec.policies.auto.model import FIRST, checked_samples
 from misspec.policies.auto.rules import is_quiet
 from misspec.policies.core.answers import Band
 from misspec.policies.core.field import Field
@@ -62,3 +63,28 @@ def band_before(outcomes: Outcomes, field: Field, actions: Actions) -> Band:
     middle = np.array([float(np.mean(results.get(key, y))) for key in keys])
     reach = np.array([spread if key in results else UNKNOWN * spread for key in keys])
     return Band(*(np.clip(middle + sign * reach, -most, most) * size for sign in (-1.0, 1.0)))
+
+
+def adoptable(policy: Auto, samples: Any) -> dict[str, Any]:
+    """A copy of samples that can be adopted now; InvalidInput for others."""
+    checked = checked_samples(samples, policy.domain)
+    limited = {name: len(values) for name, values in policy.quantities.values.items()}
+    for name, each in checked.get("limits", {}).items():
+        if each["scaling"][0] != 1.0 or each["results"] > limited.get(name, -1):
+            raise InvalidInput(
+                f"these samples were learnt from {each['results']} values of {shown(name)}, which are not told "
+                "here; make the policy with the same limits, and observe the results first"
+            )
+    if checked["scaling"][0] != policy.log.sign or checked["results"] > policy.t:
+        raise InvalidInput(
+            f"these samples were learnt from {checked['results']} results, of which {policy.t} are told here, or "
+            "for the other direction (minimize=…); observe the results first"
+        )
+    return checked
+
+
+def why_none(policy: Auto) -> str:
+    """Why there is no model."""
+    if policy.t < FIRST:
+        return f"there is no model yet: it takes {FIRST} results, and there are {policy.t}"
+    return f"there is no model of the {policy.t} results yet: ask() or refresh() learns it"

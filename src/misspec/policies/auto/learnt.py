@@ -13,6 +13,7 @@ import numpy as np
 
 from misspec.domains import Choice
 from misspec.errors import Array
+from misspec.policies.auto import doubt
 from misspec.policies.auto.feasible import EDGE
 from misspec.policies.auto.gain import calibrated, gains_of, skewness
 from misspec.policies.auto.importance import FIXED, Importance, importance
@@ -54,9 +55,17 @@ def settled(policy: Any) -> Any:
         policy.settled = None  # not to be copied
         other = copy.deepcopy(policy)
         other.field = field_of(policy.domain, 0, 0.0)
-        other._adopt(other.learnt(Learner(policy.domain, policy.noise, 0, exact=not policy.repeats), None, ()))
+        learner = Learner(policy.domain, policy.noise, 0, exact=not policy.repeats)
+        other._adopt(renewal(other, learner, None, ()))
         policy.settled = (key, other)
     return policy.settled[1]
+
+
+def renewal(policy: Any, learner: Learner, states: Array | None, doubted: Sequence[int]) -> dict[str, Any]:
+    """Samples of all models of an Auto. states: of the samplers, None for new ones; doubted: rows of results before."""
+    found, _ = doubt.learnt(learner, policy.observations, policy.log.sign, states, doubted)
+    limits = policy.quantities.learnt(learner, again=states is not None)
+    return {**found, "limits": limits} if limits else found
 
 
 def importance_of(policy: Any, names: Sequence[str] | None = None) -> dict[str, Importance]:

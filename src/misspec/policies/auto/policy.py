@@ -22,12 +22,12 @@ from misspec.hyperparameters import Scaling
 from misspec.limits import read_limits
 from misspec.model import Model
 from misspec.policies.auto import doubt, learnt, units
-from misspec.policies.auto.before import band_before, first_design, untried
+from misspec.policies.auto.before import adoptable, band_before, first_design, untried, why_none
 from misspec.policies.auto.feasible import SURE, Outcomes
 from misspec.policies.auto.importance import Importance
 from misspec.policies.auto.limits import EXACT_EDGE, KEPT, Quantities, together
 from misspec.policies.auto.mixture import Mixture, moments, upper
-from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, checked_samples, due, models_of
+from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, due, models_of
 from misspec.policies.auto.rules import ENDING, TRIED, Turn, choose
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, Recommendation, copied
 from misspec.policies.core.evidence import Evidence, posterior_on
@@ -141,44 +141,21 @@ class Auto(Policy):
         """
         with self._lock:
             self._repair()
-            checked = self._check_samples(samples)
+            checked = adoptable(self, samples)
             self._changed(lambda: self.on_event("renew", checked))
-
-    def _check_samples(self, samples: Any) -> dict[str, Any]:
-        """A copy of samples that can be adopted now; InvalidInput for others."""
-        checked = checked_samples(samples, self.domain)
-        limited = {name: len(values) for name, values in self.quantities.values.items()}
-        for name, each in checked.get("limits", {}).items():
-            if each["scaling"][0] != 1.0 or each["results"] > limited.get(name, -1):
-                raise InvalidInput(
-                    f"these samples were learnt from {each['results']} values of {shown(name)}, which are not told "
-                    "here; make the policy with the same limits, and observe the results first"
-                )
-        if checked["scaling"][0] != self.log.sign or checked["results"] > self.t:
-            raise InvalidInput(
-                f"these samples were learnt from {checked['results']} results, of which {self.t} are told here, or "
-                "for the other direction (minimize=…); observe the results first"
-            )
-        return checked
 
     def prepare(self) -> None:
         """Renew the model if it is due: an event that holds the samples."""
         if due(self.t, self._renewed) or self.surprised:
-            self._adopt(self.learnt(self._learner, self._states, self.doubted))
+            self._adopt(learnt.renewal(self, self._learner, self._states, self.doubted))
             self._say("the model is renewed from %d results", self.t - len(self.doubted))
-
-    def learnt(self, learner: Learner, states: Array | None, doubted: Sequence[int]) -> dict[str, Any]:
-        """A renewal. states: of the samplers, None for new ones; doubted: rows of results before it."""
-        renewal, _ = doubt.learnt(learner, self.observations, self.log.sign, states, doubted)
-        limits = self.quantities.learnt(learner, again=states is not None)
-        return {**renewal, "limits": limits} if limits else renewal
 
     def on_event(self, kind: str, *rest: Any) -> None:
         if kind != "renew":
             super().on_event(kind, *rest)
         (renewal,) = rest
         if isinstance(renewal, dict):
-            self._check_samples({"results": self.t, **renewal})  # which older states do not say
+            adoptable(self, {"results": self.t, **renewal})  # which older states do not say
         self._adopt(renewal)
 
     def after_retraction(self, event: Event) -> Event | None:
@@ -314,14 +291,7 @@ class Auto(Policy):
 
     @property
     def caveats(self) -> list[str]:
-        return super().caveats if self._states is not None else [self._missing, *super().caveats]
-
-    @property
-    def _missing(self) -> str:
-        """Why there is no model."""
-        if self.t < FIRST:
-            return f"there is no model yet: it takes {FIRST} results, and there are {self.t}"
-        return f"there is no model of the {self.t} results yet: ask() or refresh() learns it"
+        return super().caveats if self._states is not None else [why_none(self), *super().caveats]
 
     def band_at(self, actions: Actions) -> Band:
         if self._states is None and self.t:
@@ -374,7 +344,8 @@ class Auto(Policy):
         with self._lock, one_thread():
             self._check("a summary", modelled=False)
             if self._states is None:
-                return f"{self._missing[0].upper()}{self._missing[1:]}."
+                missing = why_none(self)
+                return f"{missing[0].upper()}{missing[1:]}."
             return "\n".join(learnt.sentences(learnt.Facts(self, called=called)))
 
     def probability(self, X: ArrayLike) -> Array:
