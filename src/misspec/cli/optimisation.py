@@ -113,6 +113,9 @@ def suggest(
     strict: Annotated[bool, Option("--strict", help="Refuse results of experiments that FILE does not have.")] = False,
     repeats: Repeats = False,
     aim: Aim = "best",
+    limit: Annotated[
+        list[str] | None, Option(help='A limit on another column of results, "impurity < 2"; repeatable.')
+    ] = None,
     seed: Annotated[int, Option(help="Seed of random choices.", min=0)] = 0,
 ) -> None:
     """The next experiments: what to try, why, and whether going on is worth it."""
@@ -126,7 +129,8 @@ def suggest(
         warnings.simplefilter("always", UserWarning)
         found = (by_hand.append if append else by_hand.suggest)(
             source, results, target, batch=batch, names=names, ignore=ignore or (), columns=columns or (),
-            minimize=minimize, noise=number_or_column(noise), strict=strict, repeats=repeats, aim=aim, seed=seed,
+            minimize=minimize, noise=number_or_column(noise), strict=strict, repeats=repeats, aim=aim, limits=limit,
+            seed=seed,
         )  # fmt: skip
     if out is not None:
         found.save(out)
@@ -146,11 +150,12 @@ def suggest(
     if found.rows:
         _show_rows(console, found)
     console.print("\n".join(line for line in found.summary if line not in doubts))
+    to_fill = " and ".join([found.target, *found.limited])
     added = f"{len(found.rows)} row{'s' * (len(found.rows) != 1)}"
     if append and found.rows:
-        console.print(f"{added} added to {results}: fill in {found.target} and run the same command again")
+        console.print(f"{added} added to {results}: fill in {to_fill} and run the same command again")
     elif out is not None:
-        console.print(f"{added} written to {out}: fill in {found.target} and add the lines to the file of results")
+        console.print(f"{added} written to {out}: fill in {to_fill} and add the lines to the file of results")
 
 
 def _show_rows(console: Console, found: Any) -> None:

@@ -24,9 +24,10 @@ from misspec.errors import (
     one_of,
     whole,
 )
-from misspec.evaluation.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, as_number
+from misspec.evaluation.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, with_limits
 from misspec.policies import Auto, Policy, Query, Recommendation
-from misspec.search import distinct
+from misspec.policies.auto.limits import KEPT
+from misspec.search import Distinct, distinct
 
 Progress = Callable[[int, int], None]
 MOST_WORKERS = 10_000  # threads or processes
@@ -40,6 +41,8 @@ class Best:
 
     x, index, name, params, row   the point, as in a Query
     mean, tried                   the average of its results, and their number
+    keeps                         whether the averages of all quantities that limits are on keep them, or are likely to
+                                  where one has no value; None without limits
     """
 
     x: Array
@@ -49,6 +52,7 @@ class Best:
     row: Mapping[str, Any] | None
     mean: float
     tried: int
+    keeps: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,7 +61,9 @@ class Evaluations:
 
     index, x, y      candidates (None where there is no list), points and results, in the order told
     recommendation   the point that the policy recommends, from all its results; `tried` of them at that very point
-    best             the best point that was evaluated here, by the average of its results
+    best             the best point that was evaluated here, by the average of its results; with limits, of those that
+                     keep them, and where none does the one that is most likely to
+    limits           values of limited quantities by name, one for each y, NaN where they are unknown
     """
 
     index: NDArray[np.intp] | None
@@ -65,6 +71,7 @@ class Evaluations:
     y: Array
     recommendation: Recommendation
     best: Best
+    limits: Mapping[str, Array] = dataclasses.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -76,22 +83,41 @@ class Evaluations:
         return f"Evaluations({len(self)} results; recommends {use}, {found.lower:.4g} to {found.upper:.4g})"
 
 
-def _best(told: list[Query], y: Array, policy: Policy) -> Best:
+def _best(told: list[Query], y: Array, limits: Mapping[str, Array], policy: Policy) -> Best:
     """The best mean of what was evaluated, without results that the policy doubts."""
     doubted = policy.observations.ids[list(getattr(policy, "doubted", []))]
     kept = [i for i, query in enumerate(told) if query.id not in doubted] or list(range(len(told)))
     told, y = [told[i] for i in kept], y[kept]
     points = distinct(np.array([query.x for query in told]))
     counts = np.bincount(points.position)
-    means = np.bincount(points.position, y / counts[points.position])
-    row = int((means if policy.minimize else -means).argmin())
+    means = np.asarray(np.bincount(points.position, y / counts[points.position]), dtype=np.float64)
+    worse = means if policy.minimize else -means
+    keeps = None
+    if isinstance(policy, Auto) and policy.limits:
+        p = policy.probability(points.points)
+        keeps = _kept(policy, points, {name: column[kept] for name, column in limits.items()}, p)
+        worse = np.where(keeps, worse, np.inf) if keeps.any() else -p
+    row = int(worse.argmin())
     q = told[int(points.first[row])]
-    return Best(q.x, q.index, q.name, q.params, q.row, float(means[row]), int(counts[row]))
+    found = None if keeps is None else bool(keeps[row])
+    return Best(q.x, q.index, q.name, q.params, q.row, float(means[row]), int(counts[row]), found)
+
+
+def _kept(policy: Auto, points: Distinct, limits: Mapping[str, Array], p: Array) -> NDArray[np.bool_]:
+    """Which points keep the limits by the averages of their values; where one has none, which are likely to (p)."""
+    keeps = np.ones(len(points.points), dtype=bool)
+    for limit in policy.limits:
+        c = limits.get(limit.name, np.full(len(points.position), np.nan))
+        known = ~np.isnan(c)
+        counts = np.bincount(points.position[known], minlength=len(keeps))
+        sums = np.bincount(points.position[known], c[known], minlength=len(keeps))
+        keeps &= np.where(counts > 0, limit.holds(sums / np.maximum(counts, 1)), p >= KEPT)
+    return keeps
 
 
 def optimize(
     policy: Policy,
-    function: Callable[[Any], float],
+    function: Callable[[Any], Any],
     n: int,
     *,
     batch: int = 1,
@@ -103,7 +129,8 @@ def optimize(
 ) -> Evaluations:
     """Maximise a user's function with n evaluations, or minimise it if the policy was made with minimize=True.
 
-    function    of a dict of parameters on a Space, of a row as a dict on a table, else of a point (1-d array)
+    function    of a dict of parameters on a Space, of a row as a dict on a table, else of a point (1-d array). It
+                returns a number; where Auto has limits, (y, {"impurity": 1.3})
     batch       queries asked at a time, where they are evaluated one after another
     workers     keep so many evaluations in flight, on threads of this process: results are told as they come, and the
                 next query is asked as a slot becomes free. None: one after another, in this thread
@@ -205,7 +232,15 @@ class Drive:
         listed = [q.index for q in self.told if q.index is not None]
         index = np.array(listed, dtype=np.intp) if len(listed) == len(self.told) else None
         x, y = np.array([q.x for q in self.told]), np.array(self.y)
-        return Evaluations(index, x, y, self.policy.recommend(), _best(self.told, y, self.policy))
+        limits = self._limits()
+        best = _best(self.told, y, limits, self.policy)
+        return Evaluations(index, x, y, self.policy.recommend(), best, limits)
+
+    def _limits(self) -> dict[str, Array]:
+        """The values of limited quantities of what was told here."""
+        told = self.policy.observations
+        row_of = {id_: row for row, id_ in enumerate(told.ids.tolist())}
+        return {name: column[[row_of[q.id] for q in self.told]] for name, column in told.limits.items()}
 
     def _end(self, error: BaseException | None) -> None:
         """Whatever becomes of one of the last steps, the others are taken, and the error that ended the run stays the
@@ -291,10 +326,10 @@ class Drive:
         if isinstance(outcome, BaseException):
             return outcome
         try:
-            value = as_number(outcome, _argument(query))
+            value, limits = with_limits(outcome, _argument(query))
+            self.policy.tell(query, value, limits=limits)
         except InvalidInput as error:
             return error
-        self.policy.tell(query, value)
         self.told.append(query)
         self.y.append(value)
         return None

@@ -155,6 +155,7 @@ class DrawnPoints:
 class Optimisation:
     """The facts.
 
+    limits      values of limited quantities by name
     ids         of the queries, negative for results from elsewhere
     best        what is expected now of the best point so far, one per evaluation
     use         the recommendation, None before there is a model
@@ -188,7 +189,7 @@ class Optimisation:
             policy.refresh()
         modelled = learnt.modelled(policy)
         conflicts = sorted(policy.conflicts() if modelled else [], key=lambda each: -each.gap)
-        self.minimize, self.y, self.ids = policy.minimize, told.y, told.ids
+        self.minimize, self.y, self.ids, self.limits = policy.minimize, told.y, told.ids, told.limits
         self.better = "smaller" if self.minimize else "larger"
         self.target = str(target or getattr(domain, "target", None) or "result")
         self.title = title or ("Optimisation" if self.target == "result" else f"Optimisation of {self.target}")
@@ -314,7 +315,8 @@ def _csv(found: Optimisation) -> bytes:
     """Every evaluation in order; numbers to the bit."""
     points, text = found.points, io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["evaluation", "query", *points.values[0], found.target])
+    writer.writerow(["evaluation", "query", *points.values[0], found.target, *found.limits])
     for number, (of, query, y) in enumerate(zip(points.of, found.ids, found.y.tolist(), strict=True), 1):
-        writer.writerow([number, "" if query < 0 else query, *map(str, points.values[of].values()), repr(y)])
+        beside = [repr(each) if each == each else "" for each in (v[number - 1].item() for v in found.limits.values())]
+        writer.writerow([number, "" if query < 0 else query, *map(str, points.values[of].values()), repr(y), *beside])
     return text.getvalue().encode()

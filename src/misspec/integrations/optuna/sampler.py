@@ -15,18 +15,19 @@ import math
 import secrets
 import threading
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers._base import _process_constraints_after_trial
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Float, Space
-from misspec.errors import MOST, Array, HorizonReached, InvalidInput, instance, seeded, shown
+from misspec.errors import MOST, Array, HorizonReached, InvalidInput, callback, instance, seeded, shown
 from misspec.integrations.optuna.trials import AGAIN, ASKED, Axes, History, parameter_of
 from misspec.policies import Auto, Policy, Query
 from misspec.policies.auto.feasible import LIKELY, Feasible
@@ -53,25 +54,34 @@ class MisspecSampler(BaseSampler):
     The policy learns finished trials as its own queries, if this sampler asked them, and otherwise by `observe`;
     running trials are pending. Failed ones teach Auto where trials fail, pruned ones count with their last value, but
     as no better than the median. Parameters outside the intersection of all trials' spaces are sampled one by one, by
-    Optuna's TPESampler. Constraints are refused, and policies that take no data from elsewhere.
+    Optuna's TPESampler. Policies that take no data from elsewhere are refused.
+
+    Constraints of trials, `trial.set_constraint(key, value)` or constraints_func= as Optuna's samplers take it (values
+    of 0 and below keep them), are limits of Auto: trials are likely to keep them.
     """
 
     def __init__(
-        self, policy: str | Callable[[Space], Policy] = "auto", *, seed: int | None = 0, **options: Any
+        self,
+        policy: str | Callable[[Space], Policy] = "auto",
+        *,
+        seed: int | None = 0,
+        constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
+        **options: Any,
     ) -> None:
         if not callable(policy) and not (isinstance(policy, str) and policy == "auto"):
             raise InvalidInput(
                 'policy must be "auto" or a function that makes a policy on a Space, such as '
                 f"lambda space: ms.GPUCB(space, model), got {shown(policy)}"
             )
-        if "constraints_func" in options:
-            raise InvalidInput("constraints are not supported: give such trials a bad value, or let them fail")
         for name in options:
             if name in ("minimize", "horizon"):
                 raise InvalidInput(f"{name} is the study's; leave it out")
+            if name == "limits":
+                raise InvalidInput("limits are the study's: trial.set_constraint(key, value), or constraints_func=")
             if callable(policy):
                 raise InvalidInput(f"{name} is an option of the policy: set it in the function policy=")
         self._policy, self._options = policy, options
+        self._constraints_func = callback("constraints_func", constraints_func)
         self._seed = secrets.randbits(32) if seed is None else seeded(seed)
         self._lock = threading.RLock()
         self._mirror: Mirror | None = None  # what is in the storage too, read and learnt before
@@ -82,6 +92,17 @@ class MisspecSampler(BaseSampler):
 
     def reseed_rng(self) -> None:
         self._seed = secrets.randbits(32)
+
+    def after_trial(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,  # noqa: ARG002
+    ) -> None:
+        """Store what constraints_func says of a trial, where Optuna's own samplers do."""
+        if self._constraints_func is not None:
+            _process_constraints_after_trial(self._constraints_func, study, trial, state)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:  # noqa: ARG002
         """The parameters of all completed trials, except those of one value only and those that no Space can have."""
@@ -131,7 +152,8 @@ class MisspecSampler(BaseSampler):
             axes = mirror.axes  # which has read most trials
         history = History(study, axes, trial.number)
         if mirror is None or mirror.of != of or not mirror.follows(history):
-            mirror = Mirror(self._made(axes.space, minimize=study.direction == StudyDirection.MINIMIZE), of, axes)
+            minimize = study.direction == StudyDirection.MINIMIZE
+            mirror = Mirror(self._made(axes.space, minimize=minimize, limits=history.limits), of, axes)
         mirror.learn(history, _learnt_by(study, axes, len(history.trials)))
         chosen = mirror.choose(trial, history, axes.fixed(trial.system_attrs.get("fixed_params", {})), self._seed)
         self.ended = mirror.ended
@@ -144,11 +166,11 @@ class MisspecSampler(BaseSampler):
             self._mirror = mirror  # one that has asked what others ask is of no further use
         return chosen
 
-    def _made(self, space: Space, *, minimize: bool) -> Policy:
+    def _made(self, space: Space, *, minimize: bool, limits: Sequence[str] = ()) -> Policy:
         """Make a policy that has learnt nothing yet."""
         if not callable(self._policy):
             try:
-                return Auto(space, minimize=minimize, seed=self._seed, **self._options)
+                return Auto(space, minimize=minimize, seed=self._seed, limits=limits or None, **self._options)
             except TypeError as error:
                 raise InvalidInput(f"ms.Auto does not take these options: {error}") from None
         policy: Policy = instance("what policy= makes", self._policy(space), Policy)
@@ -159,6 +181,12 @@ class MisspecSampler(BaseSampler):
             raise InvalidInput(
                 f"{name} learns from its own queries only, and a study has other trials too; take another policy, or "
                 "ms.optimize without Optuna"
+            )
+        missing = sorted(set(limits) - set(map(str, policy.limits)))
+        if missing:  # ignoring them would look like respecting them
+            raise InvalidInput(
+                f'trials have constraints, and {name} has no such limits: take policy="auto", or make an Auto with '
+                f"limits={missing}"
             )
         if policy.minimize != minimize:
             directions = ("minimizes", "maximizes") if minimize else ("maximizes", "minimizes")
@@ -203,6 +231,7 @@ class Mirror:
         if not trials.keys() >= self._done.keys() | self._pending.keys():
             return False
         told = all(trials[number].y == y for number, y in self._done.items())
+        told = told and {*history.limits} <= {*map(str, self.policy.limits)}
         return told and all(np.array_equal(trials[number].x, query.x) for number, query in self._pending.items())
 
     def learn(self, history: History, learnt: dict[str, Any] | None) -> None:
@@ -212,7 +241,8 @@ class Mirror:
         told = [each for each in new if each.y is not None and each.number not in self._pending]
         if told:  # `observe` without its warning: enqueued trials may lie outside
             x, y = np.array([each.x for each in told]), np.array([each.y for each in told], dtype=np.float64)
-            policy._learn_from(x, y, None, [each.noise for each in told])
+            limits = {each.name: [one.limits.get(each.name) for one in told] for each in policy.limits}
+            policy._learn_from(x, y, None, [each.noise for each in told], limits)
         for each in new:
             if each.y is None and each.number not in self._pending:
                 (self._pending[each.number],) = policy.mark_pending(each.x[None, :])
@@ -220,7 +250,10 @@ class Mirror:
                 self._done[each.number] = each.y
                 query = self._pending.pop(each.number, None)
                 if query is not None:
-                    policy.drop(query) if each.y is None else policy.tell(query, each.y, noise=each.noise)
+                    if each.y is None:
+                        policy.drop(query)
+                    else:
+                        policy.tell(query, each.y, noise=each.noise, limits=each.limits)
         if isinstance(policy, Auto) and learnt is not None:
             latest = policy.samples
             if (latest is None or learnt["results"] > latest["results"]) and learnt["results"] <= policy.t:
@@ -261,7 +294,8 @@ class Mirror:
 
     def _believed(self, query: Query) -> dict[str, Any]:
         """For people: what is believed of a point that was chosen."""
-        facts = {name: query.details[name] for name in ("rule", "base", "epsilon") if name in query.details}
+        said = ("rule", "base", "epsilon", "probability")
+        facts = {name: query.details[name] for name in said if name in query.details}
         if math.isfinite(query.mean):
             band = self.policy.band(query.x[None, :])
             noise = getattr(self.policy, "noise_level", self.policy.model.noise)

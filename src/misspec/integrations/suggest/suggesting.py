@@ -21,8 +21,19 @@ from misspec.domains import Choice
 from misspec.errors import FileChanged, HorizonReached, InvalidInput, alike, nearest, shown, whole
 from misspec.files import frames
 from misspec.integrations.suggest import sheets
-from misspec.integrations.suggest.menu import Entry, Key, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
+from misspec.integrations.suggest.menu import (
+    Entry,
+    Key,
+    Menu,
+    OfSpace,
+    OfTable,
+    copies_of,
+    outcome,
+    own_noise,
+    values_beside,
+)
 from misspec.integrations.suggest.reasons import Proposal, Reasons
+from misspec.limits import names_of_limits, read_limits
 from misspec.policies.auto import Auto
 from misspec.policies.auto.learnt import best_tried, settled
 from misspec.policies.auto.model import FIRST
@@ -43,11 +54,12 @@ class FileResults:
     """
 
     def __init__(
-        self, read: sheets.File | None, target: str, menu: Menu, noise: str | None = None, *, repeats: bool = False
-    ) -> None:
-        """noise: the column of the results' own standard deviations."""
-        self.read, self.style = read, menu.style
-        self.names = [*([] if menu.label is None else [menu.label]), *menu.parameters, target]
+        self, read: sheets.File | None, target: str, menu: Menu, noise: str | None = None, *, repeats: bool = False,
+        limited: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """noise: the column of the results' own standard deviations; limited: of quantities that limits are on."""
+        self.read, self.style, self.limited = read, menu.style, limited
+        self.names = [*([] if menu.label is None else [menu.label]), *menu.parameters, target, *limited]
         self.entries: list[Entry] = []
         self.notes: list[str] = []
         if read is None or not read.sheet.header:
@@ -61,7 +73,11 @@ class FileResults:
             if noise in (*used, target):
                 said = "is a column of the experiments; --noise takes a number or another column"
                 raise InvalidInput(f"{shown(noise)} {said}")
-        columns = {name: sheet.cells(name) for name in [*used, target, *([] if noise is None else [noise])]}
+        for name in limited:
+            frames.check_column(name, sheet.header, path, "--limit")
+            if name in (*used, target, noise):
+                raise InvalidInput(f"{shown(name)} has a limit (--limit), and can be no other column")
+        columns = {name: sheet.cells(name) for name in [*used, target, *limited, *([] if noise is None else [noise])]}
         numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
         outside: list[str] = []
         again, self.notes = copies_of(read, target, repeats=repeats)
@@ -76,7 +92,8 @@ class FileResults:
                 menu.asked.add(key)
                 continue
             own = math.nan if noise is None else own_noise(cells[noise], line, noise)
-            self.entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own))
+            beside = values_beside(read, row, limited)
+            self.entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own, beside))
             outside += [f"{name} in line {line.number}" for name in menu.outside(key)]
             commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
         left = [name for name in sheet.header if name and name not in columns]
@@ -101,6 +118,7 @@ class Suggestion:
     best       what is expected of the best experiment so far, by its mean; None before there is one
     notes      what was taken from the files and what was left out, one sentence each
     summary    what was learnt, as in `Auto.summary()`, one sentence each
+    limited    columns of quantities that limits are on
     """
 
     rows: list[Proposal]
@@ -113,6 +131,7 @@ class Suggestion:
     summary: list[str]
     menu: Menu = dataclasses.field(repr=False)
     file: FileResults = dataclasses.field(repr=False)
+    limited: tuple[str, ...] = ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """A CSV file of its own with the columns of the results and the rows to try, their target empty. A file that
@@ -136,14 +155,16 @@ class Suggestion:
             sheets.write(self.file.read, [self.file.names, *self._lines()], self.file.style)
 
     def _lines(self) -> list[list[str]]:
-        cells = [{**row.values, self.target: None} for row in self.rows]
+        cells = [{**row.values, **dict.fromkeys([self.target, *self.limited])} for row in self.rows]
         return [[sheets.cell_of(row.get(name), self.file.style.decimal) for name in self.file.names] for row in cells]
 
     def _spared(self, path: Path) -> sheets.File:
         """A file to be overwritten; InvalidInput if it holds what is known nowhere else."""
         try:
             file = sheets.File(path)
-            held = [] if file.content is None else FileResults(file, self.target, self.menu).entries
+            held = (
+                [] if file.content is None else FileResults(file, self.target, self.menu, limited=self.limited).entries
+            )
         except InvalidInput as error:
             raise InvalidInput(f"{path} exists, and holds no rows to try ({error}); choose another name") from None
         known = [*self.menu.entries, *self.file.entries]
@@ -170,6 +191,7 @@ def suggest(
     strict: bool = False,
     repeats: bool = False,
     aim: str = "best",
+    limits: str | Sequence[str] | None = None,
     seed: int = 0,
 ) -> Suggestion:
     """The next experiments.
@@ -184,11 +206,13 @@ def suggest(
               each of them, beside what is learnt; empty where there is none
     strict    refuse results of experiments that are not among the candidates, or not in the space, instead of
               learning from them
+    limits    such as "impurity < 2", one or several: the column of that name holds what was measured, and may be empty
     repeats   lines that are equal in every cell are repeats with equal results, not one line twice
 
     InvalidInput names line and column of a cell that is wrong.
     """
     whole("batch", batch, at_least=1)
+    limited = names_of_limits(read_limits(limits))
     path = Path(source)
     read = None if results is None else sheets.File(Path(results))
     if read is not None and sheets.same(path, read.path):
@@ -201,13 +225,16 @@ def suggest(
         if names is not None or ignore or columns:
             raise InvalidInput(f"{path} is a space and has no columns; leave --names, --ignore and --columns out")
         menu: Menu = OfSpace(path, strict=strict)
-        goal = _target(target, read, menu.known, path, notes)
-        if goal in menu.known:
-            raise InvalidInput(f"{shown(goal)} is a parameter of {path}; the target must be another column (--target)")
+        goal = _target(target, read, [*menu.known, *limited], path, notes)
+        for name, option in ((goal, "target"), *((each, "limit") for each in limited)):
+            if name in menu.known:
+                raise InvalidInput(
+                    f"{shown(name)} is a parameter of {path}; the {option} must be another column (--{option})"
+                )
     else:
         table = sheets.File(path)
-        goal = _target(target, read, table.sheet.header, path, notes)
-        menu = OfTable(table, goal, names, ignore, columns, strict=strict, repeats=repeats)
+        goal = _target(target, read, [*table.sheet.header, *limited], path, notes)
+        menu = OfTable(table, goal, names, ignore, columns, strict=strict, repeats=repeats, limited=limited)
         notes += table.notes
     if read is None and goal not in menu.known:
         raise InvalidInput(
@@ -221,11 +248,13 @@ def suggest(
     own = noise if isinstance(noise, str) else None
     if own is not None and read is None:
         raise InvalidInput(f"noise {shown(own)} names a column of the results; name their file: --results results.csv")
-    told = FileResults(read, goal, menu, own, repeats=repeats)
+    if goal in limited:
+        raise InvalidInput(f"{shown(goal)} holds the results (--target), and can have no limit")
+    told = FileResults(read, goal, menu, own, repeats=repeats, limited=limited)
     notes += [*([] if read is None else read.notes), *menu.notes, *told.notes]
     with one_thread():
         known = None if isinstance(noise, str) else noise
-        policy = Auto(menu.domain, aim=aim, noise=known, minimize=minimize, seed=seed)
+        policy = Auto(menu.domain, aim=aim, noise=known, minimize=minimize, limits=limits, seed=seed)
         return _suggested(policy, menu, goal, told, notes, batch)
 
 
@@ -256,7 +285,8 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: 
         some = [each for each in told if isinstance(each.key, kind)]
         if some:
             keys, y, own = zip(*((each.key, each.y, each.noise) for each in some), strict=True)
-            policy._learn_from(np.array(keys), y, None, own)  # which says nothing of points outside: notes do
+            limits = {name: [each.limits.get(name) for each in some] for name in file.limited}
+            policy._learn_from(np.array(keys), y, None, own, limits)  # which says nothing of points outside: notes do
     for key in failed:  # after all results: what failed is judged by what lies nearest to it
         policy.drop(policy.mark_pending(np.array([key])))
     for kind in (int, tuple):
@@ -271,7 +301,7 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: 
     policy.refresh()  # where nothing was asked
     summary = policy.summary(called=[each.line for each in told]).splitlines()
     counts = (len(told), len(running), len(failed))
-    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, menu, file)
+    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, menu, file, tuple(file.limited))
 
 
 def _asked(

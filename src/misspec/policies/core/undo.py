@@ -122,15 +122,17 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
             if kind == "ask":
                 _ask_again(policy, rest[0])
             elif kind == "tell":
-                id_, y, noise = (*rest, None)[:3]
-                if noise is None and type(y) is float and abs(y) <= LARGEST and id_ in log.pending:  # as usual
+                id_, y, noise, limits = (*rest, None, None)[:4]
+                if (
+                    noise is limits is None and type(y) is float and abs(y) <= LARGEST and id_ in log.pending
+                ):  # as usual
                     policy._learn(log.pending[id_], y)
                 else:
-                    policy.tell(id_, y, noise=noise)
+                    policy.tell(id_, y, noise=noise, limits=limits)
             elif kind == "drop":
                 policy.drop(*rest)
             elif kind == "observe":
-                policy._learn_from(*(*rest, None, None)[:4])
+                policy._learn_from(*(*rest, None, None, None)[:5])
             elif kind == "snapshot":
                 _resume(policy, *rest)
                 history = rest[0]["history"]
