@@ -1073,6 +1073,12 @@ def test_a_batch_without_repeats_ends_with_the_candidates(aim):
     again = policy.ask()
     assert again.index == batch[0].index
     policy.drop(again)
+    with pytest.raises(ms.AwaitingResults, match="tried or is pending: tell or drop the pending ones"):
+        policy.ask()
+    policy.drop(batch[1])  # which is free again
+    last = policy.ask()
+    assert last.index == batch[1].index
+    policy.tell(last, truth(last.x))
     with pytest.raises(ms.HorizonReached):
         policy.ask()
 
@@ -1110,8 +1116,11 @@ def test_a_batch_is_shorter_where_its_renewal_finds_that_repeats_are_of_no_use()
 def test_a_loop_that_has_nothing_to_ask_says_so():
     policy = ms.Auto(SIX, repeats=False)
     play(policy, 6)
-    with pytest.raises(ms.HorizonReached, match="every candidate was tried"):
-        ms.optimize(policy, truth, 3)
+    found = ms.optimize(policy, truth, 3)
+    assert (len(found), found.best, found.x.shape, found.index.shape) == (0, None, (0, 2), (0,))
+    assert found.reason == (
+        "stopped after 6 evaluations: every candidate was tried, and a repeat would teach nothing; see recommend()"
+    )
 
 
 def test_without_repeats_a_failure_comes_before_what_is_known():

@@ -26,7 +26,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Float, Space
-from misspec.errors import MOST, Array, HorizonReached, InvalidInput, instance, seeded, shown
+from misspec.errors import MOST, Array, AwaitingResults, HorizonReached, InvalidInput, instance, seeded, shown
 from misspec.integrations.optuna.trials import AGAIN, ASKED, Axes, History, parameter_of
 from misspec.policies import Auto, Policy, Query
 from misspec.policies.auto.feasible import LIKELY, Feasible
@@ -245,7 +245,7 @@ class Mirror:
         else:
             try:
                 query = policy.ask(1 if policy.abilities.keeps_rounds else history.unseen + 1)[-1]
-            except HorizonReached:  # every point was tried: Optuna wants one all the same, the last
+            except (AwaitingResults, HorizonReached):  # every point was tried: Optuna wants one all the same, the last
                 query, self.ended = policy.ask(actions=policy.recommend().x[None, :]), True
         self._pending[trial.number] = query
         return query.x, self._believed(query)

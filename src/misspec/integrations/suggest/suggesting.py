@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from misspec.domains import Choice
-from misspec.errors import FileChanged, HorizonReached, InvalidInput, alike, nearest, shown, whole
+from misspec.errors import AwaitingResults, FileChanged, HorizonReached, InvalidInput, alike, nearest, shown, whole
 from misspec.files import frames
 from misspec.integrations.suggest import sheets
 from misspec.integrations.suggest.menu import Entry, Key, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
@@ -304,7 +304,7 @@ def _asked(
                 return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
         try:
             query = policy.ask() if new is None else policy.ask(actions=np.array(new))
-        except HorizonReached:  # every candidate was tried, and a repeat would teach nothing
+        except (AwaitingResults, HorizonReached):  # every candidate was tried, and a repeat would teach nothing
             return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
         key = menu.key(query)
         if new is None and key in menu.asked and (others := [each for each in menu.every or () if free(each)]):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec.domains import Domain
-from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, one_of, shown, whole
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, number, one_of, shown, whole
 from misspec.hyperparameters import LARGEST_FLOAT, Scaling
 from misspec.model import Model
 from misspec.policies.auto import doubt, learnt, units
@@ -237,8 +237,7 @@ class Auto(Policy):
         left = None if self.horizon is None else self.horizon - self.asked
         if left is not None and left <= 0:
             raise HorizonReached(f"all {self.horizon} evaluations of the horizon are asked; see recommend()")
-        new = _untried(self)
-        if new is not None and len(new):
+        if (new := _untried(self)) is not None and len(new):
             left = len(new) if left is None else min(left, len(new))
         return left
 
@@ -246,6 +245,8 @@ class Auto(Policy):
         """By the table of `rules.py`."""
         new = _untried(self) if actions is None else None
         if new is not None and not len(new):
+            if self.log.pending:  # one that fails may be tried again
+                raise AwaitingResults("every candidate was tried or is pending: tell or drop the pending ones")
             raise HorizonReached("every candidate was tried, and a repeat would teach nothing; see recommend()")
         pending, outcomes = list(self.log.pending.values()), self._outcomes
         n = self.t + len(outcomes.dropped) + len(pending)
@@ -430,9 +431,8 @@ def _untried(policy: Auto) -> NDArray[np.intp] | None:
         return None
     pairs = {(place.key, y) for place, y in zip(outcomes.told, outcomes.y, strict=True)}
     coarse = policy.noise is None and len({y for _, y in pairs}) < len(pairs)
-    if policy.repeats and (coarse or not is_quiet(policy._mixture)):
-        return None
-    if policy.repeats and not np.isnan(policy.observations.noise).all():  # results that have noises of their own
+    own = not np.isnan(policy.observations.noise).all()  # some results have noises of their own
+    if policy.repeats and (coarse or own or not is_quiet(policy._mixture)):
         return None
     failed = Counter(place.key for place in outcomes.dropped)  # what failed once may have failed by chance
     tried = {place.key for place in (*outcomes.told, *(each.place for each in policy.log.pending.values()))}
