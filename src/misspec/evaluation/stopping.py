@@ -52,13 +52,18 @@ class Until:
 
     def reason(self, policy: Policy) -> str | None:
         """Why to stop now, in one sentence with its numbers; None while going on is worth it, or not known."""
-        with policy._held():
-            why = self._by_chance(policy) if self.gap is None else self._by_gap(policy, self.gap)
+        why = self.why(policy)
         return why and f"stopped after {policy.t} evaluations: {why}"
 
+    def why(self, policy: Policy) -> str | None:
+        """The numbers of `reason`."""
+        with policy._held():
+            return self._by_chance(policy) if self.gap is None else self._by_gap(policy, self.gap)
+
     def _by_chance(self, policy: Any) -> str | None:
-        """Twice in a row: of single small chances too many pass (`benchmarks/stopping.py`)."""
-        if not learnt.modelled(policy) or policy.t < FIRST + EVERY:
+        """Twice in a row: one small chance is often followed by larger ones (`benchmarks/stopping.py`). Where all
+        results are equal nothing is known."""
+        if not learnt.modelled(policy) or policy.t < FIRST + EVERY or not learnt.spread_of(policy.observations.y):
             return None
         now = policy.chance(self.gain, self.within)
         if now > self.chance:

@@ -19,12 +19,13 @@ import numpy as np
 
 from misspec.domains import Choice
 from misspec.errors import AwaitingResults, FileChanged, HorizonReached, InvalidInput, alike, nearest, shown, whole
+from misspec.evaluation.stopping import EVERY, until
 from misspec.files import frames
 from misspec.integrations.suggest import sheets
 from misspec.integrations.suggest.menu import Entry, Key, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
 from misspec.integrations.suggest.reasons import Proposal, Reasons
 from misspec.policies.auto import Auto
-from misspec.policies.auto.learnt import best_tried, settled
+from misspec.policies.auto.learnt import best_tried, modelled, settled, spread_of
 from misspec.policies.auto.model import FIRST
 from misspec.policies.auto.rules import is_quiet
 from misspec.policies.core.answers import Query
@@ -100,7 +101,7 @@ class Suggestion:
     told, running, failed   lines with a result, lines without one, and those that failed
     best       what is expected of the best experiment so far, by its mean; None before there is one
     notes      what was taken from the files and what was left out, one sentence each
-    summary    what was learnt, as in `Auto.summary()`, one sentence each
+    summary    what was learnt, as in `Auto.summary()`, one sentence each, and whether `ms.until()` would stop
     """
 
     rows: list[Proposal]
@@ -270,8 +271,18 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: 
     rows = [reasons.of(query, key, bool(running) or i > 0) for i, (query, key) in enumerate(queries)]
     policy.refresh()  # where nothing was asked
     summary = policy.summary(called=[each.line for each in told]).splitlines()
+    if modelled(policy) and spread_of(policy.observations.y):
+        summary.append(_stop(policy))
     counts = (len(told), len(running), len(failed))
     return Suggestion(rows, target, *counts, best, [*notes, *why], summary, menu, file)
+
+
+def _stop(policy: Auto) -> str:
+    """Whether `ms.until()` would stop."""
+    rule = until()
+    if why := rule.why(policy):
+        return f"Stop? Yes: {why}."
+    return f"Stop? Not yet: that takes a chance of at most {100 * rule.chance:g} % twice, {EVERY} results apart."
 
 
 def _asked(
