@@ -158,7 +158,7 @@ def suggest(
         console.print(Text(hint, style="yellow"))
     if found.rows:
         _show_rows(console, found)
-    console.print("\n".join(line for line in found.summary if line not in doubts))
+    console.print("\n".join(line for line in [*found.summary, found.stop] if line and line not in doubts))
     added = f"{len(found.rows)} row{'s' * (len(found.rows) != 1)}"
     if append and found.rows:
         console.print(f"{added} added to {results}: fill in {found.target} and run the same command again")

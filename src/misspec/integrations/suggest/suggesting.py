@@ -101,7 +101,8 @@ class Suggestion:
     told, running, failed   lines with a result, lines without one, and those that failed
     best       what is expected of the best experiment so far, by its mean; None before there is one
     notes      what was taken from the files and what was left out, one sentence each
-    summary    what was learnt, as in `Auto.summary()`, one sentence each, and whether `ms.until()` would stop
+    summary    what was learnt, as in `Auto.summary()`, one sentence each
+    stop       whether `ms.until()` would stop, and why, in a sentence; "" where that is not known
     """
 
     rows: list[Proposal]
@@ -112,6 +113,7 @@ class Suggestion:
     best: float | None
     notes: list[str]
     summary: list[str]
+    stop: str
     menu: Menu = dataclasses.field(repr=False)
     file: FileResults = dataclasses.field(repr=False)
 
@@ -271,15 +273,15 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: 
     rows = [reasons.of(query, key, bool(running) or i > 0) for i, (query, key) in enumerate(queries)]
     policy.refresh()  # where nothing was asked
     summary = policy.summary(called=[each.line for each in told]).splitlines()
-    if modelled(policy) and spread_of(policy.observations.y):
-        summary.append(_stop(policy))
     counts = (len(told), len(running), len(failed))
-    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, menu, file)
+    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, _stop(policy), menu, file)
 
 
 def _stop(policy: Auto) -> str:
-    """Whether `ms.until()` would stop."""
+    """Whether `ms.until()` would stop; "" where nothing is known."""
     rule = until()
+    if not modelled(policy) or not spread_of(policy.observations.y):
+        return ""
     if why := rule.why(policy):
         return f"Stop? Yes: {why}."
     return f"Stop? Not yet: that takes a chance of at most {100 * rule.chance:g} % twice, {EVERY} results apart."
