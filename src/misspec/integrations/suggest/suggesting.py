@@ -274,7 +274,8 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: 
     policy.refresh()  # where nothing was asked
     summary = policy.summary(called=[each.line for each in told]).splitlines()
     counts = (len(told), len(running), len(failed))
-    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, _stop(policy), menu, file)
+    stop = "Stop? Yes: nothing is left to try." if why and not rows and not running else _stop(policy)
+    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, stop, menu, file)
 
 
 def _stop(policy: Auto) -> str:
@@ -320,8 +321,9 @@ def _asked(
         except (AwaitingResults, HorizonReached):  # every candidate was tried, and a repeat would teach nothing
             return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
         key = menu.key(query)
-        if new is None and key in menu.asked and (others := [each for each in menu.every or () if free(each)]):
-            # whether it was repeated is for people to say: until then the best of the others
+        repeat = key in menu.asked or (not failures and not free(key, str(query.details["rule"])))
+        if new is None and repeat and (others := [each for each in menu.every or () if free(each)]):
+            # whether it was repeated is for people to say, or would teach nothing: then the best of the others
             query = policy.ask(actions=np.array(others))
             key = menu.key(query)
         if new is None and not free(key, str(query.details["rule"])):

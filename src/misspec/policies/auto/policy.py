@@ -26,7 +26,7 @@ from misspec.policies.auto.feasible import SURE, Outcomes
 from misspec.policies.auto.importance import Importance
 from misspec.policies.auto.mixture import Mixture, moments, upper
 from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, checked_samples, due, models_of
-from misspec.policies.auto.rules import ENDING, TRIED, Turn, choose, is_quiet
+from misspec.policies.auto.rules import ENDING, TRIED, Turn, choose, is_coarse, is_quiet
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, copied
 from misspec.policies.core.evidence import Evidence, posterior_on
 from misspec.policies.core.hooks import Abilities
@@ -425,12 +425,11 @@ def _first_design(policy: Auto) -> int:
 def _untried(policy: Auto) -> NDArray[np.intp] | None:
     """The candidates without an evaluation; None where a second one at a point would teach something.
 
-    Where the noise is learnt, equal results at different points are coarse: noise may hide behind them."""
+    Where the noise is learnt, it may hide behind results that are coarse."""
     size, outcomes = policy.field.size, policy._outcomes
     if not size or (policy.repeats and (policy.aim == "earn" or policy._states is None)):
         return None
-    pairs = {(place.key, y) for place, y in zip(outcomes.told, outcomes.y, strict=True)}
-    coarse = policy.noise is None and len({y for _, y in pairs}) < len(pairs)
+    coarse = policy.noise is None and is_coarse(outcomes)
     own = not np.isnan(policy.observations.noise).all()  # some results have noises of their own
     if policy.repeats and (coarse or own or not is_quiet(policy._mixture)):
         return None
