@@ -16,12 +16,12 @@ from typing import Any
 from misspec.errors import InvalidInput, instance, number, whole
 from misspec.policies import Policy
 from misspec.policies.auto import learnt
-from misspec.policies.auto.model import FIRST
 from misspec.policies.auto.policy import MOST_IMAGINED
 
 # Results between two looks. A chance costs as much as two or three queries of Auto, so every fifth evaluation is cheap;
 # a loop that stops is at most four evaluations late, and the defaults were chosen with looks at every fifth.
 EVERY = 5
+FEWEST = 15  # results: the models of five and ten say little of a function, and the rule was chosen without them
 WITHIN, CHANCE = 10, 0.05  # by benchmarks/stopping.py
 
 
@@ -63,7 +63,7 @@ class Until:
     def _by_chance(self, policy: Any) -> str | None:
         """Twice in a row: one small chance is often followed by larger ones (`benchmarks/stopping.py`). Where all
         results are equal nothing is known."""
-        if not learnt.modelled(policy) or policy.t < FIRST + EVERY or not learnt.spread_of(policy.observations.y):
+        if not learnt.modelled(policy) or policy.t < FEWEST or not learnt.spread_of(policy.observations.y):
             return None
         now = policy.chance(self.gain, self.within)
         if now > self.chance:
