@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import random
+import types
 import warnings
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from misspec import hyperparameters
 from misspec.errors import HorizonReached, InvalidInput, StorageError
 from misspec.policies.auto.mixture import improvement, upper
 from misspec.policies.auto.model import Learner, due
+from misspec.policies.auto.rules import is_coarse
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.field import BoxField
 from misspec.posterior.climbing import Climbing
@@ -1088,6 +1090,19 @@ def test_results_that_may_be_coarse_do_not_end_it():
     chance = random.Random(0)
     policy = ms.Auto(ms.Finite(np.arange(6.0)[:, None]))
     assert len(play(policy, 40, lambda x: float(chance.random() < 0.05 + 0.05 * x[0]))) == 40
+
+
+def test_a_symmetric_function_is_not_coarse():
+    """Equal results at different points, but others are near each other, by more than rounding errors."""
+    grid = ms.Box([(0, 1), (0, 1)]).grid(6)
+    policy = ms.Auto(grid)
+    bowl = lambda x: -((x[0] - 0.4) ** 2) - (x[1] - 0.6) ** 2 + 0.02 * x[0] * x[1]  # noqa: E731
+    assert len({bowl(x) for x in grid.points}) < len(grid.points)
+    assert len(ms.optimize(policy, bowl, 100)) < 60
+    told = types.SimpleNamespace(told=[types.SimpleNamespace(key=i) for i in range(4)], y=[0.1 + 0.2, 0.3, 0.3, 0.4])
+    assert is_coarse(told)  # 0.30000000000000004
+    told.y[0] = 0.3001
+    assert not is_coarse(told)
 
 
 def test_noises_of_their_own_do_not_end_it():

@@ -220,6 +220,13 @@ def test_what_is_in_flight_comes_in_and_is_asked_about(when, n):
     assert found.reason == (None if n == 30 else f"stopped after {n} evaluations: enough")
 
 
+def test_what_was_pending_comes_first():
+    policy = told(5)
+    policy.ask(2)
+    found = ms.optimize(policy, hill, 5, workers=1, until=at(5, 7))
+    assert (len(found), found.reason) == (2, "stopped after 7 evaluations: enough")
+
+
 @pytest.mark.parametrize("processes", [False, True])
 def test_workers_stop_too(processes):
     from evaluations import smooth  # which lives in a module

@@ -143,12 +143,8 @@ def _fill(
                 _check_hope(failures, now.done, shared.n, result)
                 if not wanted or (reason is not None and not running):
                     return
-                while (
-                    len(running) < jobs
-                    and reason is None
-                    and not sampler.ended
-                    and (trial := shared.claim(trials)) is not None
-                ):
+                most = jobs if reason is None else 0
+                while len(running) < most and not sampler.ended and (trial := shared.claim(trials)) is not None:
                     running[threads.submit(evaluate, trial)] = trial
                     trials = shared.trials() if len(running) < jobs else []  # with the one that is under way now
                 result = None
