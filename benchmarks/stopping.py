@@ -37,6 +37,7 @@ from misspec.policies.auto.gain import calibrated
 ROUNDS = 100
 GIVEN = 0.01  # of the range, that may be given up in the mean
 LIMITS = (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2)
+MARKED = (0.01, 0.05, 0.1, 0.2)  # that the picture names
 LABELS = {"choosing": "which chose the rule", "checking and once": "looked at once, when it was chosen"}
 WITHIN = (5, 10, 20)
 WORTH = (0.25, 0.5, 1.0, 2.0, 4.0)  # multiples of the gain that is worth it
@@ -160,12 +161,18 @@ def picture(parts: dict[str, list[dict[str, Any]]], path: Path) -> None:
                 saved, given, errors, color=colour, marker=marker, markersize=4, linewidth=1.1, elinewidth=0.6,
                 label=f"{len({run['problem'] for run in runs})} problems, {LABELS[part]}",
             )  # fmt: skip
+            for limit, x, y in zip(LIMITS, saved, given, strict=True):
+                if part == "choosing" and limit in MARKED:
+                    axes.annotate(
+                        f"{100 * limit:g} %", (x, y), (-4, 5), textcoords="offset points", fontsize=7, ha="right"
+                    )
             i = LIMITS.index(CHANCE)
             axes.plot(saved[i], given[i], marker=marker, markersize=10, color=colour, markerfacecolor="none")
-        axes.set(xlabel="share of the evaluations that is saved", title=f"of {rounds} evaluations", xlim=(0, 0.85))
-        axes.set_ylim(-0.004, 0.06)
+        axes.set(xlabel="share of the evaluations that is saved", title=f"of {rounds} evaluations", xlim=(0, 0.8))
+        axes.set_ylim(-0.002, 0.048)
     axes = figure.axes[0]
     axes.set_ylabel("value given up, share of the range")
+    axes.plot([], [], "o", markersize=10, color="#555555", markerfacecolor="none", label=f"default, {100 * CHANCE:g} %")
     axes.legend(frameon=False, loc="upper left", fontsize=8)
     figure.savefig(path, dpi=150)
     print(f"picture: {path}")

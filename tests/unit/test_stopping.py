@@ -378,11 +378,11 @@ def test_suggest_says_whether_to_stop(tmp_path):
 
 
 def test_without_failures_the_rest_is_suggested_not_called_a_failure(tmp_path):
-    """Two candidates have equal results by chance, and the model would repeat one of them."""
+    """Coarse results without noise: the model would repeat one that it knows."""
     candidates, results = tmp_path / "candidates.csv", tmp_path / "results.csv"
-    candidates.write_text("a\n" + "".join(f"{a}\n" for a in range(12)))
-    y = [0, 1, 4, 9, 16, 25, 36, 36, 25, 16]  # coarse: no two differ by little
-    results.write_text("a,y\n" + "".join(f"{a},{value}\n" for a, value in enumerate(y)))
+    candidates.write_text("a\n" + "".join(f"{a}\n" for a in range(30)))
+    order = np.random.default_rng(0).permutation(30).tolist()
+    results.write_text("a,y\n" + "".join(f"{a},{-abs(a - 15)}\n" for a in order[:26]))
     found = by_hand.suggest(candidates, results, "y", batch=5)
-    assert {10, 11} <= {row.values["a"] for row in found.rows}
-    assert not any("failed" in note for note in found.notes)
+    assert {row.values["a"] for row in found.rows} == set(order[26:])
+    assert found.notes == ["Every candidate has a result or is suggested here: nothing else is left to try."]
