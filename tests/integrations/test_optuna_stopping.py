@@ -79,12 +79,12 @@ def test_other_processes_stop_too_and_so_does_a_study_that_is_started_again(tmp_
     joined(2).optimize(objective, n_trials=60, callbacks=[UntilCallback(SOON)])
     assert len(first.trials) == 17
     rule = ms.until(chance=1e-9)
-    other.optimize(objective, n_trials=2, callbacks=[UntilCallback(rule)])  # another rule goes on
-    assert len(first.trials) == 19
+    other.optimize(objective, n_trials=3, callbacks=[UntilCallback(rule)])  # another rule goes on
+    assert len(first.trials) == 20
     for broken in ("yes", {"rule": repr(rule)}, {"rule": repr(rule), "results": "all"}):
         other.set_user_attr(STOPPED_AT, broken)
         other.optimize(objective, n_trials=2, callbacks=[UntilCallback(rule)])
-    assert len(first.trials) == 25
+    assert len(first.trials) == 26
 
 
 def test_a_policy_that_guarantees_a_gap():

@@ -220,6 +220,11 @@ def test_what_is_in_flight_comes_in_and_is_asked_about(when, n):
     assert found.reason == (None if n == 30 else f"stopped after {n} evaluations: enough")
 
 
+def test_there_is_no_reason_where_all_were_played():
+    found = Drive(ms.Auto(AREA), InTurn, 27, until=at(25, 27)).run()  # met with two in flight, which are the last
+    assert (len(found), found.reason) == (27, None)
+
+
 def test_what_was_pending_comes_first():
     policy = told(5)
     policy.ask(2)

@@ -202,6 +202,7 @@ class Drive:
         self.evaluator = self.start()
 
     def run(self) -> Evaluations:
+        wanted = self.n
         try:
             while len(self.y) < self.n:
                 enough = not self.before and self.watch.met(self.policy.t, running=bool(self.running))
@@ -219,10 +220,10 @@ class Drive:
         listed = [q.index for q in self.told if q.index is not None]
         index = np.array(listed, dtype=np.intp) if self.policy.field.indexed else None
         x, y = np.array([q.x for q in self.told]).reshape(-1, self.policy.domain.dimension), np.array(self.y)
-        if self.watch.reason is not None:
-            LOG.info("%s", self.watch.reason)
-        found = self.policy.recommend()
-        return Evaluations(index, x, y, found, _best(self.told, y, self.policy), self.watch.reason)
+        reason = self.watch.reason if len(y) < wanted else None
+        if reason is not None:
+            LOG.info("%s", reason)
+        return Evaluations(index, x, y, self.policy.recommend(), _best(self.told, y, self.policy), reason)
 
     def _end(self, error: BaseException | None) -> None:
         """Whatever becomes of one of the last steps, the others are taken, and the error that ended the run stays the
