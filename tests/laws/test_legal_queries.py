@@ -9,8 +9,8 @@ from misspec.policies import UniformSampling
 
 POLICIES = {
     "uniform": lambda space, model: UniformSampling(space, model),
-    "auto": lambda space, model: ms.Auto(space, seed=1),  # noqa: ARG005
-    "earning": lambda space, model: ms.Auto(space, aim="earn", seed=1),  # noqa: ARG005
+    "auto": lambda space, model: ms.Auto(space, seed=1),
+    "earning": lambda space, model: ms.Auto(space, aim="earn", seed=1),
     "gp-ucb": lambda space, model: ms.GPUCB(space, model, width=2.0),
     "ec-gp-ucb": lambda space, model: ms.ECGPUCB(space, model, epsilon=0.1),
     "insured": lambda space, model: ms.InsuredUCB(space, model),
@@ -74,7 +74,9 @@ def queries_of(policy, space, n, rng):
             if rng.random() < 0.05:
                 policy.drop(batch[i])
             else:
-                policy.tell(batch[i], float(np.sin(5 * space.encode(points[i : i + 1]).sum()) + 0.1 * rng.standard_normal()))
+                policy.tell(
+                    batch[i], float(np.sin(5 * space.encode(points[i : i + 1]).sum()) + 0.1 * rng.standard_normal())
+                )
     if policy.t:
         assert space.contains(policy.recommend().x[None, :])[0], (space, policy)
     return asked

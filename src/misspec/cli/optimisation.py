@@ -19,6 +19,7 @@ import misspec
 from misspec.cli.app import INTERRUPTED, Aim, Repeats, Terminal, app, fail, line_of, number_or_column, one_line_errors
 from misspec.cli.progress import evaluations_shown, learning_shown
 from misspec.errors import MisspecError
+from misspec.evaluation.stopping import CHANCE, WITHIN
 from misspec.integrations import space_file
 from misspec.integrations import suggest as by_hand
 from misspec.policies.auto.learnt import DOUBTFUL, plain, rounded
@@ -45,6 +46,10 @@ def optimize(
     shell: Annotated[bool, Option("--shell", help="The command is a line for the shell.")] = False,
     aim: Aim = "best",
     seed: Annotated[int | None, Option(help="Seed of random choices.")] = None,
+    stop: Annotated[bool, Option("--stop", help="Stop before, when more evaluations are hardly worth it.")] = False,
+    gain: Annotated[float | None, Option(help="For --stop: the least gain that is worth it; else the noise.")] = None,
+    within: Annotated[int, Option(help="For --stop: within how many more evaluations.", min=1)] = WITHIN,
+    chance: Annotated[float, Option(help="For --stop: up to which chance of that gain.")] = CHANCE,
     into: Annotated[Path | None, Option(help="Folder for the page; by default NAME-results beside the file.")] = None,
 ) -> None:
     """Find the parameters with which a command prints the best number. The same line goes on after any interruption,
@@ -57,10 +62,16 @@ def optimize(
 
     study, where = space.stem if name is None else name, without_password(storage)
     options: dict[str, Any] = {"minimize": minimize, "timeout": timeout, "shell": shell, "seed": seed}
-    changed = {"jobs": jobs if jobs > 1 else None, "retries": retries or None, "json": json, "name": name, "into": into}
+    changed: dict[str, Any] = {"jobs": jobs if jobs > 1 else None, "retries": retries or None, "json": json}
+    changed |= {"name": name, "into": into, "stop": stop, "gain": gain}
+    changed |= {"within": within if within != WITHIN else None, "chance": chance if chance != CHANCE else None}
     changed |= {"storage": where if storage != command.STORAGE else None, "aim": aim if aim != "best" else None}
     line = f"{line_of('optimize', space, '-n', evaluations, **changed, **options)} {shlex.join(['--', *words])}"
+    rule = misspec.until(gain, within, chance) if stop else None
+    if rule is None and (gain, within, chance) != (None, WITHIN, CHANCE):
+        raise misspec.InvalidInput("--gain, --within and --chance say when to stop: add --stop")
     options |= {"jobs": jobs, "retries": retries, "aim": aim, "key": json, "name": study, "storage": storage}
+    options["until"] = rule
     console = Terminal()
     domain = space_file.read(space)
     with evaluations_shown(console) as show:
@@ -81,6 +92,8 @@ def optimize(
         console.print(f"for figures and a page of this: pip install 'misspec[experiments]' ({error.name} is missing)")
     except MisspecError as error:
         console.print(f"there is no page: {error}", soft_wrap=True)
+    if show.latest.reason is not None:
+        console.print(show.latest.reason, soft_wrap=True)
 
 
 @app.command(
@@ -149,7 +162,7 @@ def suggest(
         console.print(Text(hint, style="yellow"))
     if found.rows:
         _show_rows(console, found)
-    console.print("\n".join(line for line in found.summary if line not in doubts))
+    console.print("\n".join(line for line in [*found.summary, found.stop] if line and line not in doubts))
     to_fill = " and ".join([found.target, *found.limited])
     added = f"{len(found.rows)} row{'s' * (len(found.rows) != 1)}"
     if append and found.rows:

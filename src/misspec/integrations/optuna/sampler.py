@@ -27,7 +27,7 @@ from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Float, Space
-from misspec.errors import MOST, Array, HorizonReached, InvalidInput, callback, instance, seeded, shown
+from misspec.errors import MOST, Array, AwaitingResults, HorizonReached, InvalidInput, callback, instance, seeded, shown
 from misspec.integrations.optuna.trials import AGAIN, ASKED, Axes, History, parameter_of
 from misspec.policies import Auto, Policy, Query
 from misspec.policies.auto.feasible import LIKELY, Feasible
@@ -104,7 +104,7 @@ class MisspecSampler(BaseSampler):
         if self._constraints_func is not None:
             _process_constraints_after_trial(self._constraints_func, study, trial, state)
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:  # noqa: ARG002
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial | None) -> dict[str, BaseDistribution]:  # noqa: ARG002
         """The parameters of all completed trials, except those of one value only and those that no Space can have."""
         common = optuna.search_space.intersection_search_space(study._get_trials(deepcopy=False, use_cache=True))
         return {name: each for name, each in common.items() if not each.single() and parameter_of(each) is not None}
@@ -144,17 +144,34 @@ class MisspecSampler(BaseSampler):
                 study._storage.set_trial_user_attr(trial._trial_id, BELIEVED.format(what), value)
             return axes.params(x)
 
-    def _chosen(self, study: Study, axes: Axes, trial: FrozenTrial) -> tuple[Array, dict[str, Any]]:
-        """Choose by the policy that has learnt the trials before, as long as these say the same; else by a new one."""
-        mirror, self._mirror = self._mirror, None  # if anything fails from here on, the mirror is rebuilt
+    def policy_for(self, study: Study) -> Policy | None:
+        """The policy, with all trials of a study learnt, to be read; None while these have no parameters in common."""
+        study._thread_local.cached_all_trials = None  # read again: a trial has finished since
+        search_space = self.infer_relative_search_space(study, None)
+        if not search_space:
+            return None
+        with self._lock, one_thread():
+            self._mirror, _ = self._current(study, Axes(search_space), None)
+            return self._mirror.policy
+
+    def _current(self, study: Study, axes: Axes, number: int | None) -> tuple[Mirror, History]:
+        """The mirror that has learnt the trials before, as long as these say the same; else a new one. The caller
+        keeps it: if anything fails, it is rebuilt."""
+        mirror, self._mirror = self._mirror, None
         of = study._storage, study._study_id, axes.digest
         if mirror is not None and mirror.of == of:
             axes = mirror.axes  # which has read most trials
-        history = History(study, axes, trial.number)
+        history = History(study, axes, number)
         if mirror is None or mirror.of != of or not mirror.follows(history):
             minimize = study.direction == StudyDirection.MINIMIZE
             mirror = Mirror(self._made(axes.space, minimize=minimize, limits=history.limits), of, axes)
         mirror.learn(history, _learnt_by(study, axes, len(history.trials)))
+        return mirror, history
+
+    def _chosen(self, study: Study, axes: Axes, trial: FrozenTrial) -> tuple[Array, dict[str, Any]]:
+        """Choose by the policy that has learnt the trials before."""
+        mirror, history = self._current(study, axes, trial.number)
+        axes = mirror.axes
         chosen = mirror.choose(trial, history, axes.fixed(trial.system_attrs.get("fixed_params", {})), self._seed)
         self.ended = mirror.ended
         if mirror.ended and self._options.get("repeats") is False:
@@ -278,7 +295,7 @@ class Mirror:
         else:
             try:
                 query = policy.ask(1 if policy.abilities.keeps_rounds else history.unseen + 1)[-1]
-            except HorizonReached:  # every point was tried: Optuna wants one all the same, the last
+            except (AwaitingResults, HorizonReached):  # every point was tried: Optuna wants one all the same, the last
                 query, self.ended = policy.ask(actions=policy.recommend().x[None, :]), True
         self._pending[trial.number] = query
         return query.x, self._believed(query)

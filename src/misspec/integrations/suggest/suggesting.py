@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from misspec.domains import Choice
-from misspec.errors import FileChanged, HorizonReached, InvalidInput, alike, nearest, shown, whole
+from misspec.errors import AwaitingResults, FileChanged, HorizonReached, InvalidInput, alike, nearest, shown, whole
+from misspec.evaluation.stopping import EVERY, until
 from misspec.files import frames
 from misspec.integrations.suggest import sheets
 from misspec.integrations.suggest.menu import (
@@ -35,7 +36,7 @@ from misspec.integrations.suggest.menu import (
 from misspec.integrations.suggest.reasons import Proposal, Reasons
 from misspec.limits import names_of_limits, read_limits
 from misspec.policies.auto import Auto
-from misspec.policies.auto.learnt import best_tried, settled
+from misspec.policies.auto.learnt import best_tried, modelled, settled, spread_of
 from misspec.policies.auto.model import FIRST
 from misspec.policies.auto.rules import is_quiet
 from misspec.policies.core.answers import Query
@@ -118,6 +119,7 @@ class Suggestion:
     best       what is expected of the best experiment so far, by its mean; None before there is one
     notes      what was taken from the files and what was left out, one sentence each
     summary    what was learnt, as in `Auto.summary()`, one sentence each
+    stop       whether `ms.until()` would stop, and why, in a sentence; "" where that is not known
     limited    columns of quantities that limits are on
     """
 
@@ -129,6 +131,7 @@ class Suggestion:
     best: float | None
     notes: list[str]
     summary: list[str]
+    stop: str
     menu: Menu = dataclasses.field(repr=False)
     file: FileResults = dataclasses.field(repr=False)
     limited: tuple[str, ...] = ()
@@ -301,7 +304,18 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: 
     policy.refresh()  # where nothing was asked
     summary = policy.summary(called=[each.line for each in told]).splitlines()
     counts = (len(told), len(running), len(failed))
-    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, menu, file, tuple(file.limited))
+    stop = "Stop? Yes: nothing is left to try." if why and not rows and not running else _stop(policy)
+    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, stop, menu, file, tuple(file.limited))
+
+
+def _stop(policy: Auto) -> str:
+    """Whether `ms.until()` would stop; "" where nothing is known."""
+    rule = until()
+    if not modelled(policy) or not spread_of(policy.observations.y):
+        return ""
+    if why := rule.why(policy):
+        return f"Stop? Yes: {why}."
+    return f"Stop? Not yet: that takes a chance of at most {100 * rule.chance:g} % twice, {EVERY} results apart."
 
 
 def _asked(
@@ -334,11 +348,12 @@ def _asked(
                 return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
         try:
             query = policy.ask() if new is None else policy.ask(actions=np.array(new))
-        except HorizonReached:  # every candidate was tried, and a repeat would teach nothing
+        except (AwaitingResults, HorizonReached):  # every candidate was tried, and a repeat would teach nothing
             return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
         key = menu.key(query)
-        if new is None and key in menu.asked and (others := [each for each in menu.every or () if free(each)]):
-            # whether it was repeated is for people to say: until then the best of the others
+        repeat = key in menu.asked or (not failures and not free(key, str(query.details["rule"])))
+        if new is None and repeat and (others := [each for each in menu.every or () if free(each)]):
+            # whether it was repeated is for people to say, or would teach nothing: then the best of the others
             query = policy.ask(actions=np.array(others))
             key = menu.key(query)
         if new is None and not free(key, str(query.details["rule"])):

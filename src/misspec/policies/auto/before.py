@@ -13,7 +13,7 @@ from misspec.errors import InvalidInput, shown
 from misspec.hyperparameters import LARGEST_FLOAT
 from misspec.policies.auto.feasible import Outcomes
 from misspec.policies.auto.model import FIRST, checked_samples
-from misspec.policies.auto.rules import is_quiet
+from misspec.policies.auto.rules import is_coarse, is_quiet
 from misspec.policies.core.answers import Band
 from misspec.policies.core.field import Field
 from misspec.policies.core.points import Actions
@@ -34,15 +34,13 @@ def first_design(policy: Auto) -> int:
 def untried(policy: Auto) -> NDArray[np.intp] | None:
     """The candidates without an evaluation; None where a second one at a point would teach something.
 
-    Where the noise is learnt, equal results at different points are coarse: noise may hide behind them."""
+    Where the noise is learnt, it may hide behind results that are coarse."""
     size, outcomes = policy.field.size, policy._outcomes
     if not size or (policy.repeats and (policy.aim == "earn" or policy._states is None)):
         return None
-    pairs = {(place.key, y) for place, y in zip(outcomes.told, outcomes.y, strict=True)}
-    coarse = policy.noise is None and len({y for _, y in pairs}) < len(pairs)
-    if policy.repeats and (coarse or not is_quiet(policy._mixture)):
-        return None
-    if policy.repeats and not np.isnan(policy.observations.noise).all():  # results that have noises of their own
+    coarse = policy.noise is None and is_coarse(outcomes)
+    own = not np.isnan(policy.observations.noise).all()  # some results have noises of their own
+    if policy.repeats and (coarse or own or not is_quiet(policy._mixture)):
         return None
     failed = Counter(place.key for place in outcomes.dropped)  # what failed once may have failed by chance
     tried = {place.key for place in (*outcomes.told, *(each.place for each in policy.log.pending.values()))}

@@ -21,6 +21,7 @@ from misspec.policies.auto.limits import KEPT
 from misspec.policies.auto.model import Learner
 from misspec.policies.core.answers import Conflict, Recommendation, Suspicion
 from misspec.policies.core.fields import field_of
+from misspec.policies.core.registry import made
 from misspec.search import distinct
 
 LIKELY, UNLIKELY = 0.5, 0.2  # chances from which, and below which, the verdict is plain
@@ -81,9 +82,24 @@ def worth(noise: float, spread: float) -> float:
 
 def chance(policy: Any, gain: float | None, n: int) -> float:
     """P(what is best becomes better by at least `gain` within n further results), by `gain.py`."""
-    other = settled(policy)
-    least = worth(other.noise_level, spread_of(believed(policy))) if gain is None else gain
+    least = least_gain(policy) if gain is None else gain
     return calibrated(float(np.mean(gains(policy, n) >= least)), skew_of(policy))
+
+
+def least_gain(policy: Any) -> float:
+    """The least gain that is worth further evaluations of an Auto."""
+    return worth(settled(policy).noise_level, spread_of(believed(policy)))
+
+
+def earlier(policy: Any, results: int) -> Any:
+    """An Auto that knows what this one knew before its last results, of a whole domain; what failed is known to it."""
+    told, other = policy.observations, made(type(policy), policy.domain, None, policy.settings)
+    own = None if np.isnan(told.noise).all() else told.noise[:-results]
+    other._learn_from(told.x[:-results], told.y[:-results], None, own)
+    failed = [place.x for place in policy._outcomes.dropped]
+    if failed:
+        other.drop(other.mark_pending(np.array(failed)))
+    return other
 
 
 def skew_of(policy: Any) -> float:

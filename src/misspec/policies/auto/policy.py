@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from misspec.domains import Domain
-from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, one_of, shown, whole
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, number, one_of, shown, whole
 from misspec.hyperparameters import Scaling
 from misspec.limits import read_limits
 from misspec.model import Model
@@ -235,8 +235,7 @@ class Auto(Policy):
         left = None if self.horizon is None else self.horizon - self.asked
         if left is not None and left <= 0:
             raise HorizonReached(f"all {self.horizon} evaluations of the horizon are asked; see recommend()")
-        new = untried(self)
-        if new is not None and len(new):
+        if (new := untried(self)) is not None and len(new):
             left = len(new) if left is None else min(left, len(new))
         return left
 
@@ -244,6 +243,8 @@ class Auto(Policy):
         """By the table of `rules.py`."""
         new = untried(self) if actions is None else None
         if new is not None and not len(new):
+            if self.log.pending:  # one that fails may be tried again
+                raise AwaitingResults("every candidate was tried or is pending: tell or drop the pending ones")
             raise HorizonReached("every candidate was tried, and a repeat would teach nothing; see recommend()")
         pending, outcomes = list(self.log.pending.values()), self._outcomes
         n = self.t + len(outcomes.dropped) + len(pending)

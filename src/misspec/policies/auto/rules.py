@@ -74,6 +74,7 @@ LEAST_CAUTION = 1.0  # the same where the choice is a spent point, whatever u: t
 WIDE = 10.0  # standard deviations where the model expects nothing more: so many that only they count
 TAUGHT, EXHAUSTED = 0.7, 0.3  # std/noise below which a result teaches little (after two results), and nothing (ten)
 RIVAL = 2.0  # standard deviations within which a value may be better than one that is known
+ROUNDING = 1e-9  # difference of two results, in their spread, that is one of floating point
 NEGLIGIBLE = 0.01  # noise, in spreads of the results, that is too small to matter; so is an improvement by less
 NEXT = 0.05  # distance to a pending point, in units of the domain: its result will tell enough of what is so near
 LATEST = 32  # pending points that others may not be alike: with thousands, as many kernels per candidate would be felt
@@ -140,6 +141,17 @@ def constant(M: Array, S: Array) -> Scored:
 def is_quiet(mixture: Mixture) -> bool:
     """Whether results have no noise to speak of."""
     return float(mixture.noises.mean()) < NEGLIGIBLE
+
+
+def is_coarse(outcomes: Outcomes) -> bool:
+    """Whether noise that matters may hide behind rounding: different points have equal results, and no two results
+    differ by little. Two points of a symmetric function are equal too, but then others are near each other."""
+    pairs = {(place.key, y) for place, y in zip(outcomes.told, outcomes.y, strict=True)}
+    values = np.unique([y for _, y in pairs])
+    if len(values) == len(pairs):
+        return False
+    gaps, spread = np.diff(values), float(np.std(outcomes.y))
+    return bool(gaps[gaps > ROUNDING * spread].min(initial=np.inf) >= NEGLIGIBLE * spread)
 
 
 @dataclasses.dataclass(eq=False)

@@ -24,6 +24,7 @@ from misspec.domains import Domain
 from misspec.errors import (
     LARGEST,
     MOST_AT_ONCE,
+    AwaitingResults,
     HorizonReached,
     InvalidInput,
     flag,
@@ -181,7 +182,7 @@ class Policy(Readings):
             for hand_out in queries:
                 try:
                     batch.append(hand_out())
-                except HorizonReached:  # what was learnt in this call may be that fewer are left
+                except (AwaitingResults, HorizonReached):  # this call may have learnt that fewer are left
                     if not batch:
                         raise
                     break

@@ -23,7 +23,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from misspec.encoding import kept, restored
-from misspec.errors import LARGEST, MOST_AT_ONCE, InvalidInput, MisspecError, NumericalError, StorageError, shown, whole
+from misspec.errors import (
+    LARGEST,
+    MOST_AT_ONCE,
+    AwaitingResults,
+    HorizonReached,
+    InvalidInput,
+    MisspecError,
+    NumericalError,
+    StorageError,
+    shown,
+    whole,
+)
 from misspec.policies.core.log import OTHERS, Event, place_of
 from misspec.policies.core.registry import made
 from misspec.threads import lock_after_fork, one_thread
@@ -59,7 +70,8 @@ def changed(policy: Policy, change: Callable[[], Changed], *, drawing: bool = Fa
             policy._journal.rewind(before.events)
         with contextlib.suppress(Exception):
             repair(policy)
-        LOG.warning("a call of %s failed and was undone", type(policy).__name__)
+        if not isinstance(error, AwaitingResults | HorizonReached):  # which are answers
+            LOG.warning("a call of %s failed and was undone", type(policy).__name__)
         if isinstance(error, np.linalg.LinAlgError):
             raise NumericalError(
                 f"rounding has made a matrix singular ({error}); a larger regularization (λ) than "
