@@ -74,9 +74,8 @@ def queries_of(policy, space, n, rng):
             if rng.random() < 0.05:
                 policy.drop(batch[i])
             else:
-                policy.tell(
-                    batch[i], float(np.sin(5 * space.encode(points[i : i + 1]).sum()) + 0.1 * rng.standard_normal())
-                )
+                value = np.sin(5 * space.encode(points[i : i + 1]).sum())
+                policy.tell(batch[i], float(value + 0.1 * rng.standard_normal()))
     if policy.t:
         assert space.contains(policy.recommend().x[None, :])[0], (space, policy)
     return asked

@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import norm
 
 import misspec as ms
+from misspec.policies.auto.average import Beliefs
 from misspec.policies.auto.feasible import EDGE, RECENT, SHARP, SURE, level
 from misspec.policies.auto.limits import KEPT, Both, Holding, Kept, Quantities, holding
-from misspec.policies.auto.mixture import Beliefs
 
 BOX = ms.Box([(0, 1)] * 2)
 

@@ -18,7 +18,7 @@ import misspec as ms
 from cover import covering, slowly
 from misspec import hyperparameters
 from misspec.errors import HorizonReached, InvalidInput, StorageError
-from misspec.policies.auto.mixture import improvement, upper
+from misspec.policies.auto.average import improvement, upper
 from misspec.policies.auto.model import Learner, due
 from misspec.policies.auto.rules import is_coarse
 from misspec.policies.core.evidence import Evidence
@@ -743,7 +743,7 @@ def test_it_says_what_it_is():
     policy = ms.Auto(FINITE, horizon=20)
     play(policy, 6)
     assert repr(policy).startswith("Auto(Finite(30 points in 2 dimensions), aim='best', minimize=False, noise=None")
-    assert repr(policy.posterior) == "Mixture(8 samples of the model, t=6)"
+    assert repr(policy.posterior) == "ModelAverage(8 samples of the model, t=6)"
     assert not policy.guaranteed
     assert any("learnt from the data" in each for each in policy.caveats)
     with warnings.catch_warnings():

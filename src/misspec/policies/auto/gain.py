@@ -25,8 +25,8 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from misspec import kernels
 from misspec.errors import Array
+from misspec.policies.auto.average import ModelAverage, improvement
 from misspec.policies.auto.feasible import Weight
-from misspec.policies.auto.mixture import Mixture, improvement
 from misspec.policies.core.field import Field
 from misspec.policies.core.points import Actions
 from misspec.posterior import Posterior
@@ -50,7 +50,7 @@ class Belief(NamedTuple):
 
 
 def gains_of(
-    mixture: Mixture, field: Field, known: Actions, usable: Callable[[Actions], NDArray[np.bool_]], turn: int, n: int,
+    mixture: ModelAverage, field: Field, known: Actions, usable: Callable[[Actions], NDArray[np.bool_]], turn: int, n: int,
     limits: Weight | None = None,
 ) -> Array:  # fmt: skip
     """Gains of n further results in the user's units, one per world, among the points of the largest expected

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from misspec.errors import Array
 from misspec.hyperparameters import Scaling
 from misspec.limits import Limit, names_of_limits
+from misspec.policies.auto.average import ModelAverage, Score, Scored
 from misspec.policies.auto.feasible import SHARP, Weight, level
-from misspec.policies.auto.mixture import Mixture, Score, Scored
 from misspec.policies.auto.model import Learner, budget_of, models_of
 from misspec.policies.core.answers import Observations, Recommendation
 from misspec.policies.core.evidence import posterior_on
@@ -55,7 +55,7 @@ def holding(bound: float, side: float) -> Score:
 class Holding:
     """ln P, as far as there are models. parts: of each limit the posterior of its quantity, and the score."""
 
-    def __init__(self, parts: Sequence[tuple[Mixture, Score]]) -> None:
+    def __init__(self, parts: Sequence[tuple[ModelAverage, Score]]) -> None:
         self.parts = parts
         self._slopes: list[Callable[[Array], tuple[Array, Array]]] = []
 
@@ -126,7 +126,7 @@ class Quantities:
     def __init__(self, limits: Sequence[Limit], field: Field, told: Sequence[Place]) -> None:
         self.limits, self.field, self.told = limits, field, told
         self.values: dict[str, dict[int, float]] = {name: {} for name in names_of_limits(limits)}  # by row
-        self.mixtures: dict[str, Mixture] = {}
+        self.mixtures: dict[str, ModelAverage] = {}
         self._states: dict[str, Array] = {}  # of the samplers
 
     def tell(self, first: int, values: Mapping[str, Sequence[float]]) -> None:
@@ -161,7 +161,7 @@ class Quantities:
             budget = budget_of(len(self.values[name]), self.field.size)
             models = models_of(each, self.field.domain)
             posteriors = [posterior_on(self.field, model, weights=False, budget=budget) for model in models]
-            self.mixtures[name] = Mixture(posteriors, Scaling(*each["scaling"][1:]))
+            self.mixtures[name] = ModelAverage(posteriors, Scaling(*each["scaling"][1:]))
             self._feed(name, list(self.values[name]))
 
     @property

@@ -22,11 +22,11 @@ from misspec.hyperparameters import Scaling
 from misspec.limits import read_limits
 from misspec.model import Model
 from misspec.policies.auto import doubt, learnt, units
+from misspec.policies.auto.average import ModelAverage, moments, upper
 from misspec.policies.auto.before import adoptable, band_before, first_design, untried, why_none
 from misspec.policies.auto.feasible import SURE, Outcomes
 from misspec.policies.auto.importance import Importance
 from misspec.policies.auto.limits import EXACT_EDGE, KEPT, Quantities, together
-from misspec.policies.auto.mixture import Mixture, moments, upper
 from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, due, models_of
 from misspec.policies.auto.rules import ENDING, TRIED, Turn, choose
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, Recommendation, copied
@@ -191,7 +191,7 @@ class Auto(Policy):
     def _believe(self, models: Sequence[Model], scaling: Scaling, budget: int | None) -> None:
         """A posterior for each of the models, which the evidence feeds as one."""
         posteriors = [posterior_on(self.field, model, weights=False, budget=budget) for model in models]
-        self._mixture = Mixture(posteriors, scaling)
+        self._mixture = ModelAverage(posteriors, scaling)
         self._evidence.posteriors.append(self._mixture)  # type: ignore[arg-type]  # has the verbs of one
 
     def _surprise(self, actions: Actions, z: Array, noise: Array | float) -> bool:

@@ -52,9 +52,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec.errors import Array
+from misspec.policies.auto.average import Beliefs, ModelAverage, Score, Scored, improvement, upper
 from misspec.policies.auto.feasible import ANYWHERE, EDGE, Outcomes, allows
 from misspec.policies.auto.limits import Quantities, together
-from misspec.policies.auto.mixture import Beliefs, Mixture, Score, Scored, improvement, upper
 from misspec.policies.core.field import Field, Search
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Round, first_alike
@@ -138,7 +138,7 @@ def constant(M: Array, S: Array) -> Scored:
     return Scored(np.zeros(M.shape[1]), np.zeros_like(M), np.zeros_like(S))
 
 
-def is_quiet(mixture: Mixture) -> bool:
+def is_quiet(mixture: ModelAverage) -> bool:
     """Whether results have no noise to speak of."""
     return float(mixture.noises.mean()) < NEGLIGIBLE
 
@@ -159,7 +159,7 @@ class Turn:
     """One choice: what is on offer, what is believed of it, and how the evaluations before have ended."""
 
     field: Field
-    mixture: Mixture
+    mixture: ModelAverage
     own: OwnBands | None
     outcomes: Outcomes
     quantities: Quantities

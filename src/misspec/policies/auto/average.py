@@ -103,7 +103,7 @@ def _log_improvement(u: Array) -> tuple[Array, Array, Array]:
     return log_h, np.where(u > 0, below / h, ratio / over), np.where(u > 0, density / h, 1.0 / over)
 
 
-class Mixture:
+class ModelAverage:
     """The average of posteriors, in units of the y that it is fed. `at`, `mean` and `std` are those of one posterior.
 
     It is fed as one posterior is, so that a point is encoded once for all of them.
@@ -116,7 +116,7 @@ class Mixture:
         self._scales = np.array([[each.model.scale] for each in posteriors])
 
     def __repr__(self) -> str:
-        return f"Mixture({len(self.posteriors)} samples of the model, t={self.t})"
+        return f"ModelAverage({len(self.posteriors)} samples of the model, t={self.t})"
 
     @property
     def t(self) -> int:
