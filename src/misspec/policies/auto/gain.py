@@ -50,7 +50,8 @@ class Belief(NamedTuple):
 
 
 def gains_of(
-    mixture: ModelAverage, field: Field, known: Actions, usable: Callable[[Actions], NDArray[np.bool_]], turn: int, n: int,
+    mixture: ModelAverage, field: Field, known: Actions, usable: Callable[[Actions], NDArray[np.bool_]], turn: int,
+    n: int,
     limits: Weight | None = None,
 ) -> Array:  # fmt: skip
     """Gains of n further results in the user's units, one per world, among the points of the largest expected
