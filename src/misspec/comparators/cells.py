@@ -29,7 +29,7 @@ class CellRecord:
     level         its side is 2^{−level} of the domain's
     count         N_A, the results in it, those of the time before it was made included
     played        rounds of this policy that were told while it was not split
-    information   γ_A = ½ log det(I + K_A/λ)
+    information   γ_A = ½ log det(I + K_A/λ); inherited: that of the results from before it was made
     born, split   results of the policy when it was made, and when it was split (None: it was not)
     """
 
@@ -38,6 +38,7 @@ class CellRecord:
     count: int
     played: int
     information: float
+    inherited: float
     born: int
     split: int | None
 
@@ -58,6 +59,7 @@ class Cell:
     split: int | None = None
     frozen: bool = False  # it was split and learns no more: queries that were pending then count no longer
     played: int = 0
+    inherited: float = 0.0  # information of what it began with
     changes: int = 0  # of its posterior, pending queries included
     # over the candidates in it, with pending queries or not: ends, and the changes up to then
     known: dict[bool, tuple[int, Ends]] = dataclasses.field(default_factory=dict)
@@ -115,7 +117,7 @@ class Cells:
     def _frame(self) -> tuple[Array, Array, Any]:
         """Low end and extent of the domain as the kernel sees it; and the box, where that is its unit cube."""
         listed, domain = self._field.listed, self._field.domain
-        box = domain if listed is None else listed.box
+        box: Any = domain if listed is None else listed.box
         if hasattr(box, "low") and hasattr(box, "high"):
             return np.zeros(box.dimension), np.ones(box.dimension), box
         if self._codes is None or not self._field.fixed:
@@ -153,6 +155,8 @@ class Cells:
             part = self.leaf(code)
             part.posterior.add(code, y)
             part.results.append((code, y))
+        for part in cell.children:
+            part.inherited = part.posterior.information
         cell.results = []
 
     # -- which cells ---------------------------------------------------------------------------------------------
@@ -241,15 +245,17 @@ class Cells:
                     values[rows[less]], gradients[rows[less]] = ends[less], slopes[less]
             return values, gradients
 
-        return Search(
-            whole, own,
-            lambda U, X: least(U, lambda each, rows: (each.score(U[rows], X[rows]), np.zeros((len(rows), U.shape[1]))))[0],
-            lambda U: least(U, lambda each, rows: each.slope(U[rows])),
-            turn, snap=pending,
-        )  # fmt: skip
+        def score(U: Array, X: Array) -> Array:
+            flat = np.zeros_like(U)
+            return least(U, lambda each, rows: (each.score(U[rows], X[rows]), flat[rows]))[0]
+
+        def slope(U: Array) -> tuple[Array, Array]:
+            return least(U, lambda each, rows: each.slope(U[rows]))
+
+        return Search(whole, own, score, slope, turn, snap=pending)
 
     def record(self, cell: Cell) -> CellRecord:
         ends = (cell.corner + np.array([[0], [1]])) / 2.0**cell.level
         bounds = self._low + self._extent * ends if self._box is None else self._box.decode(ends)
         t, gain = cell.posterior.t, cell.posterior.information
-        return CellRecord(bounds.T, cell.level, t, cell.played, gain, cell.born, cell.split)
+        return CellRecord(bounds.T, cell.level, t, cell.played, gain, cell.inherited, cell.born, cell.split)

@@ -1,16 +1,17 @@
 """Domain splitting: posteriors of their own on ever smaller cells (a comparator, not from the paper).
 
-After π-GP-UCB (Janz, Burt & González, Bandit optimisation of functions in the Matérn kernel RKHS, AISTATS 2020), with the
-paper's enlargement per cell, which is the form in which Maran & Szepesvári (arXiv 2605.05967) free ε of the factor √γ. Of
-the latter only abstract and first page were read: how δ is shared, what ancestors do and the bound are ours.
+After π-GP-UCB (Janz, Burt & González, Bandit optimisation of functions in the Matérn kernel RKHS, AISTATS 2020), with
+the paper's enlargement per cell, which is the form in which Maran & Szepesvári (arXiv 2605.05967) free ε of the factor
+√γ. Of the latter only abstract and first page were read: how δ is shared, what ancestors do and the bound are ours.
 
 1   cells = {D}, whose side is 1
 2   for t = 1, 2, …
-3       play x_t ∈ argmax of the least, over x's cell A and its ancestors, of μ^A + β^A·σ^A + ε‖ζ^A‖₁      `choose`
-4       observe y_t, and update μ^A and σ^A                                                                `Evidence.learn`
-5       if N_A > ρ_A^{−2ν}: halve A in every direction, and divide its results                             `_count`
+3       play x_t ∈ argmax of the least, over x's cell A and its ancestors, of μ^A + β^A·σ^A + ε‖ζ^A‖₁   `choose`
+4       observe y_t, and update μ^A and σ^A                                                    `Evidence.learn`
+5       if N_A > ρ_A^{−2ν}: halve A in every direction, and divide its results                         `_count`
 
-Why: in a cell Σ_t 2ε√(N_A/λ)·σ^A(x_t) ≤ 2εN_A√(Cγ_A/λ), and by line 5 γ_A is polylogarithmic; with one posterior it is γ_T.
+Why: in a cell Σ_t 2ε√(N_A/λ)·σ^A(x_t) ≤ 2εN_A√(Cγ_A/λ), and by line 5 γ_A is polylogarithmic; of one posterior it is
+γ_T.
 """
 
 from __future__ import annotations
