@@ -44,7 +44,7 @@ LINEAR = ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1)
 EXTRA = {
     "ECGPUCB": {"epsilon": 0.1}, "RegretBalancing": {"horizon": 20}, "CorruptionTolerantGPUCB": {"corruption": 0.5},
     "PhasedElimination": {"horizon": 20}, "RIPS": {"horizon": 20}, "LBGPUCB": {"horizon": 20},
-    "Corral": {"horizon": 20},
+    "Corral": {"horizon": 20}, "PriorElimination": {"models": [MODEL, MODEL]},
 }  # fmt: skip
 LINEAR_ONES = ("LinUCB", "LinearThompson", "PhasedElimination", "RIPS")
 CLASSES = {**POLICIES, "Auto": ms.Auto}

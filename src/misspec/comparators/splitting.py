@@ -8,7 +8,7 @@ the paper's enlargement per cell, which is the form in which Maran & Szepesvári
 2   for t = 1, 2, …
 3       play x_t ∈ argmax of the least, over x's cell A and its ancestors, of μ^A + β^A·σ^A + ε‖ζ^A‖₁   `choose`
 4       observe y_t, and update μ^A and σ^A                                                    `Evidence.learn`
-5       if N_A > ρ_A^{−2ν}: halve A in every direction, and divide its results                         `_count`
+5       if N_A > ρ_A^{−2ν}: halve A in every direction, and divide its results                    `_split_full`
 
 Why: in a cell Σ_t 2ε√(N_A/λ)·σ^A(x_t) ≤ 2εN_A√(Cγ_A/λ), and by line 5 γ_A is polylogarithmic; of one posterior it is
 γ_T.
@@ -20,7 +20,7 @@ import math
 from typing import Any, Unpack
 
 from misspec import kernels
-from misspec.comparators.cells import CellRecord, Cells
+from misspec.comparators.cells import Cell, CellRecord, Cells
 from misspec.domains import Domain
 from misspec.errors import Array, number, one_of
 from misspec.model import Model
@@ -54,7 +54,8 @@ class DomainSplitting(Policy):
     ancestors do not meet, its own stands. rule: "information", or "elements", which is that of π-GP-UCB,
     N_A + 1 > ρ_A^{−(d + 2ν)/(d + 1)}.
 
-    To read: `cells` (those not split) and `splits` (the others, in the order of splitting), a `CellRecord` each.
+    Cells are split before the next query. To read: `cells` (those not split) and `splits` (the others, in the order of
+    splitting), a `CellRecord` each.
     `posterior` is that of all results, to be looked at. `theory.splitting_bound` bounds the regret by its cells.
     """
 
@@ -89,6 +90,7 @@ class DomainSplitting(Policy):
             self.field, model, self._whole, ancestors=ancestors, delta=self._delta,
             epsilon=self._epsilon, width=width, enlargement=enlargement,
         )  # fmt: skip
+        self._full: list[Cell] = []  # cells to be split
         self._promise(width, model)
 
     @classmethod
@@ -110,19 +112,28 @@ class DomainSplitting(Policy):
         reasons["enlargement"] = float(cell.ends.half(here)[0]) - multiplier * std
         return decision(self.field, actions, offer, row, **reasons, details={"level": cell.level})
 
-    def _count(self, place: Place, y: float) -> None:
-        """Line 5, after a result. Pending queries go to the cells that they now lie in."""
-        cells, d = self._cells, self._cells.dimension
-        cell = cells.leaf(place.code)
-        cell.results.append((place.code, y))
-        while cell.level < DEEPEST and len(cell.results) > cell_limit(cell.level, self.smoothness, d, self._rule):
-            waiting = [asked for asked in self.log.pending.values() if cells.leaf(asked.place.code) is cell]
-            cells.split(cell, self.log.t)
+    def prepare(self) -> None:
+        self._evidence.expect()  # as before every query that is replayed
+        self._split_full()
+
+    def _split_full(self, *, but: int = -1) -> None:
+        """Line 5, before a query, so that the order of telling makes no difference. Pending queries (`but` the one that
+        is being asked) go to the cells that they then lie in."""
+        while self._full:
+            cell = min(self._full, key=lambda cell: (cell.level, cell.corner.tolist()))
+            self._full.remove(cell)
+            pending = [each for each in self.log.pending.values() if each.query.id != but]
+            waiting = [asked for asked in pending if self._cells.leaf(asked.place.code) is cell]
+            self._cells.split(cell, self.log.t)
             for asked in waiting:
-                part, gone = cells.leaf(asked.place.code), cell.posterior if cell.frozen else None
+                part, gone = self._cells.leaf(asked.place.code), cell.posterior if cell.frozen else None
                 self._evidence.redirect(asked.query.id, asked.place, part.posterior, gone)
+            self._full += [part for part in cell.children if self._is_full(part)]
             self._say("after %d results a cell of level %d is split", self.log.t, cell.level)
-            cell = cells.leaf(place.code)
+
+    def _is_full(self, cell: Cell) -> bool:
+        limit = cell_limit(cell.level, self.smoothness, self._cells.dimension, self._rule)
+        return cell.level < DEEPEST and len(cell.results) > limit
 
     # -- its parts -------------------------------------------------------------------------------------------
 
@@ -133,14 +144,22 @@ class DomainSplitting(Policy):
             cell.changes += 1
         return [cell.posterior for cell in learners if cell.posterior is not self._whole]
 
+    def _note(self, place: Place, y: float) -> None:
+        """A result that the posteriors know."""
+        cell = self._cells.leaf(place.code)
+        cell.results.append((place.code, y))
+        if self._is_full(cell) and cell not in self._full:
+            self._full.append(cell)
+
     def on_ask(self, asked: Asked) -> None:
+        self._split_full(but=asked.query.id)
         self._evidence.restrict(asked.query.id, [self._whole, *self._learners(asked.place)])
 
     def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:
         super().on_tell(asked, y, noise)  # 4
         self._learners(asked.place)
         self._cells.leaf(asked.place.code).played += not asked.of_others
-        self._count(asked.place, y)
+        self._note(asked.place, y)
 
     def on_drop(self, asked: Asked) -> None:
         super().on_drop(asked)
@@ -151,7 +170,7 @@ class DomainSplitting(Policy):
         for place, value in zip(places, y, strict=True):
             for posterior in self._learners(place):
                 posterior.add(place.code, value)
-            self._count(place, value)
+            self._note(place, value)
 
     def _search(self, turn: int, sign: float = 1.0, *, pending: bool = True) -> Search:
         return self._cells.search(self._whole, self._own, turn, sign, pending=pending)
