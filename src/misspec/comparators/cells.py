@@ -64,6 +64,9 @@ class Cell:
     # over the candidates in it, with pending queries or not: ends, and the changes up to then
     known: dict[bool, tuple[int, Ends]] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.middle = tuple(((self.corner + 0.5) / 2.0**self.level).tolist())
+
     @property
     def posterior(self) -> Posterior:
         return self.ends.posterior
@@ -71,7 +74,7 @@ class Cell:
     def part(self, V: Array) -> NDArray[np.intp]:
         """Which half it is, in every direction, that each point of the unit cube lies in; of points beyond its faces,
         the nearest."""
-        return np.asarray(((self.corner + 0.5) / 2.0**self.level <= V) @ (1 << np.arange(V.shape[1])))
+        return np.asarray((np.array(self.middle) <= V) @ (1 << np.arange(V.shape[1])))
 
     def look(self, field: Field, actions: Actions, *, pending: bool) -> Candidates:
         return field.look(self.posterior, None, actions, pending=pending and not self.frozen)
@@ -166,7 +169,10 @@ class Cells:
 
     def leaf(self, code: Array) -> Cell:
         """The cell of a point that is not split."""
-        return next(self._leaves(code))[0]
+        cell, x = self._root, self._in_cube(code)[0].tolist()
+        while cell.children:
+            cell = cell.children[sum((at <= each) << j for j, (at, each) in enumerate(zip(cell.middle, x, strict=True)))]
+        return cell
 
     def _leaves(self, encoded: Array) -> Iterator[tuple[Cell, NDArray[np.intp]]]:
         """The cells of some points that are not split, and the rows of these."""
