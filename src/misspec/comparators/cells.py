@@ -171,7 +171,9 @@ class Cells:
         """The cell of a point that is not split."""
         cell, x = self._root, self._in_cube(code)[0].tolist()
         while cell.children:
-            cell = cell.children[sum((at <= each) << j for j, (at, each) in enumerate(zip(cell.middle, x, strict=True)))]
+            cell = cell.children[
+                sum((at <= each) << j for j, (at, each) in enumerate(zip(cell.middle, x, strict=True)))
+            ]
         return cell
 
     def _leaves(self, encoded: Array) -> Iterator[tuple[Cell, NDArray[np.intp]]]:
