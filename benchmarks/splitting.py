@@ -1,6 +1,7 @@
 """What a misfit costs EC-GP-UCB and domain splitting: how it grows with ε and with γ, and where splitting loses.
 
-    python benchmarks/splitting.py [--dimension 1] [--rounds 3000] [--enlargement exact] [--out splitting.json]
+    python benchmarks/splitting.py [--dimension 1] [--rounds 3000] [--enlargement exact] [--out file.json]
+    python benchmarks/splitting.py --read file.json [file.json …]
 
 Matérn ν = 3/2 on grids, members of norm B = 2, σ = 0.1, four length scales, so that γ_T differs. For each policy and
 member a misfit is sought (`misspec.adversary`, at the largest ε and over fewer rounds) and scaled to each ε; the
@@ -8,8 +9,8 @@ policies are told ε, and are not grounded, since own bands end what ε costs. T
 adds to the regret of the same policy on the same member without it. With 95 % intervals from resampling members:
 
     cost     the misfit's part per round, divided by ε: a slope in ε at fixed T
-    slope    of log(misfit's part) in log γ_T, over the length scales: ½ is the factor √γ of Theorem 1, 0 is none
-    early    regret after few rounds, without misfit, relative to EC-GP-UCB's
+    slope    of the cost in √γ_T, over the length scales: above 0 is the factor √γ of Theorem 1, 0 is none
+    early    regret without misfit relative to EC-GP-UCB's, by length scale
 """
 
 import argparse
@@ -35,7 +36,7 @@ POLICIES = {
 }
 
 
-def measure(dimension, rounds, members, enlargement, tries):
+def measure(dimension, rounds, members, enlargement, tries, leave_out):
     """Rows: one per policy, length scale, member and ε, with the cumulative regret at some rounds."""
     domain = ms.Box([(0.0, 1.0)] * dimension).grid(100 if dimension == 1 else 15)
     rows, began = [], time.time()
@@ -43,7 +44,7 @@ def measure(dimension, rounds, members, enlargement, tries):
         model = ms.Model(Matern(scale, nu=1.5), norm_bound=2.0, noise=0.1)
         gamma = ms.information_gain(domain, model, rounds).upper
         for name, make in POLICIES.items():
-            for member in range(members):
+            for member in range(0 if name in leave_out else members):
                 most = ms.problems.misspecified(domain, model, epsilon=EPSILONS[-1], seed=member)
                 found = ms.adversary.worst_misfit(
                     lambda p, make=make: make(p.domain, p.model, p.epsilon, enlargement), most, rounds // 8,
@@ -71,36 +72,41 @@ def parts(rows, name, rounds, epsilon):
     return np.array(found), np.array([next(row[2] for row in rows if row[1] == s) for s in SCALES])
 
 
-def interval(values, statistic, draws=2000):
+def interval(values, statistic, digits=2, draws=2000):
     """A statistic of members, and its 95 % interval by resampling them."""
     rng = np.random.default_rng(0)
     drawn = [statistic(values[rng.integers(len(values), size=len(values))]) for _ in range(draws)]
     low, high = np.quantile(drawn, (0.025, 0.975))
-    return f"{statistic(values):6.2f} [{low:.2f} to {high:.2f}]"
+    return f"{statistic(values):6.{digits}f} [{low:.{digits}f} to {high:.{digits}f}]"
 
 
 def slope_in(gamma):
-    return lambda part: float(np.polyfit(np.log(gamma), np.log(np.maximum(part.mean(axis=0), 1e-6)), 1)[0])
+    return lambda cost: float(np.polyfit(np.sqrt(gamma), cost.mean(axis=0), 1)[0])
 
 
 def report(rows, rounds):
-    for name in POLICIES:
+    played = [name for name in POLICIES if any(row[0] == name for row in rows)]
+    for name in played:
         print(f"\n{name}")
         for epsilon in EPSILONS[1:]:
             part, gamma = parts(rows, name, rounds, epsilon)
             costs = "  ".join(interval(part[:, [i]] / epsilon, np.mean) for i in range(len(SCALES)))
-            print(f"  ε = {epsilon:<5g} cost by ℓ: {costs}   slope in γ: {interval(part, slope_in(gamma))}")
+            print(
+                f"  ε = {epsilon:<5g} cost by ℓ: {costs}   slope in √γ: {interval(part / epsilon, slope_in(gamma), 3)}"
+            )
         all_ = np.array([parts(rows, name, rounds, e)[0] for e in EPSILONS[1:]])
         cost = [float(np.polyfit(EPSILONS, [0.0, *all_.mean(axis=1)[:, i]], 1)[0]) for i in range(len(SCALES))]
         print("  slope in ε by ℓ:", "  ".join(f"{each:.2f}" for each in cost), "  γ:", np.round(gamma).astype(int))
-    print("\nregret without misfit, relative to EC-GP-UCB's (mean over length scales and members)")
-    for name in list(POLICIES)[1:]:
+    print("\nregret without misfit, relative to EC-GP-UCB's, by ℓ")
+    for name in played[1:]:
         for t in [t for t in (*EARLY, rounds) if t <= rounds]:
-            ours, theirs = (
-                np.array([row[5][t] for row in rows if row[0] == each and row[4] == 0.0])
-                for each in (name, "EC-GP-UCB")
-            )
-            print(f"  {name:20} after {t:5}: {interval(np.column_stack([ours, theirs]), ratio)}")
+            ratios = []
+            for scale in SCALES:
+                regret = {
+                    each: [row[5][t] for row in rows if row[:2] == [each, scale] and row[4] == 0.0] for each in played
+                }
+                ratios.append(interval(np.column_stack([regret[name], regret["EC-GP-UCB"]]), ratio))
+            print(f"  {name:20} after {t:5}: {'  '.join(ratios)}")
 
 
 def ratio(pairs):
@@ -114,9 +120,21 @@ if __name__ == "__main__":
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--tries", type=int, default=12)
     parser.add_argument("--enlargement", default="exact", choices=["exact", "paper"])
+    parser.add_argument("--leave-out", nargs="*", default=[], choices=list(POLICIES)[1:])
     parser.add_argument("--out")
+    parser.add_argument("--read", nargs="*", default=[])
     chosen = parser.parse_args()
-    measured = measure(chosen.dimension, chosen.rounds, chosen.members, chosen.enlargement, chosen.tries)
-    if chosen.out:
-        Path(chosen.out).write_text(json.dumps(measured))
-    report(measured, chosen.rounds)
+    for each in chosen.read:
+        found = json.loads(Path(each).read_text())
+        print(f"\n== {each}")
+        report(
+            [[*row[:5], {int(t): lost for t, lost in row[5].items()}, row[6]] for row in found],
+            max(map(int, found[0][5])),
+        )
+    if not chosen.read:
+        measured = measure(
+            chosen.dimension, chosen.rounds, chosen.members, chosen.enlargement, chosen.tries, chosen.leave_out
+        )
+        if chosen.out:
+            Path(chosen.out).write_text(json.dumps(measured))
+        report(measured, chosen.rounds)

@@ -200,3 +200,29 @@ def test_models_are_turned_where_smaller_is_better(minimize):
 def test_models_that_are_none(models):
     with pytest.raises(InvalidInput, match="models must be a list of at least one Model"):
         Elimination(GRID, models)
+
+
+# -- pictures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_cells_are_drawn(d):
+    """Over the rounds in one dimension; in two those at the end. Every cell is a rectangle, every round a dot."""
+    from misspec import reports
+
+    domain = ms.Box([(0.0, 2.0)] * d).grid(40 if d == 1 else 6)
+    problem = ms.problems.misspecified(domain, MODEL, epsilon=0.1, seed=0)
+    policy = Splitting(domain, MODEL, epsilon=0.1, smoothness=1.0)
+    ms.simulate(policy, problem, 10, 0)
+    trace = ms.simulate(policy, problem, 30, 1)
+    axes = reports.trace_figure(trace).axes[-1]
+    dots, outlines = axes.lines
+    assert len(dots.get_xdata()) == 30
+    x, y = outlines.get_xdata(), outlines.get_ydata()
+    drawn = policy.cells if d == 2 else [c for c in [*policy.splits, *policy.cells] if c.split is None or c.split > 10]
+    assert np.isnan(x).sum() == len(drawn) > 3
+    assert (np.nanmin(x), np.nanmax(x)) == ((0.0, 2.0) if d == 2 else (0.0, 30.0))
+    assert (np.nanmin(y), np.nanmax(y)) == (0.0, 2.0)
+    if d == 2:
+        areas = (np.nanmax(x.reshape(-1, 6), axis=1) - np.nanmin(x.reshape(-1, 6), axis=1)) ** 2
+        assert areas.sum() == pytest.approx(4.0)  # they cover the domain
