@@ -87,6 +87,19 @@ def test_a_kept_band_stays_as_it_was():
     assert splits > 3
 
 
+def test_results_that_come_after_a_split_do_not_change_what_was_kept():
+    policy = Splitting(GRID, MODEL, epsilon=0.1)
+    batch = policy.ask(6)
+    policy.tell(batch[:3], [0.1, 0.2, 0.3])
+    policy.ask()
+    (root,) = policy.splits
+    assert root.count == 3
+    policy.tell(batch[3:], [0.3, 0.2, 0.1])
+    (kept,) = policy.splits
+    assert (kept.count, kept.information) == (root.count, root.information)
+    assert sum(cell.count for cell in policy.cells) == 6
+
+
 def test_a_list_without_a_box_and_points_beyond_it():
     """Cells of the cube around it; what lies beyond its faces belongs to the nearest cell."""
     points = np.random.default_rng(0).uniform(3.0, 5.0, (30, 2))
@@ -150,6 +163,33 @@ def test_the_kernels_smoothness_is_the_rule():
     assert levels(RBF(0.3), smoothness=0.5) == 0.5
 
 
+def test_the_bound_by_hand():
+    """Two cells, one of them played for ten rounds after it had inherited information."""
+    model = ms.Model(RBF(0.2), norm_bound=2.0, noise=0.1, regularization=0.5, delta=0.1)
+    record = ms.comparators.splitting.CellRecord
+    cells = [record(np.zeros((2, 2)), 0, 9, 9, 3.0, 0.0, 0, 9), record(np.zeros((2, 2)), 1, 14, 10, 4.0, 1.5, 9, None)]
+    found = ms.theory.splitting_bound(model, cells, 2, 0.1, smoothness=1.5, width="lemma1", cap=False)
+    C, estimation, misfit = 2 / np.log1p(2.0), 0.0, 0.0
+    for h, N, n, gained, gamma in ((0, 9, 9, 3.0, 3.0), (1, 14, 10, 2.5, 4.0)):
+        share = 0.05 * 6 / (np.pi * (h + 1)) ** 2 / 4**h
+        beta = 0.1 / np.sqrt(0.5) * np.sqrt(2 * np.log(1 / share) + 2 * gamma) + 2.0
+        estimation += 2 * beta * np.sqrt(C * gained * n)
+        misfit += 2 * 0.1 * np.sqrt(N / 0.5) * np.sqrt(C * gained * n)
+    assert found.estimation == pytest.approx(estimation)
+    assert found.misfit == pytest.approx(misfit)
+    assert found.total == pytest.approx(estimation + misfit + 2 * 0.1 * 19)
+    assert found.order == pytest.approx(19 ** (3.5 / 5) + 1.9)
+    capped = ms.theory.splitting_bound(model, cells, 2, 5.0, smoothness=1.5, regret="in_class")
+    assert capped.total == 2 * 2.0 * 19
+    alone = ms.theory.splitting_bound(model, cells, 2, 0.1, smoothness=1.5, width="lemma1", grounded=False, cap=False)
+    assert alone.estimation < found.estimation
+
+
+def test_all_shares_of_cells_sum_to_one():
+    shares = [4**h * ms.theory.cell_share(h, 2) for h in range(400)]
+    assert 0.998 < sum(shares) < 1.0
+
+
 # -- prior elimination -------------------------------------------------------------------------------------------------
 
 WRONG = [ms.Model(RBF(0.3), norm_bound=0.05, noise=0.02, regularization=4.0, offset=offset) for offset in (3.0, 2.0)]
@@ -177,6 +217,9 @@ def test_a_model_may_be_dropped_late_where_results_are():
     batch = policy.ask(5)
     policy.tell(batch[1:], [truth(query.x) for query in batch[1:]])
     assert policy.counts == [0, 0]
+    query = policy.ask()  # what is told may be a choice by its values: all that the class allows
+    assert (query.details["expected"], query.details["bound"]) == (3.0, 0.05)
+    policy.drop(query)
     policy.tell(batch[0], truth(batch[0].x))
     assert sum(policy.counts) == 5
     assert policy.active == [1]
@@ -200,6 +243,14 @@ def test_models_are_turned_where_smaller_is_better(minimize):
 def test_models_that_are_none(models):
     with pytest.raises(InvalidInput, match="models must be a list of at least one Model"):
         Elimination(GRID, models)
+
+
+def test_its_bound_by_hand():
+    models = [ms.Model(RBF(0.2), norm_bound=B, noise=0.1, delta=0.1) for B in (1.0, 3.0)]
+    found = ms.theory.prior_elimination_bound(models, [50, 0], [4.0, 0.0], 1, cap=False)
+    xi = 2 * 0.01 * np.log(2 * 50**2 * np.pi**2 / (3 * 0.05))
+    assert found == pytest.approx(2 * (np.sqrt(xi * 50) + 4.0) + 6.0)
+    assert ms.theory.prior_elimination_bound(models, [1, 0], [4.0, 0.0], 1) == 6.0
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------
