@@ -12,6 +12,7 @@ from misspec.testing import (
 )
 
 MODEL = ms.Model(RBF(0.2), norm_bound=1.5, noise=0.1, offset=0.2)
+PRIORS = [ms.Model(RBF(0.6), norm_bound=0.05, noise=0.1, regularization=1.0, offset=0.9), MODEL]
 LINEAR = ms.Model(ConstantKernel(0.5) * DotProduct(0.0), norm_bound=1.5, noise=0.1, offset=0.2)
 DOMAIN = ms.Finite(np.random.default_rng(0).random((60, 2)), names=[f"arm {i}" for i in range(60)])
 
@@ -70,6 +71,15 @@ POLICIES = {
     "corral": lambda seed: ms.comparators.Corral(DOMAIN, MODEL, horizon=100, epsilons=[0.5, 0.1, 0.0], seed=seed),
     "corral shared": lambda seed: ms.comparators.Corral(DOMAIN, MODEL, horizon=100, evidence="shared", seed=seed),
     "corral of one step": lambda seed: ms.comparators.Corral(DOMAIN, MODEL, horizon=100, stochastic=False, seed=seed),
+    "splitting": lambda seed: ms.comparators.DomainSplitting(DOMAIN, MODEL, epsilon=0.1, seed=seed),
+    "splitting, all learning": lambda seed: ms.comparators.DomainSplitting(
+        DOMAIN, MODEL, epsilon=0.1, ancestors="learning", grounded=False, seed=seed
+    ),
+    "splitting in its paper": lambda seed: ms.comparators.DomainSplitting.as_in_paper(DOMAIN, MODEL, seed=seed),
+    "prior elimination": lambda seed: ms.comparators.PriorElimination(DOMAIN, PRIORS, seed=seed),
+    "prior elimination in its paper": lambda seed: ms.comparators.PriorElimination.as_in_paper(
+        DOMAIN, PRIORS, seed=seed
+    ),
     "corral in its paper": lambda seed: ms.comparators.Corral.as_in_paper(DOMAIN, MODEL, horizon=100, seed=seed),
 }  # fmt: skip
 
@@ -95,6 +105,8 @@ ON_A_BOX = {
     "igp-ucb": lambda seed: ms.comparators.IGPUCB(BOX, WIDE, seed=seed),
     "lb-gp-ucb": lambda seed: ms.comparators.LBGPUCB(BOX, WIDE, horizon=100, initial=2, seed=seed),
     "corral": lambda seed: ms.comparators.Corral(BOX, WIDE, horizon=100, epsilons=[0.1, 0.0], seed=seed),
+    "splitting": lambda seed: ms.comparators.DomainSplitting(BOX, WIDE, epsilon=0.1, smoothness=1.0, seed=seed),
+    "prior elimination": lambda seed: ms.comparators.PriorElimination(BOX, [WIDE, MODEL], seed=seed),
 }
 
 
@@ -155,7 +167,7 @@ LEARNING = {  # its model: rounds are dear
 IN_FULL = {
     "arms": (
         "gp-ucb", "ec", "phased", "balancing", "insured", "thompson", "uniform", "corruption", "phased elimination",
-        "lb-gp-ucb", "corral",
+        "lb-gp-ucb", "corral", "splitting", "prior elimination",
     ),
     "box": ("ec", "phased", "balancing", "thompson"),
     "names": (

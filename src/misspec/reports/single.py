@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from misspec.errors import Array, InvalidInput, shown
+from misspec.reports import cells
 from misspec.reports.figures import base_marks
 from misspec.reports.matplotlib_backend import figure
 from misspec.reports.picture import Axis, Line, Mark, Note, Panel, Points, Ribbon, Rule
@@ -16,7 +17,7 @@ from misspec.reports.tables import thinned
 from misspec.simulation import Trace
 from misspec.truth import Diagnosis
 
-INCHES = {"regret": 2.4, "share": 2.0}  # heights of panels; that of the bases grows with their number
+INCHES = {"regret": 2.4, "share": 2.0, "cells": 3.2}  # heights of panels; that of the bases grows with their number
 ROW, ROWS = 0.24, 0.8  # of a base, and of the rest of their panel
 MOST_DRAWN = 2000  # points of residuals: more are a cloud
 
@@ -25,7 +26,8 @@ def trace_figure(trace: Trace, bases: Sequence[str] | None = None) -> Figure:
     """A matplotlib Figure of a `simulate`; `figure.savefig("run.png", dpi=150)` writes it.
 
     Panels, by round: the cumulative regret; where action sets vary, the share of the rounds so far in which the best
-    action was played; of a balancing policy, which base played when, with a × where one was eliminated.
+    action was played; of a balancing policy, which base played when, with a × where one was eliminated; of domain
+    splitting, the cells, over the rounds in one dimension and at the end in two.
 
     bases: their names; by default each is called by its number and its ε̂.
     """
@@ -39,6 +41,9 @@ def trace_figure(trace: Trace, bases: Sequence[str] | None = None) -> Figure:
     heights += [ROWS + ROW * len(names)] if names else []
     x = thinned(len(trace), most=2000)
     eliminations: list[Mark] = [Rule(when, dash="dot", width=0.8, colour=TRUTH, alpha=0.6) for _, when in gone]
+    drawn = [cells.Drawn(each.bounds.tolist(), each.born, each.split) for each in trace.facts.get("cells", [])]
+    split = cells.panel(drawn, trace.x, COLOURS[0], before=trace.facts["before"]) if drawn else None
+    heights += [INCHES["cells"]] if split else []
     rounds = Axis("round", range=(0, len(trace) + 1))
 
     def by_round(values: Array, y: Axis) -> Panel:
@@ -55,8 +60,10 @@ def trace_figure(trace: Trace, bases: Sequence[str] | None = None) -> Figure:
             shift, align = ((-9.0, 0.0), "right") if when > 0.6 * len(trace) else ((9.0, 0.0), "left")
             marks.append(Note(when, base, f"eliminated after {when:,} rounds", shift, align, framed=True))
         panels.append(Panel(marks, rounds, y))
+    panels += [split] if split else []
     title = f"{trace.policy} on {trace.problem}, seed {trace.seed}"
-    return figure([[panel] for panel in panels], title, legend=False, width=8.0, heights=heights, sharex=True)
+    sharex = not split or trace.x.shape[1] == 1  # two dimensions are drawn as a map
+    return figure([[panel] for panel in panels], title, legend=False, width=8.0, heights=heights, sharex=sharex)
 
 
 def _names(trace: Trace, bases: Sequence[str] | None) -> list[str]:
