@@ -26,6 +26,6 @@ PLAYABLE = (
     "UniformSampling",
 )  # by name in files
 
-__all__ = ["ECGPUCB", "GPUCB", "PLAYABLE", "Asked", "Auto", "Balanced", "Band", "Conflict", "Decision", "Elimination", "Episode"]
-__all__ += ["InsuredUCB", "Observations", "PhasedUncertaintySampling", "Policy", "Query", "Recommendation"]
+__all__ = ["ECGPUCB", "GPUCB", "PLAYABLE", "Asked", "Auto", "Balanced", "Band", "Conflict", "Decision", "Elimination"]
+__all__ += ["Episode", "InsuredUCB", "Observations", "PhasedUncertaintySampling", "Policy", "Query", "Recommendation"]
 __all__ += ["RegretBalancing", "Suspicion", "ThompsonSampling", "UniformSampling", "load", "restore"]

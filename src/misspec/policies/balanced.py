@@ -71,7 +71,7 @@ class Balanced(Policy):
         self.abilities = _abilities(policies)
         super().__init__(first.domain, first.model_as_given, minimize=first.minimize, seed=seed)
         self._share = number("delta", delta, above=0, below=1)
-        self.policies = tuple(_again(each, self) for each in policies)
+        self.policies = tuple(_remade(each, self) for each in policies)
         known = [sigma for each in self.policies if (sigma := _given(each)) is not None]
         self.noise = number("noise", noise, above=0) if noise is not None else max(known, default=None)
         self._range = None if reward_range is None else number("reward_range", reward_range, above=0)
@@ -205,18 +205,19 @@ class Balanced(Policy):
             base._learn_from(points, [self.log.sign * value for value in y], *(contexts or [None]))
             base.log.calls = self.log.calls
 
-    def _renew(self, i: int) -> None:
-        """Let a base do what it does before a query is chosen; what it records is an event here too."""
-        base = self.policies[i]
-        before = len(base.log.events)
-        base.prepare()
-        for event in base.log.events[before:]:
-            self.log.add("base", i, *event)
+    def _renew(self, *bases: int) -> None:
+        """Let bases do what they do before a query is chosen; what they record is an event here too."""
+        for i in bases:
+            base = self.policies[i]
+            before = len(base.log.events)
+            base.prepare()
+            for event in base.log.events[before:]:
+                self.log.add("base", i, *event)
 
     def refresh(self) -> None:
         """Renew the models that are missing or due, as `ask` does for the base that is asked: for reading."""
         with self._held():
-            self._changed(lambda: [self._renew(i) for i in range(len(self.policies))])
+            self._changed(lambda: self._renew(*range(len(self.policies))))
 
     def retract(self, query: Query | int) -> None:
         """As any policy does; bases that learn their models learn them again at once."""
@@ -307,8 +308,7 @@ class Balanced(Policy):
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         super().__setstate__(kept)
-        for base in self.policies:  # each was copied by itself
-            base._rng = self._rng
+        _draw_from(self, self._rng)  # each base was copied by itself
 
 
 Learning = Auto | Balanced  # policies that may have no noise of their own to begin with
@@ -328,7 +328,7 @@ def _checked(policies: Any, *, shared: bool) -> Policy:
     several = isinstance(policies, list | tuple) and len(policies) > 0
     if not several or not all(isinstance(each, Policy) for each in policies):
         raise InvalidInput(f"policies must be a list of at least one policy, got {shown(policies)}")
-    first = policies[0]
+    first: Policy = policies[0]
     for each in policies:
         name, known = type(each).__name__, state_of(each.domain)
         if each.domain is not first.domain and (len(known) == 1 or known != state_of(first.domain)):
@@ -337,7 +337,9 @@ def _checked(policies: Any, *, shared: bool) -> Policy:
                 "make them with the same one"
             )
         if each.minimize != first.minimize:
-            raise InvalidInput("policies must agree whether smaller is better: make all of them with the same minimize=")
+            raise InvalidInput(
+                "policies must agree whether smaller is better: make all of them with the same minimize="
+            )
         if any(event[0] != "observe" for event in each.log.events) or each.t > _in_table(each):
             raise InvalidInput(f"a {name} that was asked or told something cannot be balanced: hand in a new one")
         if shared and not each.abilities.takes_data:
@@ -364,8 +366,15 @@ def _abilities(policies: Sequence[Policy]) -> Abilities:
     )
 
 
-def _again(policy: Policy, owner: Balanced) -> Policy:
+def _remade(policy: Policy, owner: Balanced) -> Policy:
     """The same policy before all its events, which draws from the owner's random state."""
     base: Policy = made(type(policy), owner.domain, policy.model_as_given, policy.settings)
-    base._rng = owner._rng
+    _draw_from(base, owner._rng)
     return base
+
+
+def _draw_from(policy: Policy, rng: np.random.Generator) -> None:
+    """Let a policy, and the bases that it may have, draw from this random state."""
+    policy._rng = rng
+    for base in policy.policies if isinstance(policy, Balanced) else ():
+        _draw_from(base, rng)

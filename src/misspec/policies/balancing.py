@@ -10,8 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-import numpy as np
-
 from misspec import theory
 from misspec.domains import Domain
 from misspec.encoding import kernel_key
@@ -36,8 +34,8 @@ SEEKING = 1.5  # times √t: cautious rounds while a proof is sought
 class RegretBalancing(Eliminating):
     """Plays the active base with the smallest candidate regret bound; drops bases whose bound the rewards refute.
 
-    horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played), "paper",
-    or "learnt" (ED²RB, `learnt_bounds.py`: of the rewards alone; every base stays, and there is no price and no
+    horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played),
+    "paper", or "learnt" (ED²RB, `learnt_bounds.py`: from the rewards alone; every base stays, without price and
     caution). evidence: "shared" (one posterior for all bases of one kernel) or "own". bases: (Model, ε̂) pairs instead
     of the grid. caution: what keeps bases with ε̂ > 0 from playing all the time, "price" (that factor on their bound
     when choosing who plays), "rounds" (together they play √t of them) or "proof" (1.5√t, and once the model is proved

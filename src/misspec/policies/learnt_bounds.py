@@ -1,7 +1,7 @@
 """Learnt regret coefficients: balancing bases whose regret bounds are not known (ED²RB).
 
-Dann, Gentile & Pacchiano, *Data-driven online model selection with regret guarantees* (AISTATS 2024). With û_j = J_j the
-rewards and n_j = N_j the rounds of base j, after a round of base i
+Dann, Gentile & Pacchiano, *Data-driven online model selection with regret guarantees* (AISTATS 2024). With û_j = J_j
+the rewards and n_j = N_j the rounds of base j, after a round of base i
 
     d̂_i ← max{d_min, √n_i·(max_j [û_j/n_j − h_j] − û_i/n_i − h_i)}          what its regret proves of its coefficient
     φ_i ← clip(d̂_i√n_i; φ_i, 2φ_i)                                          its potential

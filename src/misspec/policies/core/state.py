@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
 
 VERSION = 5  # of states and files
+POLICIES = "policies"  # the key of a setting that is a list of these
 
 
 def name_of(cls: type) -> str:
@@ -49,11 +50,15 @@ def _settings(policy: Policy) -> dict[str, Any]:
     return {
         "policy": name_of(type(policy)),
         "model": encode_model(policy.model_as_given) if "model" in signature_of(type(policy)).parameters else None,
-        "settings": {
-            name: {"policies": [_settings(each) for each in value]} if _are_policies(value) else encode_value(f"setting {name}", value)
-            for name, value in policy._settings.items()
-        },
+        "settings": {name: _setting(name, value) for name, value in policy._settings.items()},
     }
+
+
+def _setting(name: str, value: Any) -> Any:
+    """A setting as JSON; policies without their domain, which is that of the policy they are bases of."""
+    if _are_policies(value):
+        return {POLICIES: [_settings(each) for each in value]}
+    return encode_value(f"setting {name}", value)
 
 
 def _are_policies(value: Any) -> bool:
@@ -119,7 +124,11 @@ def _maker(state: dict[str, Any], given: Given) -> Callable[[Domain], Policy]:
     cls: Any = REGISTRY[name]
     known = signature_of(cls).parameters
     with _unexpected("be made"):
-        bases = {key: each["policies"] for key, each in stored.items() if isinstance(each, dict) and "policies" in each}
+        bases = {
+            key: _part(each, POLICIES, list)
+            for key, each in stored.items()
+            if isinstance(each, dict) and POLICIES in each
+        }
         makers = {key: [_maker(each, given) for each in several] for key, several in bases.items()}
         settings = {key: decode_value(key, value, given) for key, value in stored.items() if key not in bases}
         if type(given.functions["width"]) in (str, int, float) and settings.get("width") == given.functions["width"]:
