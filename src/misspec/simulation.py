@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from misspec.errors import MOST_AT_ONCE, MOST_ROUNDS, Array, InvalidInput, callback, seeded, shown, whole
 from misspec.evaluation.loop import Progress, ask, check_horizon
-from misspec.policies import Auto, Policy, Query, Recommendation
+from misspec.policies import Policy, Query, Recommendation
+from misspec.policies.balanced import Learning
 from misspec.policies.core.answers import NUMBERS
 from misspec.problems import Problem
 from misspec.threads import one_thread
@@ -135,7 +136,7 @@ def simulate(
             policy.tell(queries, y[t : len(asked)])
             if progress is not None:
                 progress(len(asked), T)
-        if isinstance(policy, Auto) and policy.stale:  # what is recommended rests on all results
+        if isinstance(policy, Learning) and policy.stale:  # what is recommended rests on all results
             policy.refresh()
         recommended, missed = _recommended(policy, problem, seed, vectors)
     reach, sign = slice(None) if offers is None else offers, -1.0 if problem.minimize else 1.0

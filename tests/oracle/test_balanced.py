@@ -1,5 +1,5 @@
-"""Learnt coefficients (ED²RB), from the list of what happened: of RegretBalancing and of Balanced, under batches, drops,
-data from elsewhere and results in any order. And the bases of Balanced beside the same policies told by hand."""
+"""Learnt coefficients (ED²RB), from the list of what happened: of RegretBalancing and of Balanced, under batches,
+drops, data from elsewhere and results in any order. And the bases of Balanced beside the same policies told by hand."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What Balanced takes and refuses, and what its bases make of it: directions, tables, contexts, models that are learnt."""
+"""What Balanced takes and refuses, and its bases: directions, tables, contexts, models that are learnt."""
 
 import copy
 import json
@@ -139,7 +139,6 @@ def test_one_that_learns_its_model_keeps_it_when_restored():
     assert twin.policies[0].state()["events"] == policy.policies[0].state()["events"]
     for each in (twin, copy.deepcopy(policy)):
         play(each, 6, seed=1)
-        assert each.policies[0]._rng is each._rng
     play(policy, 6, seed=1)
     assert [q.index for _, q in zip(range(3), policy.ask(3), strict=True)] == [q.index for q in twin.ask(3)]
 
@@ -161,7 +160,8 @@ def test_a_result_is_taken_back_from_every_base():
 
 def test_results_of_a_table_are_data_from_elsewhere_to_all():
     table = ms.Finite.from_table(
-        {"heat": [float(i) for i in range(30)], "yield": [0.1 * i if i < 8 else None for i in range(30)]}, target="yield"
+        {"heat": [float(i) for i in range(30)], "yield": [0.1 * i if i < 8 else None for i in range(30)]},
+        target="yield",
     )
     policy = ms.Balanced([ms.Auto(table), ms.InsuredUCB(table, MODEL)])
     assert [policy.t, *(each.t for each in policy.policies)] == [8, 8, 8]
@@ -274,7 +274,7 @@ def test_a_kernel_of_a_users_own_is_handed_in_again():
 
 def test_a_picture_of_its_trace_names_the_bases():
     problem = ms.problems.from_values(DOMAIN, MODEL, np.array([truth(x) for x in DOMAIN.points]))
-    trace = ms.simulate(ms.Balanced(learners()), problem, 20)
+    trace = ms.simulate(ms.Balanced(learners()), problem, 6)
     figure = ms.reports.trace_figure(trace)
     labels = [text.get_text() for axes in figure.axes for text in axes.get_yticklabels()]
     assert "0: Auto" in labels

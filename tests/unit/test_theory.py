@@ -180,7 +180,7 @@ def test_the_bound_of_balancing_is_the_sum_it_says(epsilon, capped):
     assert (found == pytest.approx(2 * (1 + epsilon) * 40)) == capped
 
 
-def plain_learnt_bound(model, T, d, M, delta, span, spread):
+def plain_learnt_bound(model, T, d, M, delta, spread):
     """The docstring's sum, for ε = 0."""
     least, most = 0.1 * model.noise, 2 * model.norm_bound
     d = max(d, least)
@@ -197,10 +197,10 @@ def test_the_bound_of_learnt_coefficients_is_the_sum_it_says():
     for d in (0.0, 0.3, 2.0):
         found = theory.learnt_bound(MODEL, 500, d, 3, cap=False)
         sigma = MODEL.noise
-        assert found == pytest.approx(plain_learnt_bound(MODEL, 500, d, 3, MODEL.delta, 2 * MODEL.norm_bound, sigma))
+        assert found == pytest.approx(plain_learnt_bound(MODEL, 500, d, 3, MODEL.delta, sigma))
         spread = math.hypot(sigma, 0.35)
         found = theory.learnt_bound(MODEL, 500, d, 2, delta=0.02, reward_range=0.7, varying=True, cap=False)
-        assert found == pytest.approx(plain_learnt_bound(MODEL, 500, d, 2, 0.02, 0.7, spread))
+        assert found == pytest.approx(plain_learnt_bound(MODEL, 500, d, 2, 0.02, spread))
     assert theory.learnt_bound(MODEL, 500, 2.0, 3) == pytest.approx(2 * MODEL.norm_bound * 500)  # the trivial bound
     assert theory.learnt_bound(MODEL, 500, 2.0, 1) == pytest.approx(2.0 * math.sqrt(500))  # the base's own
 

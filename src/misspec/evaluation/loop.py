@@ -25,7 +25,8 @@ from misspec.errors import (
     whole,
 )
 from misspec.evaluation.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, as_number
-from misspec.policies import Auto, Policy, Query, Recommendation
+from misspec.policies import Policy, Query, Recommendation
+from misspec.policies.balanced import Learning
 from misspec.search import distinct
 
 Progress = Callable[[int, int], None]
@@ -196,7 +197,7 @@ class Drive:
                 more = self._fill()
                 if len(self.y) < self.n:
                     self._hear(self.evaluator.collect(wait=not more))
-            if isinstance(self.policy, Auto) and self.policy.stale:  # what is recommended rests on all results
+            if isinstance(self.policy, Learning) and self.policy.stale:  # what is recommended rests on all results
                 self.policy.refresh()
         except BaseException as error:
             self._end(error)

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec import kernels, theory
+from misspec.domains import Domain
 from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, number, one_of, shown, whole
 from misspec.model import Model
 from misspec.policies.auto import Auto
@@ -71,7 +72,7 @@ class Balanced(Policy):
         self.abilities = _abilities(policies)
         super().__init__(first.domain, first.model_as_given, minimize=first.minimize, seed=seed)
         self._share = number("delta", delta, above=0, below=1)
-        self.policies = tuple(_remade(each, self) for each in policies)
+        self.policies = tuple(_remade(each, first.domain) for each in policies)
         known = [sigma for each in self.policies if (sigma := _given(each)) is not None]
         self.noise = number("noise", noise, above=0) if noise is not None else max(known, default=None)
         self._range = None if reward_range is None else number("reward_range", reward_range, above=0)
@@ -101,7 +102,7 @@ class Balanced(Policy):
             base = self.policies[i]
             try:
                 base.available()
-                base._batch = self._batch
+                base._rng, base._batch = self._rng, self._batch
                 self._renew(i)
                 place, position, reasons = base.choose(actions)
             except (AwaitingResults, HorizonReached) as error:
@@ -214,6 +215,11 @@ class Balanced(Policy):
             for event in base.log.events[before:]:
                 self.log.add("base", i, *event)
 
+    @property
+    def stale(self) -> bool:
+        """Whether a base that learns its model should do so before reading: `refresh()`."""
+        return any(each.stale for each in self.policies if isinstance(each, Learning))
+
     def refresh(self) -> None:
         """Renew the models that are missing or due, as `ask` does for the base that is asked: for reading."""
         with self._held():
@@ -306,12 +312,8 @@ class Balanced(Policy):
         shares = ", ".join(map(str, self.counts))
         return f"Balanced([{names}] on {self.domain!r}; rounds {shares}, t={self.t}, pending={len(self.log.pending)})"
 
-    def __setstate__(self, kept: dict[str, Any]) -> None:
-        super().__setstate__(kept)
-        _draw_from(self, self._rng)  # each base was copied by itself
 
-
-Learning = Auto | Balanced  # policies that may have no noise of their own to begin with
+Learning = Auto | Balanced  # policies that may learn their models, and have no noise of their own to begin with
 
 
 def _has_constants(base: Policy) -> bool:
@@ -366,15 +368,7 @@ def _abilities(policies: Sequence[Policy]) -> Abilities:
     )
 
 
-def _remade(policy: Policy, owner: Balanced) -> Policy:
-    """The same policy before all its events, which draws from the owner's random state."""
-    base: Policy = made(type(policy), owner.domain, policy.model_as_given, policy.settings)
-    _draw_from(base, owner._rng)
+def _remade(policy: Policy, domain: Domain) -> Policy:
+    """The same policy before all its events."""
+    base: Policy = made(type(policy), domain, policy.model_as_given, policy.settings)
     return base
-
-
-def _draw_from(policy: Policy, rng: np.random.Generator) -> None:
-    """Let a policy, and the bases that it may have, draw from this random state."""
-    policy._rng = rng
-    for base in policy.policies if isinstance(policy, Balanced) else ():
-        _draw_from(base, rng)
