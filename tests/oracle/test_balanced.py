@@ -9,10 +9,13 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
+from misspec.policies.bases import Ledger
+from misspec.policies.learnt_bounds import Learnt
 
 N, NOISE, DELTA, LEAST = 20, 0.2, 0.1, 0.1
 X = np.random.default_rng(0).random((N, 2))
 TRUTH = np.sin(5 * X[:, 0]) * X[:, 1] + 0.4 * np.sign(np.sin(40 * X[:, 1]))
+LOSSES = (1.0, 0.0, 4.0)  # in the rounds of each base, so that rewards tell them apart
 DOMAIN = ms.Finite(X)
 MODEL = ms.Model(RBF(0.3), norm_bound=1.5, noise=NOISE, delta=DELTA)
 ROUGH = ms.Model(RBF(0.1), norm_bound=2.0, noise=0.5 * NOISE, delta=DELTA)
@@ -61,16 +64,19 @@ def learnt_of(policy):
     return policy.counts, policy.rewards, policy.coefficients, policy.candidate_bounds
 
 
-def drive(policy, bases, delta, seed, *, vary=False, hostile=True, steps=120, reach=None, watch=lambda *_: None):
-    """Ask, tell, drop and observe at random, and compare after every event; returns the log."""
+def drive(policy, bases, delta, seed, *, vary=0, hostile=True, steps=120, reach=None, watch=lambda *_: None):
+    """Ask, tell, drop and observe at random, and compare after every event; returns the largest coefficient seen.
+
+    vary: from which event on rounds offer six candidates each; 0: all of them throughout."""
     rng, log, open_ = np.random.default_rng(seed), [], []
-    before = [LEAST] * bases
+    before, largest = [LEAST] * bases, LEAST
     for _ in range(steps):
         chance = rng.random()
         if len(open_) < 2 or (chance < 0.5 and len(open_) < 6):
-            offer = np.sort(rng.choice(N, 6, replace=False)) if vary else np.arange(N)
+            varies = 0 < vary <= len(log) + 1
+            offer = np.sort(rng.choice(N, 6, replace=False)) if varies else np.arange(N)
             *_, expected = books(log, bases, delta, reach=reach)
-            query = policy.ask(actions=offer) if vary else policy.ask()
+            query = policy.ask(actions=offer) if varies else policy.ask()
             assert query.details["base"] == expected
             log.append(("ask", query.id, expected, tuple(offer.tolist())))
             open_.append(query)
@@ -78,6 +84,7 @@ def drive(policy, bases, delta, seed, *, vary=False, hostile=True, steps=120, re
         elif chance < 0.93:
             query = open_.pop(int(rng.integers(len(open_))) if hostile else 0)
             y = float(TRUTH[query.index] + NOISE * rng.standard_normal())
+            y -= LOSSES[query.details["base"]]
             policy.tell(query, y)
             log.append(("tell", query.id, y))
             watch("tell", query, y)
@@ -93,23 +100,44 @@ def drive(policy, bases, delta, seed, *, vary=False, hostile=True, steps=120, re
         *right, _ = books(log, bases, delta, reach=reach)
         for ours, theirs in zip(learnt_of(policy), right, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-9)
-        phi = right[3]
+        d, phi = right[2:]
+        largest = max(largest, *d)
         assert all(old <= new for old, new in zip(before, phi, strict=True))
         assert hostile or all(new <= 2 * old for old, new in zip(before, phi, strict=True))  # one round at a time
         before = phi
-    return log
+    return largest
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_coefficients_rise_and_fall_and_potentials_do_not(seed):
+    """Whoever plays, and whatever comes: results that change their mean make coefficients fall."""
+    rng, ledger, learnt = np.random.default_rng(seed), Ledger(3), Learnt(3)
+    d, phi, fallen = [LEAST] * 3, [LEAST] * 3, 0
+    for t in range(200):
+        i = int(rng.integers(3))
+        ledger.N[i] += 1
+        ledger.J[i] += float(rng.normal(3.0 * np.sin(0.02 * t + i), 0.5))
+        ledger.h = {j: h(n, 3, DELTA, 0.5) for j, n in enumerate(ledger.N) if n}
+        learnt.learn(i, ledger, 0.5)
+        best = max(ledger.J[j] / ledger.N[j] - ledger.h[j] for j in ledger.h)
+        now = max(LEAST, math.sqrt(ledger.N[i]) * (best - ledger.J[i] / ledger.N[i] - ledger.h[i]) / 0.5)
+        fallen += now * math.sqrt(ledger.N[i]) < phi[i]
+        d[i], phi[i] = now, float(np.clip(now * math.sqrt(ledger.N[i]), phi[i], 2 * phi[i]))
+        assert learnt.coefficients == pytest.approx(d, rel=1e-9)
+        assert learnt.potentials == pytest.approx(phi, rel=1e-9)
+    assert fallen > 5
 
 
 GRID = [(MODEL, 0.6), (MODEL, 0.2), (MODEL, 0.0)]
-WAYS = {"grid": {}, "own": {"evidence": "own"}, "ungrounded": {"grounded": False}, "offers vary": {}}
+WAYS = {"grid": {}, "own": {"evidence": "own"}, "ungrounded": {"grounded": False}, "later": {}}
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_regret_balancing_learns_what_the_transcription_learns(way):
     policy = ms.RegretBalancing(DOMAIN, MODEL, horizon=100, bounds="learnt", bases=GRID, **WAYS[way])
     share = DELTA / (2 if way == "ungrounded" else 3)
-    vary = way == "offers vary"
-    drive(policy, 3, share, 5, vary=vary, reach=2 * (MODEL.norm_bound + 0.6))
+    vary = 40 if way == "later" else 0
+    assert drive(policy, 3, share, 5, vary=vary, reach=2 * (MODEL.norm_bound + 0.6)) > 10 * LEAST
     assert min(policy.counts) > 0
     assert policy.active == [0, 1, 2]
     assert not policy.eliminated
@@ -124,17 +152,18 @@ def team(**settings):
 
 
 @pytest.mark.parametrize("evidence", ["shared", "own"])
-@pytest.mark.parametrize("vary", [False, True])
+@pytest.mark.parametrize("vary", [0, 1, 40])
 def test_balanced_learns_what_the_transcription_learns(evidence, vary):
     policy = ms.Balanced(team(), evidence=evidence, delta=0.07)
     reach = max(2 * (each.model.norm_bound + each.epsilon) for each in policy.policies)
-    drive(policy, 3, 0.07, 7, vary=vary, reach=reach)
+    largest = drive(policy, 3, 0.07, 7, vary=vary, reach=reach)
     assert min(policy.counts) > 0
+    assert vary == 1 or largest > 10 * LEAST
 
 
 def test_a_known_range_and_noise_replace_those_of_the_bases():
     policy = ms.Balanced(team(), noise=NOISE, reward_range=0.9)
-    drive(policy, 3, 0.1, 8, vary=True, reach=0.9)
+    drive(policy, 3, 0.1, 8, vary=1, reach=0.9)
 
 
 def numbers(details):

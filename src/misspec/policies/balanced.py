@@ -23,7 +23,7 @@ from misspec.domains import Domain
 from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, number, one_of, shown, whole
 from misspec.model import Model
 from misspec.policies.auto import Auto
-from misspec.policies.bases import Ledger, Offers, check_base
+from misspec.policies.bases import ActionSets, Ledger, check_base
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, Query
 from misspec.policies.core.fields import state_of
 from misspec.policies.core.hooks import Abilities
@@ -84,7 +84,7 @@ class Balanced(Policy):
         self.counts, self.rewards = self._ledger.N, self._ledger.J
         self._learnt = Learnt(len(self.policies))
         self.coefficients, self.potentials = self._learnt.coefficients, self._learnt.potentials
-        self._offers = Offers(self.field)
+        self._offers = ActionSets(self.field)
         self._ends = (np.inf, -np.inf)  # the smallest and the largest result of any round that counts
         given = getattr(self.domain, "observations", None)
         if self._fresh and given is not None and any(each.t for each in policies):  # a table with results
@@ -175,8 +175,7 @@ class Balanced(Policy):
                 base._evidence.expect()  # as `choose` does: restored or not, the same steps
             base.log.calls = self.log.calls  # rounds of another base are chosen in turn, and no call of others
         if not others:
-            if self._offers.see(details["offer"]):
-                self._ledger.h.clear()
+            self._offers.see(details["offer"])
             self._ledger.ask(asked)
 
     def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:

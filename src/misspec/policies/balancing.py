@@ -15,7 +15,7 @@ from misspec.domains import Domain
 from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, number, one_of, shown, whole
 from misspec.model import Model
-from misspec.policies.bases import Eliminating, Elimination, Offers, check_base
+from misspec.policies.bases import ActionSets, Eliminating, Elimination, check_base
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked
@@ -114,7 +114,7 @@ class RegretBalancing(Eliminating):
         options: dict[str, Any] = {"enlargement": enlargement, "width": width, "inflate": inflate}
         self._bases = self._make_bases(pairs, shared=self._shared, budget=budget, **options)
         self.active = list(range(len(pairs)))  # I_t
-        self._offers = Offers(self.field)
+        self._offers = ActionSets(self.field)
 
     @classmethod
     def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, **options: Any) -> RegretBalancing:

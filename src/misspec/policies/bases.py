@@ -113,7 +113,7 @@ class Ledger:
         return self.R[i] + self._waiting_R[i]
 
 
-class Offers:
+class ActionSets:
     """Whether rounds offer the same actions: digests of the sets seen, of which more than one means that they vary."""
 
     def __init__(self, field: Field) -> None:
