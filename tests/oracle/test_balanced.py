@@ -161,9 +161,10 @@ def test_balanced_learns_what_the_transcription_learns(evidence, vary):
     assert vary == 1 or largest > 10 * LEAST
 
 
-def test_a_known_range_and_noise_replace_those_of_the_bases():
+@pytest.mark.parametrize("vary", [1, 9, 12, 15])
+def test_a_known_range_and_noise_replace_those_of_the_bases(vary):
     policy = ms.Balanced(team(), noise=NOISE, reward_range=0.9)
-    drive(policy, 3, 0.1, 8, vary=1, reach=0.9)
+    drive(policy, 3, 0.1, 8, vary=vary, steps=60, reach=0.9)
 
 
 def numbers(details):
@@ -267,3 +268,14 @@ def test_the_better_base_leads_and_every_base_is_played():
         assert 2 <= policy.counts[uniform] <= 40
         assert trace.facts["counts"] == policy.counts
         assert trace.base.tolist().count(uniform) == policy.counts[uniform]
+
+
+def test_the_radius_covers_the_maximum_of_every_base_once_offers_vary():
+    policy = ms.Balanced(team(), reward_range=0.9)
+    for actions in [None] * 8 + [[0, 1, 2]]:
+        query = policy.ask(actions=actions)
+        policy.tell(query, float(TRUTH[query.index]))
+    assert min(policy.counts) > 0
+    spread = math.hypot(NOISE, 0.45)
+    expected = [h(n, 3, 0.1, spread) for n in policy.counts]
+    assert [policy._ledger.h[i] for i in range(3)] == pytest.approx(expected)

@@ -279,3 +279,42 @@ def test_a_picture_of_its_trace_names_the_bases():
     labels = [text.get_text() for axes in figure.axes for text in axes.get_yticklabels()]
     assert "0: Auto" in labels
     assert "1: InsuredUCB" in labels
+
+
+@pytest.mark.parametrize("hook", ["choose", "on_ask", "on_tell"])
+def test_a_call_that_fails_in_a_base_is_undone(hook, monkeypatch):
+    """Whatever the other bases have done in it: the policy goes on as one in which nothing failed."""
+    policy, twin = (ms.Balanced(learners(), seed=1) for _ in range(2))
+    play(policy, 9)
+    play(twin, 9)
+    asked, before = (policy.ask(), twin.ask()), json.dumps(policy.state())
+    with monkeypatch.context() as patched:
+        for base in policy.policies:
+            patched.setattr(base, hook, lambda *_: 1 / 0)
+            if hook == "on_tell":
+                break
+        with pytest.raises(ZeroDivisionError):
+            policy.tell(asked[0], 0.3) if hook == "on_tell" else policy.ask(2)
+    assert json.dumps(policy.state()) == before
+    policy.tell(asked[0], 0.3)
+    twin.tell(asked[1], 0.3)
+    play(policy, 4)
+    play(twin, 4)
+    for ours, theirs in zip(policy.ask(4), twin.ask(4), strict=True):
+        assert (ours.index, ours.details) == (theirs.index, theirs.details)
+
+
+def test_a_journal_goes_on_with_what_the_bases_have_learnt(tmp_path):
+    policy = ms.Balanced(learners(), seed=1)
+    policy.journal(tmp_path / "journal")
+    play(policy, 14)
+    twin = ms.load(tmp_path / "journal")
+    policy.journal(None)
+    twin.journal(tmp_path / "journal")
+    play(policy, 5)
+    play(twin, 5)
+    assert policy.counts == twin.counts
+    np.testing.assert_array_equal(policy.band().lower, twin.band().lower)
+    twin.journal(None)
+    with pytest.raises(ms.StorageError, match="its settings differs"):
+        ms.Balanced([*learners(), ms.GPUCB(DOMAIN, MODEL)], seed=1).journal(tmp_path / "journal")
