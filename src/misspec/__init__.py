@@ -14,6 +14,7 @@ from misspec.policies import (
     ECGPUCB,
     GPUCB,
     Auto,
+    Balanced,
     InsuredUCB,
     PhasedUncertaintySampling,
     Policy,
@@ -30,8 +31,9 @@ from misspec.truth import best_in_class, diagnose, misspecification_profile, noi
 
 __version__ = "0.1.0"
 __all__ = ["Box", "Choice", "Finite", "Float", "Int", "Joint", "Mixture", "Model", "Open", "Space", "product_kernel"]
-__all__ += ["ECGPUCB", "GPUCB", "Auto", "InsuredUCB", "PhasedUncertaintySampling", "Policy", "RegretBalancing"]
-__all__ += ["ThompsonSampling", "UniformSampling", "load", "optimize", "restore", "simulate", "until"]
+__all__ += ["ECGPUCB", "GPUCB", "Auto", "Balanced", "InsuredUCB", "PhasedUncertaintySampling", "Policy"]
+__all__ += ["RegretBalancing", "ThompsonSampling", "UniformSampling", "load", "optimize", "restore", "simulate"]
+__all__ += ["until"]
 __all__ += ["best_in_class", "diagnose", "information_gain", "misspecification_profile", "noise_from_repeats"]
 __all__ += ["AwaitingResults", "HorizonReached", "InvalidInput", "MisspecError", "NumericalError", "StorageError"]
 __all__ += ["__version__", "adversary", "comparators", "problems", "theory"]

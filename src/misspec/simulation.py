@@ -21,7 +21,8 @@ from misspec.errors import (
 )
 from misspec.evaluation.loop import Progress, ask, check_horizon
 from misspec.evaluation.stopping import Until, Watch, checked
-from misspec.policies import Auto, Policy, Query, Recommendation
+from misspec.policies import Policy, Query, Recommendation
+from misspec.policies.balanced import Learning
 from misspec.policies.core.answers import NUMBERS
 from misspec.problems import Problem
 from misspec.threads import one_thread
@@ -165,7 +166,7 @@ def simulate(
             policy.tell(queries, y[t : len(asked)])
             if progress is not None:
                 progress(len(asked), T)
-        if isinstance(policy, Auto) and policy.stale:  # what is recommended rests on all results
+        if isinstance(policy, Learning) and policy.stale:  # what is recommended rests on all results
             policy.refresh()
         recommended, missed = _recommended(policy, problem, seed, vectors)
     index, y = index[: len(asked)], y[: len(asked)]

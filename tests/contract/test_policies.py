@@ -53,9 +53,34 @@ POLICIES = {
             (MODEL, 0.0),
         ],
     ),
+    "balancing learnt": lambda seed: ms.RegretBalancing(DOMAIN, MODEL, horizon=200, bounds="learnt", seed=seed),
+    "balancing learnt own": lambda seed: ms.RegretBalancing(
+        DOMAIN, MODEL, horizon=200, bounds="learnt", evidence="own", seed=seed
+    ),
     "insured": lambda seed: ms.InsuredUCB(DOMAIN, MODEL, premium=0.5, seed=seed),
     "thompson": lambda seed: ms.ThompsonSampling(DOMAIN, MODEL, seed=seed),
     "uniform": lambda seed: ms.UniformSampling(DOMAIN, MODEL, seed=seed),
+    "balanced": lambda seed: ms.Balanced(
+        [
+            ms.InsuredUCB(DOMAIN, MODEL), ms.RegretBalancing(DOMAIN, MODEL, horizon=200),
+            ms.ThompsonSampling(DOMAIN, MODEL),
+        ],
+        seed=seed,
+    ),
+    "balanced own": lambda seed: ms.Balanced(
+        [ms.UniformSampling(DOMAIN, MODEL), ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1)], evidence="own", seed=seed
+    ),
+    "balanced, one of them phased": lambda seed: ms.Balanced(
+        [ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=200), ms.GPUCB(DOMAIN, MODEL, width=2.0)],
+        evidence="own", seed=seed,
+    ),
+    "balanced twice, minimising": lambda seed: ms.Balanced(
+        [
+            ms.Balanced([ms.GPUCB(DOMAIN, MODEL, minimize=True), ms.ThompsonSampling(DOMAIN, MODEL, minimize=True)]),
+            ms.comparators.Corral(DOMAIN, MODEL, horizon=100, minimize=True),
+        ],
+        seed=seed,
+    ),
     "corruption": lambda seed: ms.comparators.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=1.0, seed=seed),
     "phased elimination": lambda seed: ms.comparators.PhasedElimination(DOMAIN, LINEAR, horizon=200, seed=seed),
     "phased elimination in the paper": lambda seed: ms.comparators.PhasedElimination.as_in_paper(
@@ -99,6 +124,7 @@ ON_A_BOX = {
     "balancing": lambda seed: ms.RegretBalancing(BOX, WIDE, horizon=200, seed=seed),
     "balancing own": lambda seed: ms.RegretBalancing(BOX, WIDE, horizon=200, evidence="own", seed=seed),
     "insured": lambda seed: ms.InsuredUCB(BOX, WIDE, seed=seed),
+    "balanced": lambda seed: ms.Balanced([ms.InsuredUCB(BOX, WIDE), ms.ECGPUCB(BOX, WIDE, epsilon=0.1)], seed=seed),
     "thompson": lambda seed: ms.ThompsonSampling(BOX, WIDE, seed=seed),
     "uniform": lambda seed: ms.UniformSampling(BOX, WIDE, seed=seed),
     "corruption": lambda seed: ms.comparators.CorruptionTolerantGPUCB(BOX, WIDE, corruption=1.0, seed=seed),
@@ -156,6 +182,12 @@ TRIED = ms.Finite.from_table(
 LEARNING = {  # its model: rounds are dear
     "auto": lambda seed: ms.Auto(DOMAIN, seed=seed),
     "auto minimising": lambda seed: ms.Auto(DOMAIN, minimize=True, seed=seed),
+    "balanced autos, minimising": lambda seed: ms.Balanced(
+        [ms.Auto(DOMAIN, minimize=True), ms.Auto(DOMAIN, aim="earn", minimize=True)], seed=seed
+    ),
+    "auto balanced on a table with results": lambda seed: ms.Balanced(
+        [ms.Auto(TRIED, horizon=60), ms.InsuredUCB(TRIED, FAR), ms.RegretBalancing(TRIED, FAR, horizon=60)], seed=seed
+    ),
     "auto on a table with results": lambda seed: ms.Auto(TRIED, horizon=90, seed=seed),
     "auto on a whole space": lambda seed: ms.Auto(WHOLE, noise=0.05, seed=seed),
     "auto on a box": lambda seed: ms.Auto(BOX, horizon=90, minimize=True, seed=seed),
@@ -167,13 +199,13 @@ LEARNING = {  # its model: rounds are dear
 IN_FULL = {
     "arms": (
         "gp-ucb", "ec", "phased", "balancing", "insured", "thompson", "uniform", "corruption", "phased elimination",
-        "lb-gp-ucb", "corral", "splitting", "prior elimination",
+        "lb-gp-ucb", "corral", "splitting", "prior elimination", "balanced",
     ),
     "box": ("ec", "phased", "balancing", "thompson"),
     "names": (
         "ec on a space", "balancing on a space", "thompson on a space", "phased on a whole space", "ec on a table",
     ),
-    "learning": ("auto", "auto on a space"),
+    "learning": ("auto", "auto on a space", "balanced autos, minimising"),
 }  # fmt: skip
 SHORT = (continues_to_the_bit, refused_calls_change_nothing, recommends_the_best_lower_bound)
 

@@ -28,6 +28,7 @@ from misspec.evaluation.stopping import Until, Watch, checked
 from misspec.evaluation.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, with_limits
 from misspec.policies import Auto, Policy, Query, Recommendation
 from misspec.policies.auto.limits import KEPT
+from misspec.policies.balanced import Learning
 from misspec.search import Distinct, distinct
 
 Progress = Callable[[int, int], None]
@@ -238,7 +239,7 @@ class Drive:
                 more = not enough and self._fill()
                 if len(self.y) < self.n:
                     self._hear(self.evaluator.collect(wait=not more))
-            if isinstance(self.policy, Auto) and self.policy.stale:  # what is recommended rests on all results
+            if isinstance(self.policy, Learning) and self.policy.stale:  # what is recommended rests on all results
                 self.policy.refresh()
         except BaseException as error:
             self._end(error)

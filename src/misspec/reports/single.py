@@ -29,12 +29,12 @@ def trace_figure(trace: Trace, bases: Sequence[str] | None = None) -> Figure:
     action was played; of a balancing policy, which base played when, with a × where one was eliminated; of domain
     splitting, the cells, over the rounds in one dimension and at the end in two.
 
-    bases: their names; by default each is called by its number and its ε̂.
+    bases: their names; by default each is called by its number and its ε̂, or what it is.
     """
     if not isinstance(trace, Trace):
         raise InvalidInput(f"trace_figure draws a Trace, as simulate returns it, got {type(trace).__name__}")
     names = _names(trace, bases)
-    gone = [(each.base, each.round - trace.facts["before"]) for each in trace.facts["eliminated"]] if names else []
+    gone = [(each.base, each.round - trace.facts["before"]) for each in trace.facts.get("eliminated", ())]
     gone = [(base, when) for base, when in gone if when >= 1]  # earlier ones were before this trace
     heights = [INCHES["regret"]]
     heights += [INCHES["share"]] if trace.offers is not None else []
@@ -72,11 +72,12 @@ def _names(trace: Trace, bases: Sequence[str] | None) -> list[str]:
         if bases is not None:
             raise InvalidInput(f"bases are those of a balancing policy, and {trace.policy} has none; leave them out")
         return []
-    hats = trace.facts["epsilons"]
+    facts = trace.facts
+    told = facts.get("bases") or [f"ε̂ = {hat:.2g}" for hat in facts.get("epsilons", ())]
     if bases is None:
-        return [f"{i}: ε̂ = {hat:.2g}" for i, hat in enumerate(hats)]
-    if len(bases) != len(hats):
-        raise InvalidInput(f"bases must be a name for each of the {len(hats)} bases, got {len(bases)}")
+        return [f"{i}: {each}" for i, each in enumerate(told or [f"{n} rounds" for n in facts["counts"]])]
+    if len(bases) != len(facts["counts"]):
+        raise InvalidInput(f"bases must be a name for each of the {len(facts['counts'])} bases, got {len(bases)}")
     return list(bases)
 
 

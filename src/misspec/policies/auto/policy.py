@@ -285,9 +285,12 @@ class Auto(Policy):
 
     @property
     def noise_level(self) -> float:
-        """The standard deviation of a result, in the user's units: as given, or the average over the samples."""
+        """The standard deviation of a result, in the user's units: as given, or the average over the samples; before
+        there is a model, that of all results."""
         if self.noise is not None:
             return self.noise
+        if self._states is None:
+            return float(np.std(self._outcomes.y)) if self.t else 0.0
         return self._mixture.scaling.width * math.sqrt(float(np.mean(self._mixture.noises**2)))
 
     @property
