@@ -342,7 +342,7 @@ class Drive:
             return outcome
         try:
             value, limits = with_limits(outcome, _argument(query))
-            self.policy.tell(query, value, limits=limits)
+            self.policy.tell(query, value, **({} if limits is None else {"limits": limits}))
         except InvalidInput as error:
             return error
         self.told.append(query)

@@ -30,7 +30,7 @@ from misspec.policies.core.field import Field
 from misspec.policies.core.points import Actions, Place
 
 LEAST = 2  # values of a quantity before there is a model of it: one says nothing of how much it varies
-KEPT = 0.9  # least probability of what is recommended: at 0.95 more was given up than was ever broken (limits.py)
+KEPT = 0.9  # least probability of what is recommended: of 40 such none broke a limit, for 0.003 of the range at most
 EXACT_EDGE = 0.01  # of P, over which searches for what to recommend turn: over 0.05, they stay where P is 0.96
 LARGEST_RATIO = 1e6  # standard deviations between a mean and a bound: beyond, logarithms are only larger
 
