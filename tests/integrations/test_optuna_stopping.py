@@ -48,6 +48,12 @@ def test_the_policy_of_the_sampler_is_asked_after_every_fifth_trial(monkeypatch)
     assert looked == [(1, 0.2), (5, 0.2), (10, 0.2)]
 
 
+def test_trials_of_before_have_a_model_at_once():
+    study = study_of(RandomSampler(seed=0))
+    study.optimize(objective, n_trials=20)
+    assert SOON.reason(MisspecSampler(seed=0).policy_for(study)).startswith("stopped after 20 evaluations: ")
+
+
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_any_sampler_and_failures_and_threads(jobs):
     def sometimes(trial):

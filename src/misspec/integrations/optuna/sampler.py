@@ -151,8 +151,11 @@ class MisspecSampler(BaseSampler):
         if not search_space:
             return None
         with self._lock, one_thread():
-            self._mirror, _ = self._current(study, Axes(search_space), None)
-            return self._mirror.policy
+            mirror, _ = self._current(study, Axes(search_space), None)
+            if isinstance(mirror.policy, Auto) and mirror.policy.samples is None:  # as the next choice would
+                mirror.policy.refresh()
+            self._mirror = mirror
+            return mirror.policy
 
     def _current(self, study: Study, axes: Axes, number: int | None) -> tuple[Mirror, History]:
         """The mirror that has learnt the trials before, as long as these say the same; else a new one. The caller
