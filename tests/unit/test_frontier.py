@@ -283,6 +283,14 @@ def test_its_bound_by_hand():
     assert ms.theory.prior_elimination_bound(models, [1, 0], [4.0, 0.0], 1) == 6.0
 
 
+def test_which_model_or_length_scale_played_is_drawn():
+    from misspec import reports
+
+    problem = ms.problems.misspecified(GRID, MODEL, seed=0)
+    for policy in (Elimination(GRID, [MODEL, WRONG[0]]), ms.comparators.LBGPUCB(GRID, MODEL, horizon=20)):
+        assert len(reports.trace_figure(ms.simulate(policy, problem, 20)).axes) == 2
+
+
 # -- pictures ----------------------------------------------------------------------------------------------------------
 
 

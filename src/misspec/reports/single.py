@@ -72,7 +72,7 @@ def _names(trace: Trace, bases: Sequence[str] | None) -> list[str]:
         if bases is not None:
             raise InvalidInput(f"bases are those of a balancing policy, and {trace.policy} has none; leave them out")
         return []
-    hats = trace.facts["epsilons"]
+    hats = trace.facts.get("epsilons", [0.0] * len(trace.facts["counts"]))  # LBGPUCB has none
     if bases is None:
         return [f"{i}: ε̂ = {hat:.2g}" for i, hat in enumerate(hats)]
     if len(bases) != len(hats):
