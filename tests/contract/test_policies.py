@@ -131,7 +131,7 @@ ON_A_BOX = {
     "igp-ucb": lambda seed: ms.comparators.IGPUCB(BOX, WIDE, seed=seed),
     "lb-gp-ucb": lambda seed: ms.comparators.LBGPUCB(BOX, WIDE, horizon=100, initial=2, seed=seed),
     "corral": lambda seed: ms.comparators.Corral(BOX, WIDE, horizon=100, epsilons=[0.1, 0.0], seed=seed),
-    "splitting": lambda seed: ms.comparators.DomainSplitting(BOX, WIDE, epsilon=0.1, smoothness=1.0, seed=seed),
+    "splitting": lambda seed: ms.comparators.DomainSplitting(BOX, WIDE, epsilon=0.1, ancestors="forgotten", seed=seed),
     "prior elimination": lambda seed: ms.comparators.PriorElimination(BOX, [WIDE, MODEL], seed=seed),
 }
 

@@ -40,7 +40,10 @@ def test_what_cells_know_is_what_lies_in_them(ancestors):
     assert len(policy.splits) > 3
     for query in policy.pending:
         policy.drop(query)
-    other.observe([i for i, _ in told], [y for _, y in told])
+    half = len(told) // 2
+    other.observe(*zip(*told[:half], strict=True))
+    other.drop(other.ask())  # cells are split, and learn the rest
+    other.observe(*zip(*told[half:], strict=True))
     for each in made:
         each.drop(each.ask())  # cells are split before a query
     assert [(c.level, c.count, c.bounds.tolist()) for c in policy.cells] == [
@@ -125,6 +128,27 @@ def test_a_box_is_split_too():
     best = policy.recommend()
     assert best.lower <= truth(best.x) <= best.upper
     assert best.x[0] == pytest.approx(np.pi / 6, abs=0.15)
+
+
+@pytest.mark.parametrize("ancestors", ["kept", "learning", "forgotten"])
+def test_cells_of_a_box_are_those_of_its_grid(ancestors):
+    """The same bands, whether they are kept over a list or computed where one looks."""
+    rng = np.random.default_rng(0)
+    settings = {"epsilon": 0.1, "grounded": False, "ancestors": ancestors, "smoothness": 1.0}
+    listed, box = Splitting(GRID, MODEL, **settings), Splitting(ms.Box([(0.0, 2.0)]), MODEL, **settings)
+    for _ in range(5):
+        rows = rng.integers(40, size=12)
+        y = [truth(GRID.points[i]) + 0.1 * rng.standard_normal() for i in rows]
+        listed.observe(rows, y)
+        box.observe(GRID.points[rows], y)
+        listed.drop(listed.ask())
+        box.drop(box.ask(actions=GRID.points))
+    assert [cell.count for cell in listed.cells] == [cell.count for cell in box.cells]
+    assert len(listed.splits) > 3
+    for end, same in zip(listed.band(), box.band(GRID.points), strict=True):
+        np.testing.assert_allclose(end, same, atol=1e-7)
+    query = box.ask()  # what the search finds is at least as good as the best of the grid
+    assert query.upper >= listed.ask().upper - 1e-6
 
 
 def test_of_many_results_from_elsewhere_cells_are_as_small_as_they_have_to_be():
@@ -225,6 +249,12 @@ def test_a_model_may_be_dropped_late_where_results_are():
     assert policy.active == [1]
 
 
+def test_bands_reach_over_all_models_that_are_left():
+    band = Elimination(GRID, [MODEL, WRONG[0]]).band()
+    np.testing.assert_allclose(band.lower, -0.8)
+    np.testing.assert_allclose(band.upper, 3.05)
+
+
 @pytest.mark.parametrize("minimize", [False, True])
 def test_models_are_turned_where_smaller_is_better(minimize):
     sign = -1.0 if minimize else 1.0
@@ -251,6 +281,14 @@ def test_its_bound_by_hand():
     xi = 2 * 0.01 * np.log(2 * 50**2 * np.pi**2 / (3 * 0.05))
     assert found == pytest.approx(2 * (np.sqrt(xi * 50) + 4.0) + 6.0)
     assert ms.theory.prior_elimination_bound(models, [1, 0], [4.0, 0.0], 1) == 6.0
+
+
+def test_which_model_or_length_scale_played_is_drawn():
+    from misspec import reports
+
+    problem = ms.problems.misspecified(GRID, MODEL, seed=0)
+    for policy in (Elimination(GRID, [MODEL, WRONG[0]]), ms.comparators.LBGPUCB(GRID, MODEL, horizon=20)):
+        assert len(reports.trace_figure(ms.simulate(policy, problem, 20)).axes) == 2
 
 
 # -- pictures ----------------------------------------------------------------------------------------------------------
