@@ -99,13 +99,14 @@ def _exchanged(domain: Any, A: Array, B: Array) -> tuple[Array, Any]:
     Where a parameter does not exist in one of the samples it has the value of the other, in case that A_j has it."""
     d = A.shape[1]
     stacked, counts = np.repeat(A[None], d + 1, axis=0), np.ones((d + 1, len(A)), dtype=bool)
-    if not hasattr(domain, "changed"):
+    changed = getattr(domain, "changed", None)
+    if changed is None:
         for j in range(d):
             stacked[j + 1, :, j] = B[:, j]
         return stacked, counts
     A = np.where(domain.there(A), A, B)
     for j in range(d):
-        stacked[j + 1] = domain.validate(domain.changed(A, j, B[:, j]))
+        stacked[j + 1] = domain.validate(changed(A, j, B[:, j]))
         counts[j + 1] = domain.legal(stacked[j + 1])
     return stacked, counts
 

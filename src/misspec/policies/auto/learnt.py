@@ -270,8 +270,8 @@ def values_of(domain: Any, x: Array) -> list[Any]:
 
 def exist(domain: Any, x: Array) -> list[bool]:
     """Which parameters exist at a point."""
-    region = domain if hasattr(domain, "there") else getattr(domain, "box", None)
-    return [True] * len(x) if region is None else list(region.there(np.reshape(x, (1, -1)))[0].tolist())
+    there = getattr(domain, "there", None) or getattr(getattr(domain, "box", None), "there", None)
+    return [True] * len(x) if there is None else list(there(np.reshape(x, (1, -1)))[0].tolist())
 
 
 def parameters_of(domain: Any) -> Mapping[str, Any] | None:
