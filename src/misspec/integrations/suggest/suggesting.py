@@ -335,6 +335,8 @@ def _asked(
         try:
             query = policy.ask() if new is None else policy.ask(actions=np.array(new))
         except HorizonReached:  # every candidate was tried, and a repeat would teach nothing
+            if policy.limits and menu.others(taken | seen):
+                return asked, ["Nothing is left to try that is likely to keep the limits."]
             return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
         key = menu.key(query)
         if new is None and key in menu.asked and (others := [each for each in menu.every or () if free(each)]):
