@@ -3,7 +3,7 @@
     python benchmarks/limits.py [--only NAME …] [--seeds 10] [--players auto known tpe] [--which seen | left-out]
 
 breaks   share of the domain that breaks the limits
-late     share of queries in the second half that break them
+late     share of queries in the second half that break them; where nothing is left to try, there are fewer queries
 missed   (best value that keeps them − best such value found)/range of the values that keep them
 said     the same of the recommendation; "broken": how many recommendations break the limits; "P": what it says of that
 known    the same Auto on a list of what keeps the limits: of a box 1,000 points with the best one among them
@@ -215,7 +215,10 @@ def auto(problem: Problem, world: Any, seed: int, domain: Any = None) -> Run:
     rng, size = np.random.default_rng([seed, 99]), problem.noise * width
     broke, found, began = [], -np.inf, time.process_time()
     for _ in range(problem.rounds):
-        query = policy.ask()
+        try:
+            query = policy.ask()
+        except ms.HorizonReached:  # nothing is left that may keep the limits
+            break
         v = problem.params(query.x)
         y = problem.value(v)
         broke.append(not problem.keeps(v))

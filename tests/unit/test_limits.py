@@ -334,6 +334,18 @@ def test_where_nothing_keeps_the_limits_the_most_likely_is_tried_and_said():
     assert "Nowhere are the limits sure to hold" in policy.summary()
 
 
+def test_where_all_that_may_keep_the_limits_was_tried_it_ends():
+    """Of a list without noise; what is known to break them is not tried for want of others."""
+    policy = ms.Auto(LIST, limits="c < 0.6", repeats=False, seed=0)
+    found = ms.optimize(policy, lambda x: (value(x), {"c": x[0] + x[1]}), 60)
+    keeping = np.flatnonzero(LIST.points.sum(axis=1) < 0.6)
+    assert set(keeping) <= set(found.index)
+    assert len(found) < 30
+    with pytest.raises(ms.HorizonReached, match="every candidate that may keep the limits was tried"):
+        policy.ask()
+    assert found.best.mean == max(value(x) for x in LIST.points[keeping])
+
+
 def test_before_there_is_a_model_results_alone_say_what_keeps_them():
     policy = ms.Auto(BOX, limits="c < 1")
     policy.observe([[0.2, 0.2], [0.4, 0.4], [0.9, 0.9]], [1.0, 2.0, 9.0], limits={"c": [0.4, 0.8, 1.8]})

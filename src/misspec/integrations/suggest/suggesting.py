@@ -349,6 +349,8 @@ def _asked(
         try:
             query = policy.ask() if new is None else policy.ask(actions=np.array(new))
         except (AwaitingResults, HorizonReached):  # every candidate was tried, and a repeat would teach nothing
+            if policy.limits and menu.others(taken | seen):
+                return asked, ["Nothing is left to try that is likely to keep the limits."]
             return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
         key = menu.key(query)
         repeat = key in menu.asked or (not failures and not free(key, str(query.details["rule"])))

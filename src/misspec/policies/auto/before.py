@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from misspec.policies.auto.policy import Auto
 
 PER_PARAMETER = 1  # first points for each parameter, where only the best counts: with 2, best missed at 60 was larger
+HOPELESS = 0.05  # probability of keeping the limits below which a candidate is not tried for want of others
 UNKNOWN = 4.0  # half-width, in ranges of the results, of the band of an unseen point before there is a model
 
 
@@ -32,7 +33,8 @@ def first_design(policy: Auto) -> int:
 
 
 def untried(policy: Auto) -> NDArray[np.intp] | None:
-    """The candidates without an evaluation; None where a second one at a point would teach something.
+    """The candidates without an evaluation that may keep the limits; None where a second one at a point would teach
+    something.
 
     Where the noise is learnt, it may hide behind results that are coarse."""
     size, outcomes = policy.field.size, policy._outcomes
@@ -45,7 +47,11 @@ def untried(policy: Auto) -> NDArray[np.intp] | None:
     failed = Counter(place.key for place in outcomes.dropped)  # what failed once may have failed by chance
     tried = {place.key for place in (*outcomes.told, *(each.place for each in policy.log.pending.values()))}
     tried |= {key for key, times in failed.items() if times > 1}
-    return np.array([row for row in range(size) if row not in tried], dtype=np.intp)
+    new = np.array([row for row in range(size) if row not in tried], dtype=np.intp)
+    holding = policy.quantities.holding
+    if holding is None or not len(new):
+        return new
+    return new[np.exp(holding.at(policy.field, policy.field.whole("").part(new))) >= HOPELESS]
 
 
 def band_before(outcomes: Outcomes, field: Field, actions: Actions) -> Band:

@@ -243,9 +243,10 @@ class Auto(Policy):
         """By the table of `rules.py`."""
         new = untried(self) if actions is None else None
         if new is not None and not len(new):
+            may = " that may keep the limits" if self.limits else ""
             if self.log.pending:  # one that fails may be tried again
-                raise AwaitingResults("every candidate was tried or is pending: tell or drop the pending ones")
-            raise HorizonReached("every candidate was tried, and a repeat would teach nothing; see recommend()")
+                raise AwaitingResults(f"every candidate{may} was tried or is pending: tell or drop the pending ones")
+            raise HorizonReached(f"every candidate{may} was tried, and a repeat would teach nothing; see recommend()")
         pending, outcomes = list(self.log.pending.values()), self._outcomes
         n = self.t + len(outcomes.dropped) + len(pending)
         if self._states is None or (n < self.first and actions is None):
