@@ -191,6 +191,16 @@ SPACE = {
     "loss": {"options": [1, 2.5, "a", True]},
     "seed": 7,
 }
+RULED = {
+    "where": ["lr * depth < 0.5", "booster == 'tree' or lr > 1e-4"],
+    "parameters": {
+        "lr": {"low": 1e-5, "high": 0.1, "log": True},
+        "booster": ["tree", "linear"],
+        "depth": {"low": 1, "high": 12, "when": {"booster": "tree"}},
+        "kind": {"options": ["a", "b"], "when": {"booster": ["linear"]}},
+        "blend": {"mixture": ["x", "y", "z"], "total": 100, "at_most": 2},
+    },
+}
 NO_TOML = [
     b"",
     b"\0",
@@ -275,6 +285,10 @@ def mutated(draw, good):
                 "step",
                 "log",
                 "misfit",
+                "where",
+                "when",
+                "mixture",
+                "at_most",
             ]
             at[draw(st.sampled_from([*known, "", "x", "\x1b]0;"]))] = value
         else:

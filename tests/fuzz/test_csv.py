@@ -7,12 +7,13 @@ import pytest
 from hypothesis import strategies as st
 
 from hostile import attempt, fuzz
-from hostile_files import CELLS, ENCODINGS, texts, write
+from hostile_files import CELLS, ENCODINGS, RULED, document, texts, write
 from misspec import Finite
 from misspec.files import frames
 from misspec.integrations import table
 from misspec.integrations.suggest import sheets
-from misspec.integrations.suggest.menu import FileLine, outcome
+from misspec.integrations.suggest.menu import FileLine, OfSpace, OfTable, outcome
+from misspec.integrations.suggest.suggesting import FileResults
 
 
 @fuzz(500, text=texts(), encoding=ENCODINGS)
@@ -104,3 +105,48 @@ def test_many_columns_take_a_moment(tmp_path):
     assert len(frames.read(wide).names) == 100_000
     wide.write_text("," * 100_000 + "a\n" + "," * 100_000 + "1\n")
     assert frames.read(wide).columns == {"a": [1]}
+
+
+GOOD = [["0.01", "0.011", "9"], ["tree", "linear"], ["", "3", "20", "2.5"], ["", "a", "b"], ["0", "50", "70"]]
+GOOD += [["50", "30", "100"], ["0", "20"], ["1", "", "failed"]]
+
+
+@fuzz(150, cells=st.tuples(*(st.sampled_from(some) | st.sampled_from(CELLS) for some in GOOD)), strict=st.booleans())
+def test_results_in_a_space_with_rules_conditions_and_mixtures(tmp_path, cells, strict):
+    (tmp_path / "space.toml").write_bytes(document(RULED))
+    sheets.write(
+        sheets.File(tmp_path / "results.csv"),
+        [["lr", "booster", "depth", "kind", "x", "y", "z", "result"], ["0.01", "tree", "2", "", "40", "60", "0", "1"]],
+        frames.Style(),
+    )
+    row = ",".join('"' + cell.replace('"', '""') + '"' for cell in cells)
+    with (tmp_path / "results.csv").open("a", encoding="utf-8", errors="replace") as file:
+        file.write(row + "\n")
+    menu = OfSpace(tmp_path / "space.toml", strict=strict)
+    found = attempt(lambda: FileResults(sheets.File(tmp_path / "results.csv"), "result", menu))
+    for entry in [] if found is None else found.entries:
+        x = np.array([entry.key])
+        np.testing.assert_array_equal(menu.domain.validate(x), x)  # as policies see it, to the bit
+        legal = bool(menu.domain.contains(x)[0])
+        assert (menu.outside(entry.key) == []) == legal
+        assert legal or not strict
+        assert any(word in note for note in found.notes for word in ("Learnt from", "does not count")) or legal
+
+
+@fuzz(
+    80, text=texts(), rule=st.sampled_from(["temperature < 90", "x > 1", "solvent == 'water'", "a + b < 3", "c != 6"])
+)
+def test_candidates_with_rules(tmp_path, text, rule):
+    path = tmp_path / "candidates.csv"
+    write(path, text, "utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        whole = attempt(lambda: OfTable(sheets.File(path), "yield", None, ()))
+        ruled = attempt(lambda: OfTable(sheets.File(path), "yield", None, (), where=[rule]))
+    if ruled is not None:
+        assert whole is not None
+        rows = [ruled.domain.rows.index(row) for row in whole.domain.rows if row in ruled.domain.rows]
+        assert rows == list(range(ruled.size))
+        assert len(ruled.entries) == len(whole.entries)
+        for one, other in zip(ruled.entries, whole.entries, strict=True):
+            np.testing.assert_array_equal(ruled.point(one.key), whole.point(other.key))

@@ -55,6 +55,7 @@ MAKERS = {
         ms.Finite.from_table,
         {"source": COLUMNS, "target": "yield", "ignore": ["solvent"], "names": ["u", "v", "w"]},
     ),
+    "table with rules": (ms.Finite.from_table, {"source": COLUMNS, "target": "yield", "where": "temperature < 3"}),
     "frame": (ms.Finite.from_table, {"source": polars.DataFrame(COLUMNS), "target": "yield", "ignore": ()}),
     "grid": (BOX.grid, {"n": 3}),
     "grid of sizes": (BOX.grid, {"n": [2, 3]}),

@@ -28,6 +28,7 @@ SPACE = ms.Space({"rate": ms.Float(1e-4, 1.0, log=True), "depth": ms.Int(1, 6), 
 MEMBERS = ms.Space({"depth": ms.Int(1, 4), "kind": ms.Choice(["a", "b"])})
 ROWS = {"heat": [20.0, 40.0, 60.0] * 2, "base": ["x", "y"] * 3, "yield": [0.1, None, 0.4, None, None, None]}
 TABLE = ms.Finite.from_table(ROWS, target="yield")
+RULED = ms.Finite.from_table(ROWS, target="yield", where="heat < 60 or base == 'y'")
 
 MAKE = {
     "gp-ucb": lambda: ms.GPUCB(LIST, MODEL),
@@ -49,6 +50,7 @@ MAKE = {
     "grid": lambda: ms.GPUCB(ms.Box([(0, 1)]).grid(7), MODEL, width=2.0),
     "members": lambda: ms.GPUCB(MEMBERS, MODEL),
     "table": lambda: ms.ECGPUCB(TABLE, MODEL, epsilon=0.1),
+    "table with rules": lambda: ms.ECGPUCB(RULED, MODEL, epsilon=0.1),
     "box": lambda: ms.UniformSampling(BOX, MODEL),
     "space": lambda: ms.UniformSampling(SPACE, MODEL),
     "open": lambda: ms.RegretBalancing(ms.Open(3), LINEAR, horizon=100),

@@ -224,7 +224,18 @@ def test_define_by_run_spaces(policy):
         return shared - trial.suggest_int("only b", 1, 5)
 
     study.optimize(branching, n_trials=20)
-    assert sorted(study.sampler.infer_relative_search_space(study, study.trials[-1])) == ["method", "shared"]
+    found = study.sampler.infer_relative_search_space(study, study.trials[-1])
+    assert sorted(found) == ["early", "method", "only a", "only b", "shared"]
+    parameters = found.axes.space.parameters
+    assert {name: dict(parameters[name].when) for name in found} == {
+        "early": {"with early": (True,)},
+        "method": {},
+        "only a": {"method": ("a",)},
+        "only b": {"method": ("b",)},
+        "shared": {},
+    }
+    assert found.axes.space.rules.texts == ["`with early` == False"]  # none of the last ten trials has it
+    assert study.sampler._mirror.policy.t == 19
     if policy == "auto":
         assert study.best_params["method"] == "a"
         assert study.best_value > 0.7
@@ -489,7 +500,8 @@ def test_spaces_there_and_back():
     x = axes.point(params)
     assert axes.params(x) == {**params, "drop": 0.3}
     assert axes.params(x)["kind"] is True
-    assert axes.point({**params, "units": 50}) is None
+    assert axes.point({**params, "units": 50})[3] == 50  # between two steps
+    assert axes.point({**params, "units": 50.5}) is None
     assert axes.point({"lr": 1e-3}) is None
 
 
@@ -547,21 +559,22 @@ def test_crashes_teach_parameters_that_not_all_trials_have():
 
 
 def test_what_only_some_trials_have_is_said_not_called_a_repeat():
-    """Defined by run: depth is in every trial, momentum and rate in some; trials of one depth are no repeats."""
+    """Defined by run: depth is in every trial, rate in some, momentum with ranges of its own; trials of one depth are
+    no repeats."""
 
     def loss(trial):
         depth = trial.suggest_int("depth", 1, 4)
-        extra = trial.suggest_float("momentum", 0, 1) if depth > 2 else trial.suggest_float("rate", 0, 1)
+        extra = trial.suggest_float("momentum", 0, depth) if depth > 2 else trial.suggest_float("rate", 0, 1)
         return (depth - 3) ** 2 + extra
 
     study = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     study.optimize(loss, n_trials=16)
     policy = policy_of(study)
-    assert set(policy.not_modelled) == {"momentum", "rate"}
+    assert set(policy.not_modelled) == {"momentum"}
     said = policy.summary()
-    assert "which not all results have; what differs in these counts as noise." in said
+    assert "which not all results have alike; what differs in it counts as noise." in said
     assert "repeat" not in said
-    assert set(policy.importance()) == {"depth"}
+    assert set(policy.importance()) == {"depth", "rate"}
     whole = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=0))
     whole.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=6)
     assert "Not modelled" not in policy_of(whole).summary()

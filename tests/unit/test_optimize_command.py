@@ -33,7 +33,8 @@ from misspec.integrations import command, space_file
 from misspec.integrations.command import processes, runs, shared_study, storages
 from misspec.integrations.command import words as words_of
 from misspec.integrations.command.shared_study import BEAT, OWNER, PROCESS, RETRY, Shared
-from misspec.integrations.optuna.trials import AGAIN, Axes, History, distributions_of
+from misspec.integrations.optuna.spaces import distributions_of
+from misspec.integrations.optuna.trials import AGAIN, History
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PYTHON = sys.executable
@@ -979,9 +980,9 @@ def test_the_sampler_does_not_hold_a_stop_against_a_point():
     for _ in range(3):
         here.fail(here.claim().number, "stopped", again=True)
     assert len({str(t.params) for t in trials_of()}) == 1  # the same point, three times
-    assert History(here.study, Axes(here.distributions)).trials == []
+    assert History(here.study, here.axes).trials == []
     here.fail(here.claim().number, "its own fault")
-    assert [each.failed for each in History(here.study, Axes(here.distributions)).trials] == [True]
+    assert [each.failed for each in History(here.study, here.axes).trials] == [True]
     here.close()
 
 
@@ -1324,3 +1325,72 @@ def test_a_training_script_killed_five_times():
         assert set(results) <= set(told) <= set(results) | died
     assert 1 <= len(died) <= 10
     assert all(math.isfinite(t.value) for t in results.values())
+
+
+# -- rules, mixtures, and parameters that exist only sometimes -------------------------------------------------------
+
+RULED = """
+where = "x + k < 6"
+x = { low = 0.0, high = 1.0 }
+k = { low = 1, high = 9 }
+kind = ["svm", "rf"]
+C = { low = 1e-3, high = 1e3, log = true, when = { kind = "svm" } }
+n = { low = 1, high = 5, when = { kind = "rf" } }
+blend = { mixture = ["a", "b", "c"], at_most = 2 }
+"""
+CHECKED = """
+import json, sys
+x, k, kind, C, n, a, b, c, params = sys.argv[1:]
+given = json.loads(params)
+assert (C == "", n == "") == ("C" not in given, "n" not in given) == (kind == "rf", kind == "svm")
+assert float(x) + int(k) < 6 and abs(float(a) + float(b) + float(c) - 1) < 1e-9 and "0.0" in (a, b, c)
+print(float(x) + int(k) + float(a))
+"""
+NAMES = ["x", "k", "kind", "C", "n", "a", "b", "c", "params"]
+
+
+def test_what_does_not_exist_is_an_empty_word():
+    space = ms.Space({"kind": ms.Choice(["svm", "rf"]), "C": ms.Float(0, 1, when={"kind": "svm"})})
+    command = words_of.Command([PYTHON, "{kind}", "--C", "{C}", "C={C}", "{params}"], space)
+    assert command.filled({"kind": "rf"}, 0)[1:] == ["rf", "--C", "", "C=", '{"kind": "rf"}']
+    shell = words_of.Command(["echo {kind} {C} end"], space, shell=True).filled({"kind": "rf"}, 0)
+    assert subprocess.run(shell, capture_output=True, check=True, text=True).stdout == "rf  end\n"
+
+
+@pytest.mark.parametrize("url", ["sqlite:///misspec.db", "journal:///misspec.journal"])
+def test_a_space_with_rules_mixtures_and_conditions_is_evaluated_and_continued(url):
+    Path("space.toml").write_text(RULED)
+    Path("checked.py").write_text(CHECKED)
+    space = space_file.read("space.toml")
+    line = [PYTHON, "-I", "-S", "checked.py", *(f"{{{name}}}" for name in NAMES)]
+    policy = command.go(space, line, evaluations=4, storage=url, name="s", seed=0)
+    assert policy.t == 4
+    policy = command.go(space, line, evaluations=7, jobs=2, storage=url, name="s", seed=0)
+    done = [t for t in trials_of(url) if t.state == TrialState.COMPLETE]
+    assert (policy.t, len(done), policy.not_modelled) == (7, 7, ())
+    assert all(space.contains(t.params).all() for t in done)
+    assert all(("C" in t.params) == (t.params["kind"] == "svm") for t in done)
+    assert space.contains(policy.recommend().params).all()
+    page = ms.reports.of_policy(policy, "page")
+    assert "–" in page.read_text()
+    for old, new, said in [
+        ("high = 1.0", "high = 2.0", "'x' was .* and is"),
+        ("< 6", "< 5", r'its rules were \["x . k < 6"\] and are \["x . k < 5"\]'),
+    ]:
+        Path("space.toml").write_text(RULED.replace(old, new))
+        with pytest.raises(ms.InvalidInput, match=f"study 's' in .* is about another space: {said}"):
+            command.go(space_file.read("space.toml"), line, evaluations=7, storage=url, name="s")
+
+
+def test_a_point_of_a_conditional_space_is_evaluated_again_as_it_was():
+    space = ms.Space({"kind": ms.Choice(["svm", "rf"]), "C": ms.Float(0, 1, when={"kind": "svm"}), "x": ms.Int(1, 9)})
+    here = shared(space=space)
+    points = []
+    for _ in range(4):
+        trial = here.claim()
+        points.append(trial.params)
+        here.fail(trial.number, "stopped", again=True)
+        assert here.claim().params == points[-1]
+        here.finish(max(here.mine), 1.0)
+    assert {"C" in each for each in points} == {True, False}
+    here.close()

@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 import misspec as ms
 from misspec.cli import app
+from misspec.domains.rounding import settable
 from misspec.errors import FileChanged, InvalidInput, StorageError
 from misspec.files import storage
 from misspec.integrations.suggest import sheets, suggest
-from misspec.integrations.suggest.menu import settable
 
 SOLVENTS = ["DMSO", "toluene", "water, salted"]
 HEADER = ["id", "temperature", "solvent", "loading"]
@@ -213,13 +213,13 @@ def test_a_name_with_another_value_is_what_was_run():
         suggested()
 
 
-def test_between_two_steps_the_nearest_counts_with_a_word():
+def test_between_two_steps_it_counts_as_it_is_with_a_word():
     Path("space.toml").write_text(
         "heat = { low = 20.0, high = 120.0, step = 20.0 }\ntime = { low = 0.0, high = 1.0 }\n"
     )
     Path("results.csv").write_text("heat,time,yield\n85,0.5,3\n")
     found = spaces()
-    assert "results.csv, line 2, column 'heat': 85 counts as 80, the nearest step." in found.notes
+    assert "Learnt from, though it lies between the values that space.toml has: heat in line 2." in found.notes
     assert found.told == 1
     with pytest.raises(InvalidInput, match=r"column 'heat': expected a number, 20.0 plus a multiple of 20.0, got '85'"):
         spaces(strict=True)

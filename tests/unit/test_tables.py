@@ -404,3 +404,71 @@ def test_a_problem_from_a_table_hides_its_results():
     assert policy.ask().row["y"] is None
     with pytest.raises(InvalidInput, match="the policy goes the other way"):
         ms.simulate(ms.Auto(problem.domain, minimize=True), problem, 3)
+
+
+# -- rules -------------------------------------------------------------------------------------------------------------
+
+RULED = {
+    "solvent": ["water", "water", "oil", "oil", "oil"],
+    "T": [60.0, 90.0, 60.0, 90.0, 120.0],
+    "p": [150.0, 100.0, 100.0, 150.0, 70.0],
+    "y": [1.0, None, 3.0, 4.0, None],
+}
+RULE = "T + p < 200"
+
+
+def test_rows_that_break_a_rule_are_no_candidates_and_their_results_are_data():
+    whole, ruled = (ms.Finite.from_table(RULED, target="y", **each) for each in ({}, {"where": RULE}))
+    assert ruled.source_rows.tolist() == [1, 2, 4]
+    assert ruled.rows == [whole.rows[i] for i in (1, 2, 4)]
+    np.testing.assert_array_equal(ruled.encoded, whole.encoded[[1, 2, 4]])  # on the scales of all rows
+    assert (ruled.observations.indices.tolist(), ruled.observations.y.tolist()) == ([1], [3.0])
+    np.testing.assert_array_equal(ruled.outside_observations.points, whole.points[[0, 3]])
+    assert ruled.outside_observations.y.tolist() == [1.0, 4.0]
+    policy = ms.Auto(ruled, noise=0.1)
+    assert sorted(policy.observations.y) == [1.0, 3.0, 4.0]
+    policy.observe([{"solvent": "water", "T": 60, "p": 150}], [1.1])  # by its values, as before
+    assert {policy.ask().index for _ in range(9)} <= {0, 1, 2}
+    assert policy.recommend().index in (0, 1, 2)
+    assert whole.source_rows.tolist() == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("names", [None, ["a", "b", "c", "d", "e"]])
+def test_a_table_with_rules_is_restored_to_the_bit(names):
+    domain = ms.Finite.from_table(RULED, target="y", where=[RULE, "solvent == 'oil' or T > 60"], names=names)
+    policy = ms.Auto(domain, noise=0.1)
+    policy.tell(policy.ask(), 2.0)
+    again = ms.restore(json.loads(json.dumps(policy.state())))
+    assert again.state() == policy.state()
+    assert again.domain.rules.texts == domain.rules.texts
+    assert again.domain.names == domain.names
+    assert again.domain.outside_observations.y.tolist() == [1.0, 4.0]
+    assert again.ask().index == policy.ask().index
+    ms.restore(policy.state(), domain=domain)
+    with pytest.raises(ms.StorageError, match="differs"):
+        ms.restore(policy.state(), domain=ms.Finite.from_table(RULED, target="y", names=names))
+
+
+def test_rules_of_a_table_that_are_functions_are_handed_in_again():
+    def cheap(row):  # sees columns that are left out, too
+        return row["note"] != "dear"
+
+    source = {**RULED, "note": ["dear", "", "", "dear", ""]}
+    domain = ms.Finite.from_table(source, target="y", ignore="note", where=cheap)
+    assert domain.source_rows.tolist() == [1, 2, 4]
+    state = ms.Auto(domain, noise=0.1).state()
+    with pytest.raises(ms.StorageError, match="rules that are functions, which are not stored; hand it in again"):
+        ms.restore(state)
+    assert ms.restore(state, domain=domain).state() == state
+
+
+def test_wrong_rules_of_a_table():
+    for where, message in [
+        ("T + q < 200", "'q' is not a parameter; did you mean|'q' is not a parameter"),
+        ("T < 0", "no row of the table keeps 'T < 0'; nearest is {'solvent': 'water', 'T': 60.0, .*; relax the rule"),
+        (lambda row: row["z"] > 1, "the rule .* failed at .*: KeyError"),
+        (lambda row: False, "no row of the table keeps the function; relax the rule"),
+        (3, "where must be"),
+    ]:
+        with pytest.raises(InvalidInput, match=message):
+            ms.Finite.from_table(RULED, target="y", where=where)

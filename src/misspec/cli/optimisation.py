@@ -22,6 +22,7 @@ from misspec.errors import MisspecError
 from misspec.evaluation.stopping import CHANCE, WITHIN
 from misspec.integrations import space_file
 from misspec.integrations import suggest as by_hand
+from misspec.integrations.suggest.sheets import cell_of
 from misspec.policies.auto.learnt import DOUBTFUL, plain, rounded
 from misspec.policies.auto.policy import BAND
 
@@ -119,6 +120,9 @@ def suggest(
         list[str] | None,
         Option(help="A column that describes candidates, by default all but dates, names; repeatable."),
     ] = None,
+    where: Annotated[
+        list[str] | None, Option(help='A rule for candidates, as in "temperature + pressure < 200"; repeatable.')
+    ] = None,
     append: Annotated[bool, Option("--append", help="Add the rows to the results file, for you to fill in.")] = False,
     out: Annotated[Path | None, Option(help="Write the rows to a CSV file of their own, for you to fill in.")] = None,
     minimize: Annotated[bool, Option("--minimize", help="Smaller results are better.")] = False,
@@ -142,8 +146,8 @@ def suggest(
         warnings.simplefilter("always", UserWarning)
         found = (by_hand.append if append else by_hand.suggest)(
             source, results, target, batch=batch, names=names, ignore=ignore or (), columns=columns or (),
-            minimize=minimize, noise=number_or_column(noise), strict=strict, repeats=repeats, aim=aim, limits=limit,
-            seed=seed,
+            where=where or (), minimize=minimize, noise=number_or_column(noise), strict=strict, repeats=repeats,
+            aim=aim, limits=limit, seed=seed,
         )  # fmt: skip
     if out is not None:
         found.save(out)
@@ -176,10 +180,11 @@ def _show_rows(console: Console, found: Any) -> None:
     called = ["candidate"] if found.rows[0].called else []
     heads = ["", *called, *found.menu.parameters, f"expected {found.target} (95 %)"]
     lines = []
+    written = cell_of if found.menu.size is None else plain  # points of a space are rounded already
     for i, row in enumerate(found.rows, start=1):
         reach = BAND * row.std
         expected = "–" if math.isnan(reach) else f"{rounded(row.mean, reach)} ± {rounded(reach, reach)}"
-        values = [plain(row.values[name]) for name in found.menu.parameters]
+        values = [written(row.values[name]) if name in row.values else "–" for name in found.menu.parameters]
         lines.append([f"{i}.", *([row.called] if called else []), *values, expected])
     widths = [max(map(len, cells)) + 3 for cells in zip(heads, *lines, strict=True)]
     console.print()

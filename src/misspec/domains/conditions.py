@@ -39,6 +39,11 @@ def conditions(given: Any) -> tuple[tuple[str, tuple[Any, ...]], ...]:
     return found
 
 
+def condition_of(parameter: Any) -> str:
+    """Where a parameter exists, in words."""
+    return " and ".join(f"{name} is {' or '.join(map(str, some))}" for name, some in parameter.when)
+
+
 class Conditions:
     """Which parameters of a space exist at which points. parameters: of the space, by name."""
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from misspec import search
 from misspec.domains.base import MOST_NUMBERS, PROBES, numbers_of
-from misspec.domains.conditions import MIDDLE, Conditions
+from misspec.domains.conditions import MIDDLE, Conditions, condition_of
 from misspec.domains.finite import Finite
 from misspec.domains.mixture import Mixture
 from misspec.domains.parameters import Choice, Columns, Float, Int, Parameter, code_columns, encode_parameter
@@ -140,8 +140,8 @@ class Space(Region):
         if len(missing):
             row, i = missing[0].tolist()
             name = self.names[i]
-            needs = " and ".join(f"{n} is {' or '.join(map(str, some))}" for n, some in self._parameters[name].when)
-            raise InvalidInput(f"{where} must have a value of {shown(name)} where {needs}, row {row} has none")
+            condition = condition_of(self._parameters[name])
+            raise InvalidInput(f"{where} must have a value of {shown(name)} where {condition}, row {row} has none")
         return self.conditions.settled(first)
 
     def params(self, x: ArrayLike) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from misspec.domains.base import numbers_of
 from misspec.domains.finite import Finite
 from misspec.domains.parameters import Choice, Float, Parameter
+from misspec.domains.rules import Rules
 from misspec.domains.space import Space
 from misspec.errors import Array, InvalidInput, listed, nearest, real, shown, too_large
 from misspec.files import frames
@@ -28,6 +29,13 @@ class Results(NamedTuple):
     y: Array
 
 
+class OutsideResults(NamedTuple):
+    """Results of rows that are no candidates."""
+
+    points: Array
+    y: Array
+
+
 class Table(Finite):
     """The rows of a table as candidates, in their order; `Finite.from_table` makes one.
 
@@ -35,10 +43,13 @@ class Table(Finite):
     target    the column of results; rows that have one are `observations`, the others wait for theirs
     ignore    columns to leave out (notes, identifiers); they stay in `rows`
     names     one per row, or the column that holds them, which is then left out
+    where     rules (`rules.py`), as in where="temperature + pressure < 200"; a function takes a row as a dict. Rows
+              that break one are no candidates. Results that they have are `outside_observations`: data all the same
 
     Columns of numbers are scaled to [0, 1] for the kernel, columns of text (or of True and False) are choices, in the
     order in which they appear. `rows` are dicts as read; rows that are handed in match theirs if text is equal and
-    numbers are within rounding, and the lowest of equal rows, unless columns left out tell them apart.
+    numbers are within rounding, and the lowest of equal rows, unless columns left out tell them apart. `source_rows`
+    has the candidates' positions in the source.
     """
 
     def __init__(
@@ -47,6 +58,8 @@ class Table(Finite):
         target: str | None = None,
         ignore: str | Sequence[str] = (),
         names: str | Sequence[str] | None = None,
+        *,
+        where: Any = None,
     ) -> None:
         frame = frames.read(source)
         left_out = [ignore] if isinstance(ignore, str) else listed("ignore", ignore)
@@ -65,19 +78,33 @@ class Table(Finite):
             )
         self.target, self.ignored = target, left_out
         self.parameters: dict[str, Parameter] = {name: _parameter(frame, name) for name in used}
-        self.rows: list[dict[str, Any]] = frames.plain_frame(frame, keep=used).rows()
-        super().__init__(numbers_of(self.parameters, frame), names, box=Space(self.parameters))
-        scale = np.ptp(self.points, axis=0)
-        self.rounding: Array = SAME * np.where(scale > 0, scale, np.abs(self.points).max(axis=0))
-        self.observations = Results(*_results(frame, target))
+        self._given: list[dict[str, Any]] = frames.plain_frame(frame, keep=used).rows()
+        X = numbers_of(self.parameters, frame)
+        rules = None if where is None else Rules(where, self.parameters)
+        self.rules = None if rules is None or not rules.settings() else rules
+        keeps = np.ones(len(X), dtype=bool) if self.rules is None else _keeping(self.rules, X, self._given, frame)
+        self.source_rows: NDArray[np.intp] = np.flatnonzero(keeps)
+        self.rows = self._given if keeps.all() else [self._given[row] for row in self.source_rows]
+        self._names = None if names is None else [str(name) for name in listed("names", names)]
+        if self._names is not None and len(self._names) == len(X):  # else it is said below
+            names = [self._names[row] for row in self.source_rows]
+        super().__init__(X[keeps], names, box=Space(self.parameters))
+        scale = np.ptp(X, axis=0)
+        self.rounding: Array = SAME * np.where(scale > 0, scale, np.abs(X).max(axis=0))
+        told, y = _results(frame, target)
+        inside = keeps[told]
+        self.observations = Results(np.searchsorted(self.source_rows, told[inside]), y[inside])
+        self.outside_observations = OutsideResults(X[told[~inside]], y[~inside])
 
     def __repr__(self) -> str:
         told = f", {len(self.observations.y)} with a result" if self.target is not None else ""
         return f"Finite.from_table({len(self)} rows of {', '.join(self.parameters)}{told})"
 
     def settings(self) -> dict[str, Any]:
-        columns = [[name, [row[name] for row in self.rows]] for name in self.rows[0]]  # pairs, since the order counts
-        return {"table": {"columns": columns, "target": self.target, "ignore": self.ignored}}
+        columns = [[name, [row[name] for row in self._given]] for name in self._given[0]]  # pairs: the order counts
+        table = {"columns": columns, "target": self.target, "ignore": self.ignored}
+        rules = {} if self.rules is None else {"where": self.rules.settings(), "names": self._names}
+        return {"table": table | rules}
 
     def describe(self, index: int | None) -> dict[str, Any]:
         return {} if index is None else {"row": self.rows[index]}
@@ -134,6 +161,17 @@ class Table(Finite):
             found = self.indices(points)
         points[found >= 0] = self.points[found[found >= 0]]  # to the bit
         return points, found
+
+
+def _keeping(rules: Rules, X: Array, rows: list[dict[str, Any]], frame: frames.Frame) -> NDArray[np.bool_]:
+    """The rows that keep the rules; InvalidInput if none does."""
+    keeps, margins = rules.held(X, np.ones(X.shape, dtype=bool))
+    for row in np.flatnonzero(keeps):
+        keeps[row] = rules.allow(rows[row])
+    if not keeps.any():
+        near = "" if not rules.texts else f"; nearest is {shown(rows[int(margins.min(axis=1).argmax())])}"
+        raise InvalidInput(f"no row of {frame.where} keeps {rules.said()}{near}; relax the rule")
+    return keeps
 
 
 def _parameter(frame: frames.Frame, name: str) -> Parameter:

@@ -54,11 +54,11 @@ class Coordinate:
         elif policy.field.indexed:
             ends = np.unique(policy.domain.points[:, j])
             self.levels = ends if len(ends) <= MOST_LEVELS else None
-        elif parameter is not None:
+        elif parameter is None:
+            ends = np.array([policy.domain.low[j], policy.domain.high[j]])
+        else:
             ends = np.array([parameter.low, parameter.high], dtype=np.float64)
             self.levels = parameter.every() if 1 < (parameter.count or 0) <= MOST_WHOLE else None
-        else:
-            ends = np.array([policy.domain.low[j], policy.domain.high[j]])
         self.low, self.high = float(ends[0]), float(ends[-1])
         self.varies = self.high > self.low if self.levels is None else len(self.levels) > 1
 
@@ -100,7 +100,7 @@ class Slice:
 
         self.name, self.log, self.labels, self.levels = axis.name, axis.log, axis.labels, axis.levels is not None
         told, x = policy.observations.x, axis.curve()
-        exists = np.array([learnt.exist(domain, each)[j] for each in told])
+        exists = learnt.existing(domain, told)[:, j]
         self.observed = np.where(exists, told[:, j], np.nan)
         self.at, self.nearness = float(point[j]), _nearness(domain, told, point, j)
         try:
@@ -130,7 +130,8 @@ class Slice:
 class DrawnPoints:
     """Distinct points with results, in order of their first.
 
-    values         by name
+    names          of all parameters
+    values         by name, of those that exist there
     labels         of candidates with names, else ""
     expected       by the model; NaN without one
     contradicted   whether its results contradict the model
@@ -146,7 +147,11 @@ class DrawnPoints:
         self.expected = policy.posterior.at(self.x)[0] if modelled else np.full(len(self.x), np.nan)
         against = {each.x.tobytes() for each in conflicts}
         self.contradicted = np.array([each.tobytes() in against for each in self.x], dtype=bool)
-        self.values = [dict(zip(names, learnt.values_of(domain, each), strict=True)) for each in self.x]
+        self.names, there = list(names), learnt.existing(domain, self.x)
+        self.values = [
+            {name: value for name, value, exists in zip(names, learnt.values_of(domain, x), row, strict=True) if exists}
+            for x, row in zip(self.x, there, strict=True)
+        ]
         self.labels = [""] * len(self.x)
         if policy.field.indexed and domain.names is not None:
             self.labels = [domain.names[i] if i >= 0 else "" for i in domain.indices(self.x).tolist()]
@@ -208,8 +213,8 @@ class Optimisation:
         shares = [self.importance[name].share if self.importance else 0.0 for name in called]
         order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -shares[j])
         self.axes = [axes[j] for j in order]
-        here = [] if self.use is None else [j for j in order if learnt.exist(domain, self.use.x)[j]]
-        self.slices = [Slice(policy, self.use.x, axes[j], j) for j in here[:MOST_SLICES]]  # type: ignore[union-attr]
+        drawn = [] if self.use is None else [j for j in order if learnt.existing(domain, self.use.x[None, :])[0, j]]
+        self.slices = [Slice(policy, self.use.x, axes[j], j) for j in drawn[:MOST_SLICES] if self.use is not None]
         self.points = DrawnPoints(policy, called, conflicts, modelled=modelled)
         self.conflicts = [(learnt.spelled(domain, each, called), each.gap) for each in conflicts]
         self.left_out = left_out(policy) if modelled else None
@@ -315,8 +320,9 @@ def _csv(found: Optimisation) -> bytes:
     """Every evaluation in order; numbers to the bit."""
     points, text = found.points, io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["evaluation", "query", *points.values[0], found.target, *found.limits])
+    writer.writerow(["evaluation", "query", *points.names, found.target, *found.limits])
     for number, (of, query, y) in enumerate(zip(points.of, found.ids, found.y.tolist(), strict=True), 1):
+        cells = [str(points.values[of].get(name, "")) for name in points.names]
         beside = [repr(each) if each == each else "" for each in (v[number - 1].item() for v in found.limits.values())]
-        writer.writerow([number, "" if query < 0 else query, *map(str, points.values[of].values()), repr(y), *beside])
+        writer.writerow([number, "" if query < 0 else query, *cells, repr(y), *beside])
     return text.getvalue().encode()

@@ -149,10 +149,10 @@ def parallel(found: Optimisation) -> Panel | None:
     shown, points = found.axes[:MOST_SLICES], found.points
     if len(shown) < 2 or len(points.x) < 2:
         return None
-    names = list(points.values[0])
+    names = points.names
     low, high = float(points.averages.min()), float(points.averages.max())
     places = [names.index(axis.name) for axis in shown]
-    exist = np.array([[points.values[i][axis.name] != "" for axis in shown] for i in range(len(points.x))])
+    exist = np.array([[axis.name in points.values[i] for axis in shown] for i in range(len(points.x))])
     columns = [
         np.where(exist[:, k], axis.scaled(points.x[:, j]), np.nan)
         for k, (j, axis) in enumerate(zip(places, shown, strict=True))

@@ -95,7 +95,7 @@ def go(
     command = Command(words, space, shell=shell)
     optuna.logging.set_verbosity(optuna.logging.ERROR)  # it logs every trial; the command line has its own words
     with storage_errors(storage), _heeding():
-        sampler = MisspecSampler(seed=seed, aim=aim)
+        sampler = MisspecSampler(seed=seed, aim=aim, space=space)
         shared = Shared(storage, name, space, minimize=minimize, n=evaluations, sampler=sampler, grace=grace)
 
         def evaluate(trial: Trial) -> float:

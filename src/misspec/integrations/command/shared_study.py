@@ -37,7 +37,8 @@ from misspec.domains import Space
 from misspec.errors import InvalidInput
 from misspec.integrations.command import processes
 from misspec.integrations.command.storages import open_storage, without_password
-from misspec.integrations.optuna.trials import AGAIN, distributions_of
+from misspec.integrations.optuna.spaces import distributions_of
+from misspec.integrations.optuna.trials import AGAIN, Axes
 
 OWNER = "misspec:owner"  # of a trial: run, host, pid, start
 CLAIM = "misspec:claim:"  # and a run, of an enqueued trial: its owner to be, the trial, and how many parameters it had
@@ -92,7 +93,7 @@ class Shared:
         grace: float = 90.0,
     ) -> None:
         self.storage = open_storage(url)
-        self.distributions = distributions_of(space)
+        self.axes = Axes(distributions_of(space), space)
         self.n, self.grace = n, grace
         self.mine: dict[int, Mine] = {}
         self._seen: dict[int, tuple[str, float]] = {}  # beats of others, and since when they are what they are
@@ -125,13 +126,19 @@ class Shared:
         kept = storage.get_study_system_attrs(study._study_id).get(SPACE)
         if kept is None:  # new, or made by another program
             trials = storage.get_all_trials(study._study_id, deepcopy=False)
-            if any(t.distributions and t.distributions != self.distributions for t in trials):
+            if not all(self._fits(t) for t in trials if t.distributions):
                 raise InvalidInput(f"{where} has trials with other parameters than this space; {other}")
             storage.set_study_system_attr(study._study_id, SPACE, settings)
         elif kept != settings:
             changed = _difference(kept, settings)
             raise InvalidInput(f"{where} is about another space: {changed}; {other}, or restore the file")
         return study
+
+    def _fits(self, trial: FrozenTrial) -> bool:
+        """Test whether a trial has the parameters of the space that exist at its point, and no others."""
+        x, ours = self.axes.point(trial.params), self.axes.distributions
+        there = trial.distributions.items()
+        return x is not None and dict(there) == {name: ours[name] for name in self.axes.stored(x)}
 
     def close(self) -> None:
         """Stop beating, and let go of the storage."""
@@ -163,8 +170,13 @@ class Shared:
             return None
         try:
             trial = Trial(self.study, self.mine[number].trial_id)
-            for name, distribution in self.distributions.items():
-                trial._suggest(name, distribution)
+            left = dict(self.axes.distributions)
+            while left:
+                for name in list(left):
+                    exists = self.axes.exists(name, trial.params)
+                    if exists is not None:  # else what it depends on comes first
+                        distribution = left.pop(name)
+                        _ = trial._suggest(name, distribution) if exists else None
         except UpdateFinishedTrialError:  # this took so long that another machine took it for dead
             del self.mine[number]
             return None
@@ -205,7 +217,7 @@ class Shared:
         if trial is not None:
             deaths = _deaths(trial, AGAIN)
             attributes[RETRY] = {"of": trial.number, "deaths": deaths}
-            whole = set(self.distributions) <= set(trial.params)  # else it died while its point was chosen
+            whole = self.axes.point(trial.params) is not None  # else it died while its point was chosen
             attributes["fixed_params"] = trial.params if whole else trial.system_attrs.get("fixed_params", {})
         template = optuna.trial.create_trial(state=TrialState.RUNNING, system_attrs=attributes)
         trial_id = self.storage.create_new_trial(self._id, template_trial=template)
@@ -314,10 +326,13 @@ class Shared:
                     continue
 
 
-def _difference(kept: Any, now: list[Any]) -> str:
-    """The first parameter that differs."""
-    with contextlib.suppress(TypeError, ValueError):
-        before, after = dict(kept), dict(now)
+def _difference(kept: Any, now: Any) -> str:
+    """The first parameter that differs, or the rules."""
+    with contextlib.suppress(TypeError, ValueError, KeyError):
+        parts = [each if isinstance(each, dict) else {"parameters": each, "where": []} for each in (kept, now)]
+        if parts[0]["where"] != parts[1]["where"] and parts[0]["parameters"] == parts[1]["parameters"]:
+            return f"its rules were {json.dumps(parts[0]['where'])} and are {json.dumps(parts[1]['where'])}"
+        before, after = (dict(each["parameters"]) for each in parts)
         for name in [*after, *before]:
             if name not in before or name not in after:
                 return f"{name!r} is {'new' if name in after else 'missing'}"

@@ -37,7 +37,8 @@ class Failure(Exception):
 class Command:
     """The words of a command with {name} where a value goes; other braces are the user's own, and {{name}} is {name}.
 
-    {params} is a JSON object of all, {trial} the number of the trial. shell: the words are a line for /bin/sh, in which
+    A parameter that does not exist at a point is an empty word, or an empty part of one. {params} is a JSON object of
+    those that do, {trial} the number of the trial. shell: the words are a line for /bin/sh, in which
     each value is one word or a part of it, whatever it holds.
     """
 
@@ -69,7 +70,7 @@ class Command:
     def filled(self, params: Mapping[str, Any], trial: int) -> list[str]:
         """The words with values in their places."""
         values = {"params": json.dumps(dict(params)), "trial": str(trial)}
-        given = {name: params[name] for name in self.names}
+        given = {name: params.get(name, "") for name in self.names}
         values |= {name: repr(float(x)) if isinstance(x, float) else str(x) for name, x in given.items()}
         if not self.shell:
             return [self._put(values, word) for word in self.words]

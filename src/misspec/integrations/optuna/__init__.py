@@ -2,7 +2,8 @@
 its trials."""
 
 from misspec.integrations.optuna.sampler import MisspecSampler
+from misspec.integrations.optuna.spaces import distributions_of, space_of
 from misspec.integrations.optuna.stopping import UntilCallback
-from misspec.integrations.optuna.trials import distributions_of, policy_of, space_of
+from misspec.integrations.optuna.trials import policy_of
 
 __all__ = ["MisspecSampler", "UntilCallback", "distributions_of", "policy_of", "space_of"]

@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import optuna
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.samplers._base import _process_constraints_after_trial
@@ -28,7 +27,9 @@ from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Float, Space
 from misspec.errors import MOST, Array, AwaitingResults, HorizonReached, InvalidInput, callback, instance, seeded, shown
-from misspec.integrations.optuna.trials import AGAIN, ASKED, Axes, History, parameter_of
+from misspec.integrations.optuna.shapes import Shape, Shapes
+from misspec.integrations.optuna.spaces import distributions_of, parameter_of
+from misspec.integrations.optuna.trials import AGAIN, ASKED, Axes, History, Relative
 from misspec.policies import Auto, Policy, Query
 from misspec.policies.auto.feasible import LIKELY, Feasible
 from misspec.policies.auto.model import checked_samples, due
@@ -46,15 +47,18 @@ class MisspecSampler(BaseSampler):
     """A policy of misspec for Optuna's studies, one objective, maximised or minimised.
 
     policy     "auto", which needs no constants, or a function that makes a policy on a Space, such as
-               lambda space: ms.ECGPUCB(space, model, epsilon=0.1); the space is `space_of(distributions)` of the
-               parameters that all trials have, and the policy's `minimize` must be the study's direction
+               lambda space: ms.ECGPUCB(space, model, epsilon=0.1); the space is what completed trials show, and the
+               policy's `minimize` must be the study's direction
+    space      the space of the trials, where it is known before there are any: with rules, which Optuna does not have,
+               conditions and mixtures
     seed       of all chance: two samplers of one seed that see the same trials suggest the same; None: any
     options    of ms.Auto, such as noise=
 
     The policy learns finished trials as its own queries, if this sampler asked them, and otherwise by `observe`;
     running trials are pending. Failed ones teach Auto where trials fail, pruned ones count with their last value, but
-    as no better than the median. Parameters outside the intersection of all trials' spaces are sampled one by one, by
-    Optuna's TPESampler. Policies that take no data from elsewhere are refused.
+    as no better than the median. Parameters that only some trials have are read as conditional ones (`shapes.py`); new
+    ones, and those whose distribution changes, are sampled one by one by Optuna's TPESampler. Policies that take no
+    data from elsewhere are refused.
 
     Constraints of trials, `trial.set_constraint(key, value)` or constraints_func= as Optuna's samplers take it (values
     of 0 and below keep them), are limits of Auto: trials are likely to keep them.
@@ -66,12 +70,18 @@ class MisspecSampler(BaseSampler):
         *,
         seed: int | None = 0,
         constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
+        space: Space | None = None,
         **options: Any,
     ) -> None:
         if not callable(policy) and not (isinstance(policy, str) and policy == "auto"):
             raise InvalidInput(
                 'policy must be "auto" or a function that makes a policy on a Space, such as '
                 f"lambda space: ms.GPUCB(space, model), got {shown(policy)}"
+            )
+        if "where" in options:
+            raise InvalidInput(
+                "Optuna has no rules: hand in a space that has them, MisspecSampler(space=ms.Space(…, where=…)), or "
+                "raise optuna.TrialPruned where one is broken"
             )
         for name in options:
             if name in ("minimize", "horizon"):
@@ -82,13 +92,16 @@ class MisspecSampler(BaseSampler):
                 raise InvalidInput(f"{name} is an option of the policy: set it in the function policy=")
         self._policy, self._options = policy, options
         self._constraints_func = callback("constraints_func", constraints_func)
+        self.space = None if space is None else instance("space", space, Space)
         self._seed = secrets.randbits(32) if seed is None else seeded(seed)
         self._lock = threading.RLock()
         self._mirror: Mirror | None = None  # what is in the storage too, read and learnt before
+        self._shapes: tuple[Any, Shapes] | None = None  # of the study that was asked for last
+        self._axes: tuple[Shape, Axes] | None = None  # of the last shape
         self.ended = False  # whether nothing is left to try
         tell_of_forks(self)
         if not callable(policy):  # better said now than in the first trial
-            self._made(Space({"x": Float(0.0, 1.0)}), minimize=False)
+            self._made(Space({"x": Float(0.0, 1.0)}) if space is None else space, minimize=False)
 
     def reseed_rng(self) -> None:
         self._seed = secrets.randbits(32)
@@ -104,10 +117,26 @@ class MisspecSampler(BaseSampler):
         if self._constraints_func is not None:
             _process_constraints_after_trial(self._constraints_func, study, trial, state)
 
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial | None) -> dict[str, BaseDistribution]:  # noqa: ARG002
-        """The parameters of all completed trials, except those of one value only and those that no Space can have."""
-        common = optuna.search_space.intersection_search_space(study._get_trials(deepcopy=False, use_cache=True))
-        return {name: each for name, each in common.items() if not each.single() and parameter_of(each) is not None}
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:  # noqa: ARG002
+        """The parameters that completed trials have, and the conditions under which they do, except those of one value
+        only and those that no Space can have."""
+        with self._lock:
+            axes = self._read(study)
+            return {} if axes is None else Relative(axes)
+
+    def _read(self, study: Study) -> Axes | None:
+        if self.space is not None:
+            shape = Shape(distributions_of(self.space), {}, {})
+        else:
+            of = study._storage, study._study_id
+            if self._shapes is None or self._shapes[0] != of:
+                self._shapes = of, Shapes()
+            shape = self._shapes[1].of(study._get_trials(deepcopy=False, use_cache=True))
+        if not shape.distributions:
+            return None
+        if self._axes is None or self._axes[0] != shape:
+            self._axes = shape, Axes.of_shape(shape) if self.space is None else Axes(shape.distributions, self.space)
+        return self._axes[1]
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -136,22 +165,35 @@ class MisspecSampler(BaseSampler):
         if not search_space:
             return {}
         with self._lock, one_thread():
-            axes = Axes(search_space)
+            axes = self._axes_of(search_space)
+            if axes is None:
+                return {}
             x, believed = self._chosen(study, axes, trial)
-            stored = dict(zip(search_space, x.tolist(), strict=True))  # in Optuna's internal numbers, which JSON knows
-            study._storage.set_trial_system_attr(trial._trial_id, ASKED, stored)
+            study._storage.set_trial_system_attr(trial._trial_id, ASKED, axes.stored(x))
             for what, value in believed.items():
                 study._storage.set_trial_user_attr(trial._trial_id, BELIEVED.format(what), value)
             return axes.params(x)
 
+    def _axes_of(self, search_space: dict[str, BaseDistribution]) -> Axes | None:
+        """The axes of a search space, as it is or with parameters taken out, as PartialFixedSampler does."""
+        if not isinstance(search_space, Relative):
+            return Axes(search_space)
+        if len(search_space) == len(search_space.axes.distributions):
+            return search_space.axes
+        if self.space is not None:
+            raise InvalidInput("parameters of a given space= cannot be fixed beside it: give them one value in it")
+        parameters = search_space.axes.space.parameters
+        always = {name: each for name, each in search_space.items() if not parameters[name].when}
+        return Axes(always) if always else None
+
     def policy_for(self, study: Study) -> Policy | None:
         """The policy, with all trials of a study learnt, to be read; None while these have no parameters in common."""
         study._thread_local.cached_all_trials = None  # read again: a trial has finished since
-        search_space = self.infer_relative_search_space(study, None)
-        if not search_space:
-            return None
         with self._lock, one_thread():
-            mirror, _ = self._current(study, Axes(search_space), None)
+            axes = self._read(study)
+            if axes is None:
+                return None
+            mirror, _ = self._current(study, axes, None)
             if isinstance(mirror.policy, Auto) and mirror.policy.samples is None:  # as the next choice would
                 mirror.policy.refresh()
             self._mirror = mirror
@@ -217,7 +259,7 @@ class MisspecSampler(BaseSampler):
         return policy
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_lock": None, "_mirror": None}
+        return self.__dict__ | {"_lock": None, "_mirror": None, "_shapes": None, "_axes": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.RLock())
@@ -294,7 +336,11 @@ class Mirror:
             space: Any = policy.domain
             offer = space.decode(space.spread(FIXED, 0))
             offer[:, list(fixed)] = list(fixed.values())
-            query = policy.ask(actions=distinct(offer).points)
+            there = space.there(offer)[:, list(fixed)].all(axis=1)  # else what is fixed would not be asked for
+            offer = offer[there] if there.any() else offer
+            legal = space.contains(offer)
+            offer = offer[legal] if legal.any() else offer
+            query = policy.ask(actions=distinct(space.conditions.settled(offer)).points)
         else:
             try:
                 query = policy.ask(1 if policy.abilities.keeps_rounds else history.unseen + 1)[-1]

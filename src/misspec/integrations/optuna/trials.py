@@ -9,25 +9,22 @@ import bisect
 import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-import optuna
 from optuna.distributions import (
     BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
     distribution_to_json,
 )
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from misspec.domains import Choice, Float, Int, Space
-from misspec.domains.parameters import Parameter
+from misspec.domains import Space
 from misspec.errors import LARGEST, Array, InvalidInput, instance, shown
+from misspec.integrations.optuna.shapes import Shape, Shapes
+from misspec.integrations.optuna.spaces import distributions_of, space_of
 from misspec.policies import Auto
 
 NOISE = "result_noise"  # the user attribute of a trial that has the standard deviation of its result
@@ -37,59 +34,123 @@ UNSEEN = 8  # trials that others are choosing right now, at most, for which as m
 
 
 class Axes:
-    """The parameters of a search space as an `ms.Space`."""
+    """The parameters of a search space as an `ms.Space`.
 
-    def __init__(self, distributions: Mapping[str, BaseDistribution]) -> None:
+    space: where it is known, or what the trials' shape makes of it; hidden: groups of parameters that its choices of
+    these names stand for (`shapes.py`).
+    """
+
+    def __init__(
+        self,
+        distributions: Mapping[str, BaseDistribution],
+        space: Space | None = None,
+        hidden: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
         self.distributions = dict(distributions)
-        self.space = space_of(distributions)
-        text = json.dumps([[name, distribution_to_json(each)] for name, each in self.distributions.items()])
-        self.digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        self._parameters = list(self.space.parameters.values())
+        self.space = space_of(distributions) if space is None else space
+        self.hidden = dict(hidden or {})
+        kept: list[Any] = [[name, distribution_to_json(each)] for name, each in self.distributions.items()]
+        if self.space.rules is not None or self.space.conditions.conditional or space is not None:
+            kept.append(self.space.settings())
+        self.digest = hashlib.sha256(json.dumps(kept).encode()).hexdigest()[:16]
+        self._numbered = [(name, i, p) for i, (name, p) in enumerate(self.space.parameters.items())]
         self._finished: dict[int, Array | None] = {}  # points of finished trials, by id
+
+    @classmethod
+    def of_shape(cls, shape: Shape) -> Axes:
+        """Of a study's trials."""
+        hidden = {name: each.group for name, each in shape.hidden.items()}
+        plain = not shape.when and not hidden
+        return cls(shape.distributions, None if plain else shape.space(), hidden)
 
     def read(self, trial: FrozenTrial) -> Array | None:
         """The point of a trial; None where it does not lie in this space."""
         if trial._trial_id in self._finished:
             return self._finished[trial._trial_id]
-        x = self.point(trial.params)
-        if x is None and trial.state == TrialState.RUNNING:
-            x = self.of_stored(trial.system_attrs.get(ASKED))  # chosen, and not yet suggested in whole
-        if trial.state.is_finished():
+        running = trial.state == TrialState.RUNNING
+        x = self._chosen(trial) if running else None  # and not yet suggested in whole
+        if x is None:
+            x = self.point(trial.params)
+        if not running and trial.state.is_finished():
             self._finished[trial._trial_id] = x
         return x
 
-    def point(self, params: Mapping[str, Any]) -> Array | None:
-        """x, or None for what lies in no such space: parameters that are missing, or forced to be something else."""
+    def _chosen(self, trial: FrozenTrial) -> Array | None:
+        """The point that was chosen for a trial, if it has no other values."""
+        asked = trial.system_attrs.get(ASKED)
+        if not isinstance(asked, dict):
+            return None
+        given = self._internal(trial.params)
+        return self.of_stored(asked) if given is not None and given.items() <= asked.items() else None
+
+    def _internal(self, params: Mapping[str, Any]) -> dict[str, float] | None:
+        """Values in Optuna's internal numbers, without those of other parameters; None for what cannot be one."""
         try:
-            return self.of_stored({name: d.to_internal_repr(params[name]) for name, d in self.distributions.items()})
-        except (KeyError, TypeError, ValueError):
+            return {n: d.to_internal_repr(params[n]) for n, d in self.distributions.items() if n in params}
+        except (TypeError, ValueError):
             return None
 
+    def point(self, params: Mapping[str, Any]) -> Array | None:
+        """x, or None for what lies in no such space: parameters that are missing, or forced to be something else."""
+        return self.of_stored(self._internal(params))
+
     def params(self, x: Array) -> dict[str, Any]:
-        pairs = zip(self.distributions.items(), x.tolist(), strict=True)
-        return {name: distribution.to_external_repr(number) for (name, distribution), number in pairs}
+        """The values of the parameters that exist at a point."""
+        return {name: self.distributions[name].to_external_repr(number) for name, number in self.stored(x).items()}
+
+    def stored(self, x: Array) -> dict[str, float]:
+        """The same in Optuna's internal numbers, which JSON knows."""
+        there = self.space.there(x[None, :])[0].tolist()
+        pairs = {name: (number, i) for (name, i, _), number in zip(self._numbered, x.tolist(), strict=True)}
+        return {name: pairs[name][0] for name in self.distributions if there[pairs[name][1]]}
 
     def of_stored(self, stored: Any) -> Array | None:
         """x of Optuna's internal numbers, by name; None for anything else."""
         if not isinstance(stored, dict):
             return None
-        numbers: list[Any] = [stored.get(name) for name in self.distributions]
-        if not all(type(number) in (int, float) and abs(number) <= LARGEST for number in numbers):
+        hidden = {name: float(any(each in stored for each in group)) for name, group in self.hidden.items()}
+        x, conditions = np.full(self.space.dimension, np.nan), self.space.conditions
+        for name, i, p in self._numbered:
+            number: Any = hidden.get(name, stored.get(name))
+            if number is None and i in conditions.conditional:
+                continue
+            if type(number) not in (int, float) or not abs(number) <= LARGEST or p.wrong(np.array([float(number)]))[0]:
+                return None
+            x[i] = number
+        known = np.where(np.isnan(x), conditions.first, x)[None, :]
+        if (np.isnan(x) & self.space.there(known)[0]).any():
             return None
-        x = np.array(numbers, dtype=np.float64)
-        if any(parameter.wrong(x[[i]]).any() for i, parameter in enumerate(self._parameters)):
-            return None
-        return np.asarray(self.space.validate(x[None, :])[0])
+        return np.asarray(self.space.validate(known)[0])
+
+    def exists(self, name: str, params: Mapping[str, Any]) -> bool | None:
+        """Whether a parameter exists where others have these values; None where the values do not say."""
+        for parent, some in self.space.parameters[name].when:
+            if not self.exists(parent, params):
+                return self.exists(parent, params)
+            if parent not in params:
+                return None
+            p = self.space.parameters[parent]
+            if p.number(params[parent], parent) not in [p.number(each, parent) for each in some]:
+                return False
+        return True
 
     def fixed(self, params: Mapping[str, Any]) -> dict[int, float]:
         """Coordinates that are given, by position."""
         coordinates = {}
-        for i, (name, distribution) in enumerate(self.distributions.items()):
+        for name, i, p in self._numbered:
             with contextlib.suppress(KeyError, TypeError, ValueError):
-                number = float(distribution.to_internal_repr(params[name]))
-                if self._parameters[i].inside(np.array([number])).all():
+                number = float(self.distributions[name].to_internal_repr(params[name]))
+                if p.inside(np.array([number])).all():
                     coordinates[i] = number
         return coordinates
+
+
+class Relative(dict[str, BaseDistribution]):
+    """A search space of Optuna's, and what else is known of it."""
+
+    def __init__(self, axes: Axes) -> None:
+        super().__init__(axes.distributions)
+        self.axes = axes
 
 
 class KnownTrial(NamedTuple):
@@ -175,65 +236,23 @@ def _name_of(key: str, position: int) -> str:
 def policy_of(study: Study, space: Space | None = None) -> Auto:
     """An Auto that knows all completed and failed trials, for `summary()`, `recommend()`, `conflicts()` and reports.
 
-    space: where it is known; by default what all completed trials have in common. Nothing else is in the model, and
-    its summary says what that is.
+    space: where it is known; by default what completed trials show (`shapes.py`). Nothing else is in the model, and its
+    summary says what that is.
     """
     if len(instance("study", study, Study).directions) != 1:
         raise InvalidInput(f"misspec optimises one objective, and this study has {len(study.directions)}")
-    common = optuna.search_space.intersection_search_space(study.get_trials(deepcopy=False))
-    distributions = distributions_of(space) if space is not None else common
-    if not distributions:
+    shape = Shapes().of(study.get_trials(deepcopy=False))
+    if space is None and not shape.distributions:
         raise InvalidInput("this study has no completed trial yet, or its trials have no parameter in common")
-    axes = Axes(distributions)
+    axes = Axes.of_shape(shape) if space is None else Axes(distributions_of(space), space)
     history, minimize = History(study, axes), study.direction == StudyDirection.MINIMIZE
-    policy = Auto(axes.space if space is None else space, minimize=minimize, limits=history.limits or None)
+    policy = Auto(axes.space, minimize=minimize, limits=history.limits or None)
     done = {t.number: t for t in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
     names = [name for trial in done.values() for name in trial.params]
-    policy.not_modelled = tuple(dict.fromkeys(name for name in names if name not in distributions))
+    policy.not_modelled = tuple(dict.fromkeys(name for name in names if name not in axes.distributions))
     for each in history.trials:
         if each.failed or each.number in done:
             (query,) = policy.mark_pending(each.x[None, :])
             policy.drop(query) if each.y is None else policy.tell(query, each.y, noise=each.noise, limits=each.limits)
     policy.refresh()
     return policy
-
-
-def space_of(distributions: Mapping[str, BaseDistribution]) -> Space:
-    """An `ms.Space` of Optuna's distributions; InvalidInput names one that cannot be a parameter."""
-    given = instance("distributions", distributions, Mapping, "as a trial has them by name")
-    parameters = {name: parameter for name, each in given.items() if (parameter := parameter_of(each)) is not None}
-    for name in given:
-        if name not in parameters:
-            raise InvalidInput(f"parameter {shown(name)} cannot be one of a Space: {shown(given[name])}")
-    return Space(parameters)
-
-
-def distributions_of(space: Space) -> dict[str, BaseDistribution]:
-    """Optuna's distributions of an `ms.Space`."""
-    distributions: dict[str, BaseDistribution] = {}
-    for name, each in instance("space", space, Space).parameters.items():
-        if isinstance(each, Choice):
-            distributions[name] = CategoricalDistribution(each.options)
-        else:
-            kind: Any = FloatDistribution if isinstance(each, Float) else IntDistribution
-            distributions[name] = kind(each.low, each.high, log=each.log, step=each.step)
-    return distributions
-
-
-def parameter_of(distribution: BaseDistribution) -> Parameter | None:
-    """None where there is no such parameter: beyond the range of floats, say."""
-    try:
-        if isinstance(distribution, FloatDistribution | IntDistribution):
-            kind: Callable[..., Parameter] = Float if isinstance(distribution, FloatDistribution) else Int
-            return kind(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
-        if isinstance(distribution, CategoricalDistribution):
-            choices = distribution.choices
-            if any(distribution.to_internal_repr(option) != i for i, option in enumerate(choices)):
-                return None  # two that Optuna takes for one
-            try:
-                return Choice(choices)
-            except InvalidInput:  # objects: by their positions
-                return Choice(tuple(f"{i}: {shown(option)}" for i, option in enumerate(choices)))
-    except (InvalidInput, OverflowError):  # the latter is Optuna's, of a whole number beside NaN
-        pass
-    return None

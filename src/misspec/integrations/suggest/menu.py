@@ -4,7 +4,6 @@ results file is about."""
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +13,8 @@ import numpy as np
 
 from misspec.domains import Choice, Float, Space, Table
 from misspec.domains.base import as_written
+from misspec.domains.conditions import condition_of
+from misspec.domains.rounding import DIGITS, MOST_DIGITS, settable_point
 from misspec.errors import Array, InvalidInput, alike, shown
 from misspec.files import clutter, frames
 from misspec.integrations import space_file
@@ -23,9 +24,7 @@ from misspec.policies.core.answers import Query
 from misspec.policies.core.fields import WHOLE
 
 FAILED = "failed"
-DIGITS = 4  # of a suggested number, as a share of its range: what people can set
 FINER = 4  # more digits at a time, up to MOST_DIGITS, where all that people can set is taken
-MOST_DIGITS = 16
 DRAWN = 100  # points of a space at a time
 LISTED = 8  # options that an error lists
 
@@ -54,6 +53,7 @@ class _Experiments:
     style     of a new file of results
     strict    whether experiments that are not among these are refused
     notes     what was noticed
+    rules     that rows of a table must keep
     asked     experiments of equal lines, which are not suggested before it is said whether these are repeats
     """
 
@@ -63,6 +63,7 @@ class _Experiments:
     label: str | None = None
     size: int | None = None
     every: Sequence[Key] | None
+    rules: Any = None
     style = frames.Style()
 
     def __init__(self, path: Path, *, strict: bool = False) -> None:
@@ -84,14 +85,19 @@ class _Experiments:
         gone = set(keys)
         return None if self.every is None else [key for key in self.every if key not in gone]
 
-    def outside(self, key: Key) -> list[str]:  # noqa: ARG002  # of a table nothing is, or `find` has said so
-        """Parameters that lie beyond their bounds."""
-        return []
+    def outside(self, key: Key) -> list[tuple[str, str]]:
+        """Why it is none of the experiments, in words, and the parameter that this is about, "" if several are; of a
+        table `find` says so."""
+        x = self.point(key)[None, :]
+        if self.rules is None or self.rules.held(x, np.ones(x.shape, dtype=bool))[0][0]:
+            return []
+        return [(f"breaks the rule {self.rules.said()}, which holds for {self.path}", "")]
 
     def coordinates(self, cells: Mapping[str, str], line: FileLine) -> Array:
         """The point that a line of results is about; what has only one value may be left out."""
         given = {name: cells.get(name, "") for name in self.parameters}
         alone = {name: float(p.every()[0]) for name, p in self.parameters.items() if p.count == 1 and not given[name]}
+        alone |= {name: math.nan for name, p in self.parameters.items() if p.when and not given[name]}
         return np.array([alone[n] if n in alone else self.coordinate(n, given[n], line) for n in given]) + 0.0
 
     def coordinate(self, name: str, cell: str, line: FileLine) -> float:
@@ -102,30 +108,32 @@ class _Experiments:
             meant = p.written(cell) or p.written(number)
             if len(meant) == 1:
                 return float(meant[0])
+            between = p.between(frames.number_of(number)) if frames.is_number(number) and not self.strict else None
+            if between is not None:
+                return between
             options = [str(option) for option in p.options]
             listed = f" ({', '.join(options)})" if len(options) <= LISTED else ""
             expected = f"one of the {len(options)} values in {self.path}{listed}"
             raise InvalidInput(f"{line.at(name)}: expected {expected}, {got}{alike(cell, options)}")
         try:
-            return float(p.number(as_written(p, number), ""))
+            found = float(p.number(as_written(p, number), ""))
         except InvalidInput:
-            if not self.strict and p.step is not None and frames.is_number(number):
-                near = float(p.decode(p.encode(np.array([float(number)])))[0])
-                step = sheets.cell_of(p.value(near))
-                self.notes.append(f"{line.at(name)}: {cell} counts as {step}, the nearest step.")
-                return near
-            raise InvalidInput(f"{line.at(name)}: expected {p.expects}, {got}") from None
+            found = math.nan
+        if math.isnan(found) or (self.strict and _beside(p, found) == BETWEEN):
+            raise InvalidInput(f"{line.at(name)}: expected {p.expects}, {got}")
+        return found
 
 
 class OfTable(_Experiments):
     """The rows of a CSV file. target: its column of results, if it has one; label: the column that names the rows.
 
-    Rows that nothing tells apart, neither a name nor a value, are one candidate.
+    Rows that nothing tells apart, neither a name nor a value, are one candidate. where: rules that candidates keep; the
+    rows that break one have results all the same.
     """
 
     def __init__(
         self, file: sheets.File, target: str, label: str | None, ignore: Sequence[str], columns: Sequence[str] = (),
-        *, strict: bool = False, repeats: bool = False, limited: Sequence[str] = (),
+        *, where: Sequence[str] = (), strict: bool = False, repeats: bool = False, limited: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """limited: columns of quantities that limits are on, if the file has them."""
         super().__init__(file.path, strict=strict)
@@ -141,14 +149,21 @@ class OfTable(_Experiments):
         ignore = [*ignore, *odd, *([name for name in described if name not in columns] if columns else [])]
         told = {name: cells for name, cells in frame.columns.items() if name != target}
         self.names = None if label is None else _names(file, label)
-        self.domain = self._table(told, ignore)
-        first = self.domain.indices(self.domain.points) if label is None else np.arange(len(self.domain))
-        self._rows, candidates = np.unique(first, return_inverse=True)  # of the file, and the candidate of each
+        self._all = self._table(told, ignore)
+        first = self._all.indices(self._all.points) if label is None else np.arange(len(self._all))
+        self._rows, places = np.unique(first, return_inverse=True)  # of the file, and the place among them of each
         if len(self._rows) < len(first):
-            self.domain = self._table({name: [cells[i] for i in self._rows] for name, cells in told.items()}, ignore)
+            told = {name: [cells[i] for i in self._rows] for name, cells in told.items()}
+            self._all = self._table(told, ignore)
+        self.domain = self._table(told, ignore, where) if where else self._all  # those of them that keep the rules
+        self.rules = self.domain.rules
         self.size, self.parameters = len(self.domain), self.domain.parameters
+        if self.size < len(self._all):
+            left = f"{len(self._all) - self.size} of {len(self._all)} candidates"
+            self.notes.append(f"Not suggested, as they break {self.rules.said()}: {left} of {self.path}.")
         self.every = range(self.size)
-        self._cells: list[dict[str, Any]] = self.domain.rows
+        self._candidate = {place: i for i, place in enumerate(self.domain.source_rows.tolist())}
+        self._cells: list[dict[str, Any]] = self._all.rows
         if self.names is not None:  # as they are written: 007 stays text
             self._cells = [{**row, str(label): name} for row, name in zip(self._cells, self.names, strict=True)]
         self._index = {name: i for i, name in enumerate(self.names or [])}
@@ -159,15 +174,21 @@ class OfTable(_Experiments):
         self.notes += equal
         for row, cell in enumerate(sheet.cells(target) if target in sheet.header else []):
             if row in again:
-                self.asked.add(int(candidates[row]))
+                self.asked.add(self._key(int(places[row])))
             elif cell:  # an empty one is a candidate that waits for its turn
                 line = file.line(row)
                 beside = values_beside(file, row, limited)
-                self.entries.append(Entry(int(candidates[row]), str(line), *outcome(cell, line, target), limits=beside))
+                key = self._key(int(places[row]))
+                self.entries.append(Entry(key, str(line), *outcome(cell, line, target), limits=beside))
 
-    def _table(self, columns: dict[str, list[Any]], ignore: Sequence[str]) -> Table:
+    def _table(self, columns: dict[str, list[Any]], ignore: Sequence[str], where: Sequence[str] = ()) -> Table:
         left_out = [*ignore, *([] if self.label is None else [self.label])]
-        return Table(frames.Frame(columns, str(self.path), text=True, command=True), ignore=left_out, names=self.names)
+        frame = frames.Frame(columns, str(self.path), text=True, command=True)
+        return Table(frame, ignore=left_out, names=self.names, where=list(where))
+
+    def _key(self, place: int) -> Key:
+        """The candidate of a row, or the point of one that breaks a rule."""
+        return self._candidate[place] if place in self._candidate else tuple(self._all.points[place].tolist())
 
     def find(self, cells: Mapping[str, str], line: FileLine) -> Key:
         """The experiment that a line of results is about; InvalidInput names the cell that is wrong."""
@@ -181,40 +202,43 @@ class OfTable(_Experiments):
             column = next(each for each in (self.label, *self.parameters) if each in cells)
             raise InvalidInput(f"{line.at(str(column))}: expected what says which candidate it is, the cell is empty")
         x = self.coordinates(cells, line)
-        index = int(self.domain.indices(x[None, :])[0])
-        if index >= 0:
-            return index
+        place = int(self._all.indices(x[None, :])[0])
+        if place >= 0:
+            return self._key(place)
         if self.strict:
             raise InvalidInput(f"{line}: {self.path} has no candidate like this; {self._closest(x)}")
         self.notes.append(f"{line} is no candidate of {self.path}, and is learnt from as it is: {self._closest(x)}.")
         return tuple(x.tolist())
 
-    def _as_run(self, index: int, cells: Mapping[str, str], line: FileLine) -> Key:
+    def _as_run(self, place: int, cells: Mapping[str, str], line: FileLine) -> Key:
         """The candidate of that name, or what was run in its place; InvalidInput for that if it is refused."""
-        run = self.domain.points[index].copy()
-        for i, (name, rounding) in enumerate(zip(self.parameters, self.domain.rounding, strict=True)):
+        run = self._all.points[place].copy()
+        for i, (name, rounding) in enumerate(zip(self.parameters, self._all.rounding, strict=True)):
             x = self.coordinate(name, cells[name], line) if cells.get(name, "") else run[i]
             if abs(x - run[i]) <= rounding:
                 continue
-            has = f"{self.called(index)} of {self.path} has {shown(self._cells[index][name])}"
+            has = f"{self._called(place)} of {self.path} has {shown(self._cells[place][name])}"
             if self.strict or isinstance(self.parameters[name], Choice):
                 said = f"{line.at(name)}: got {shown(cells[name])}, but {has}"
                 raise InvalidInput(f"{said}; correct one of them, or empty the cell")
             self.notes.append(f"{line.at(name)}: learnt from as {cells[name]}, though {has}.")
             run[i] = x
-        same = np.array_equal(run, self.domain.points[index])
-        return index if same else tuple(run.tolist())
+        same = np.array_equal(run, self._all.points[place])
+        return self._key(place) if same else tuple(run.tolist())
 
     def _closest(self, x: Array) -> str:
-        """The candidate that is most like a point, and where it differs."""
-        index = int(np.abs(self.domain.encoded - self.domain.encode(x[None, :])).sum(axis=1).argmin())
-        here = self.domain.points[index]
+        """The row that is most like a point, and where it differs."""
+        place = int(np.abs(self._all.encoded - self._all.encode(x[None, :])).sum(axis=1).argmin())
+        here = self._all.points[place]
         where = [
             f"{name} is {sheets.cell_of(p.value(here[i]))}, not {sheets.cell_of(p.value(x[i]))}"
             for i, (name, p) in enumerate(self.parameters.items())
-            if abs(here[i] - x[i]) > self.domain.rounding[i]
+            if abs(here[i] - x[i]) > self._all.rounding[i]
         ]
-        return f"the nearest is {self.called(index)}, where {' and '.join(where)}"
+        return f"the nearest is {self._called(place)}, where {' and '.join(where)}"
+
+    def _called(self, place: int) -> str:
+        return f"data row {self._rows[place] + 1}" if self.names is None else self.names[place]
 
     def key(self, query: Query) -> Key:
         """The experiment that a policy asks for."""
@@ -222,14 +246,22 @@ class OfTable(_Experiments):
         return query.index
 
     def called(self, key: Key) -> str:
-        if isinstance(key, tuple):
-            return ""
-        return f"data row {self._rows[key] + 1}" if self.names is None else self.names[key]
+        return "" if isinstance(key, tuple) else self._called(int(self.domain.source_rows[key]))
 
     def values(self, key: Key) -> dict[str, Any]:
         """Its cells by column."""
         assert isinstance(key, int)
-        return self._cells[key]
+        return self._cells[int(self.domain.source_rows[key])]
+
+
+BETWEEN, BEYOND = "lies between the values that {} has", "lies outside {}"
+
+
+def _beside(p: Any, x: float) -> str:
+    """Why a number is none of a parameter's, in words; "" for one that is."""
+    if p.inside(np.array([x]))[0]:
+        return ""
+    return BETWEEN if isinstance(p, Choice) or p.low <= x <= p.high else BEYOND
 
 
 class OfSpace(_Experiments):
@@ -246,41 +278,51 @@ class OfSpace(_Experiments):
         return tuple(self.coordinates(cells, line).tolist())
 
     def key(self, query: Query) -> Key:
-        return self._rounded(query.x, DIGITS)
+        return settable_point(self.domain, query.x)
 
     def values(self, key: Key) -> dict[str, Any]:
         return self.domain.params(self.point(key))
 
-    def outside(self, key: Key) -> list[str]:
-        numbers = zip(self.parameters.items(), self.point(key), strict=True)
-        return [name for (name, p), x in numbers if not p.inside(np.array([x]))[0]]
+    def coordinates(self, cells: Mapping[str, str], line: FileLine) -> Array:
+        """Cells of parameters that do not exist there may be empty, and do not count."""
+        x, conditions = super().coordinates(cells, line), self.domain.conditions
+        known = np.where(np.isnan(x), conditions.first, x)
+        there = conditions.there(known[None, :])[0]
+        for i, name in enumerate(self.parameters):
+            if there[i] and np.isnan(x[i]):
+                known[i] = self.coordinate(name, "", line)  # says that it is missing
+            elif not there[i] and cells.get(name, ""):
+                self.notes.append(
+                    f"{line.at(name)}: does not count, {name} exists only where {condition_of(self.parameters[name])}."
+                )
+        return np.asarray(conditions.settled(known[None, :])[0])
+
+    def outside(self, key: Key) -> list[tuple[str, str]]:
+        x, space = self.point(key), self.domain
+        numbers, there = zip(self.parameters.items(), x.tolist(), strict=True), space.there(x[None, :])[0]
+        found = [(_beside(p, number), name) for (name, p), number in numbers]
+        said = [
+            (why.format(self.path), name) for (why, name), exists in zip(found, there, strict=True) if why and exists
+        ]
+        for mixture, at in space.groups:
+            if not mixture.contains(x[None, at])[0]:
+                most = "" if mixture.at_most is None else f", at most {mixture.at_most} of them not zero"
+                said.append((f"is no mixture as {self.path} has it (shares sum to {mixture.total:g}{most})", ""))
+        if space.rules is not None and not space.legal(x[None, :])[0]:
+            said.append((f"breaks the rule {space.rules.said()} of {self.path}", ""))
+        return said
 
     def drawn(self, free: Callable[[Key], bool], rng: np.random.Generator) -> list[Key]:
         """Points by chance that are free; more digits where all that people can set is taken."""
         for digits in range(DIGITS, MOST_DIGITS + 1, FINER):
-            keys = [self._rounded(self.domain.draw(rng)[0], digits) for _ in range(DRAWN)]
+            keys: list[Key] = [settable_point(self.domain, self.domain.draw(rng)[0], digits) for _ in range(DRAWN)]
             some = [key for key in dict.fromkeys(keys) if free(key)]
             if some:
                 return some
         return []
 
-    def _rounded(self, x: Array, digits: int) -> Key:
-        return tuple(settable(p, each, digits) for p, each in zip(self.parameters.values(), x.tolist(), strict=True))
-
 
 Menu = OfTable | OfSpace
-
-
-def settable(p: Any, x: float, digits: int = DIGITS) -> float:
-    """A number as people can set it: rounded to a few digits of its range, within its bounds."""
-    if not isinstance(p, Float) or p.step is not None or p.low == p.high:
-        return x
-    if p.log:  # digits of the number itself, and more where its range is narrow
-        narrow = math.floor(math.log10(max(math.log(p.high) - math.log(p.low), sys.float_info.epsilon)))
-        found = float(f"{x:.{digits - min(narrow, 0)}g}")
-    else:
-        found = round(x, digits - 1 - math.floor(math.log10(p.high - p.low))) + 0.0
-    return min(max(found, p.low), p.high)
 
 
 def copies_of(file: sheets.File, target: str, *, repeats: bool) -> tuple[set[int], list[str]]:

@@ -95,4 +95,5 @@ class Reasons(NamedTuple):
         choices = [(i, name, x) for i, ((name, p), x) in enumerate(here) if isinstance(p, Choice)]
         new = [name for i, name, x in choices if done and all(other[i] != x for other in done)]
         values = self.menu.values(key)
+        new = [name for name in new if name in values]  # which exist there
         return [f"never tried: {', '.join(f'{name} = {plain(values[name])}' for name in new)}"] if new else []

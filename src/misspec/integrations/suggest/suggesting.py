@@ -80,7 +80,7 @@ class FileResults:
                 raise InvalidInput(f"{shown(name)} has a limit (--limit), and can be no other column")
         columns = {name: sheet.cells(name) for name in [*used, target, *limited, *([] if noise is None else [noise])]}
         numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
-        outside: list[str] = []
+        outside: dict[str, list[str]] = {}  # why lines are none of the experiments, and which
         again, self.notes = copies_of(read, target, repeats=repeats)
         commas = False
         for row in range(len(sheet.rows)):
@@ -95,16 +95,17 @@ class FileResults:
             own = math.nan if noise is None else own_noise(cells[noise], line, noise)
             beside = values_beside(read, row, limited)
             self.entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own, beside))
-            outside += [f"{name} in line {line.number}" for name in menu.outside(key)]
+            for why, name in menu.outside(key):
+                outside.setdefault(why, []).append(f"{name} in line {line.number}" if name else f"line {line.number}")
             commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
         left = [name for name in sheet.header if name and name not in columns]
         if left:
             self.notes.append(f"Columns of {path} that are left alone: {', '.join(left)}.")
-        if outside and menu.strict:
-            raise InvalidInput(f"{path}: {outside[0]} lies outside {menu.path}; correct it, or leave --strict out")
-        if outside:
-            some = ", ".join(outside[:3]) + (f" and {len(outside) - 3} more" if len(outside) > 3 else "")
-            self.notes.append(f"Learnt from, though it lies outside {menu.path}: {some}.")
+        for why, which in outside.items():
+            if menu.strict:
+                raise InvalidInput(f"{path}: {which[0]} {why}; correct it, or leave --strict out")
+            some = ", ".join(which[:3]) + (f" and {len(which) - 3} more" if len(which) > 3 else "")
+            self.notes.append(f"Learnt from, though it {why}: {some}.")
         commas = commas or (sheet.style.separator != "," and not self.entries and menu.style.decimal == ",")
         self.style = sheet.style._replace(decimal="," if commas else ".")
 
@@ -189,6 +190,7 @@ def suggest(
     names: str | None = None,
     ignore: Sequence[str] = (),
     columns: Sequence[str] = (),
+    where: Sequence[str] = (),
     minimize: bool = False,
     noise: float | str | None = None,
     strict: bool = False,
@@ -205,6 +207,7 @@ def suggest(
     names     the column of candidates that names them
     ignore    columns of candidates that say nothing about them
     columns   those that describe them; by default all but dates, texts that differ from row to row, numbers of rows
+    where     rules that candidates keep, as in ["temperature + pressure < 200"]; the others' results count all the same
     noise     by how much results vary, if that is known; or the column of the results that has a standard deviation for
               each of them, beside what is learnt; empty where there is none
     strict    refuse results of experiments that are not among the candidates, or not in the space, instead of
@@ -227,6 +230,8 @@ def suggest(
     if path.suffix.lower() == ".toml":
         if names is not None or ignore or columns:
             raise InvalidInput(f"{path} is a space and has no columns; leave --names, --ignore and --columns out")
+        if where:
+            raise InvalidInput(f"{path} has its rules in it: write where = {shown(list(where))} above the rest")
         menu: Menu = OfSpace(path, strict=strict)
         goal = _target(target, read, [*menu.known, *limited], path, notes)
         for name, option in ((goal, "target"), *((each, "limit") for each in limited)):
@@ -237,7 +242,9 @@ def suggest(
     else:
         table = sheets.File(path)
         goal = _target(target, read, [*table.sheet.header, *limited], path, notes)
-        menu = OfTable(table, goal, names, ignore, columns, strict=strict, repeats=repeats, limited=limited)
+        menu = OfTable(
+            table, goal, names, ignore, columns, where=where, strict=strict, repeats=repeats, limited=limited
+        )
         notes += table.notes
     if read is None and goal not in menu.known:
         raise InvalidInput(

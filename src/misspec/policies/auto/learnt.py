@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from misspec.domains import Choice
+from misspec.domains import Choice, rounding
 from misspec.errors import Array
 from misspec.policies.auto import doubt
 from misspec.policies.auto.feasible import EDGE
@@ -28,6 +29,7 @@ LIKELY, UNLIKELY = 0.5, 0.2  # chances from which, and below which, the verdict 
 WORTH_SPREAD = 0.02  # of the spread of results: a gain below is not worth it, nor is one below the noise
 BLIND = 0.8  # noise, in spreads of the results, of a model that explains a third of them or less
 NAMED = 3  # points of a contradiction that are named
+SHOWN = 12  # digits of numbers that are rounded already
 DOUBTFUL = "Doubtful:"  # how the sentence begins
 COUNTED = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -251,12 +253,22 @@ def use(domain: Any, found: Recommendation, sure: str = "95 %", names: Sequence[
 
 
 def spelled(domain: Any, at: Any, names: Sequence[str] | None = None) -> str:
-    """A point by its name, or by its parameters: of a Recommendation, a Query or a Conflict."""
-    values = zip(names or names_of(domain), values_of(domain, at.x), exist(domain, at.x), strict=True)
-    shown = ", ".join(f"{name} = {plain(value)}" for name, value, exists in values if exists)
+    """A point by its name, or by its parameters that exist there: of a Recommendation, a Query or a Conflict."""
+    x, digits, there = at.x, rounding.DIGITS, existing(domain, at.x[None, :])[0].tolist()
+    ruled = getattr(domain, "rules", None) is not None and getattr(domain, "params", None) is not None
+    if ruled and domain.contains(x[None, :])[0]:
+        x, digits = np.array(rounding.settable_point(domain, x)), SHOWN  # what is shown keeps the rules too
+    values = zip(names or names_of(domain), values_of(domain, x), there, strict=True)
+    shown = ", ".join(f"{name} = {plain(value, digits)}" for name, value, exists in values if exists)
     called = getattr(domain, "names", None)
     name = called[at.index] if at.index is not None and called is not None else None
     return shown if name is None else f"{name} ({shown})"
+
+
+def existing(domain: Any, X: Array) -> NDArray[np.bool_]:
+    """Which parameters exist at which points, whatever the domain."""
+    there = getattr(getattr(domain, "box", None) or domain, "there", None)
+    return np.ones(X.shape, dtype=bool) if there is None else np.asarray(there(X))
 
 
 def values_of(domain: Any, x: Array) -> list[Any]:
@@ -264,14 +276,8 @@ def values_of(domain: Any, x: Array) -> list[Any]:
     parameters, numbers = parameters_of(domain), np.asarray(x).tolist()
     if parameters is None:
         return list(numbers)
-    values = zip(parameters.values(), numbers, exist(domain, x), strict=True)
+    values = zip(parameters.values(), numbers, existing(domain, np.reshape(x, (1, -1)))[0].tolist(), strict=True)
     return [each.value(number) if exists else "" for each, number, exists in values]
-
-
-def exist(domain: Any, x: Array) -> list[bool]:
-    """Which parameters exist at a point."""
-    there = getattr(domain, "there", None) or getattr(getattr(domain, "box", None), "there", None)
-    return [True] * len(x) if there is None else list(there(np.reshape(x, (1, -1)))[0].tolist())
 
 
 def parameters_of(domain: Any) -> Mapping[str, Any] | None:
@@ -280,9 +286,9 @@ def parameters_of(domain: Any) -> Mapping[str, Any] | None:
     return None if found is None else dict(found)
 
 
-def plain(value: Any) -> str:
+def plain(value: Any, digits: int = rounding.DIGITS) -> str:
     """A value as people write it."""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 def rounded(value: float, step: float) -> str:
@@ -327,7 +333,7 @@ def _noise(facts: Facts, spread: float) -> str:
 
 def _beside(names: Sequence[str]) -> list[str]:
     """What results differ in, and the model knows nothing of."""
-    said = f"Not modelled: {', '.join(names)}, which not all results have"
+    said = f"Not modelled: {', '.join(names)}, which not all results have alike"
     return [f"{said}; what differs in {'these' if len(names) > 1 else 'it'} counts as noise."] if names else []
 
 

@@ -106,6 +106,9 @@ class Auto(Policy):
         given = getattr(domain, "observations", None)
         if self._fresh and given is not None and len(given.y):
             self.observe(given.indices, given.y)
+        beside = getattr(domain, "outside_observations", None)
+        if self._fresh and beside is not None and len(beside.y):
+            self.observe(beside.points, beside.y)
 
     # -- the model -------------------------------------------------------------------------------------------
 

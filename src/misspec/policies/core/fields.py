@@ -113,9 +113,7 @@ def stored_domain(stored: Any, given: Domain | None) -> Domain:
 def _with_functions(settings: Any, given: Any) -> Domain:
     """The domain handed in, if it is the stored one as far as that is stored."""
     if given is None:
-        raise StorageError(
-            "the domain has rules that are functions, which are not stored; hand it in again: restore(…, domain=…)"
-        )
+        raise StorageError(FUNCTIONS)
     if given.settings() != settings:
         raise StorageError(DIFFERS)
     domain: Domain = given
@@ -151,6 +149,7 @@ SETTINGS: dict[str, tuple[str, Callable[[Any], Domain]]] = {  # kinds that their
     Space.kind: ("parameters", _stored_space),
     Open.kind: ("open", _stored_open),
 }
+FUNCTIONS = "the domain has rules that are functions, which are not stored; hand it in again: restore(…, domain=…)"
 DIFFERS = "this state holds its domain, and the one handed in differs from it; leave domain= out"
 
 
@@ -180,7 +179,11 @@ def _made_list(stored: dict[str, Any]) -> Finite:
         raise StorageError(f"stored names must be a list of text, got {shown(names)}")
     if table is not None:
         try:
-            return Table(dict(table["columns"]), table["target"], table["ignore"], names)
+            where = table.get("where")
+            if where is not None and None in where:
+                raise StorageError(FUNCTIONS)
+            names = table["names"] if where is not None else names  # of all rows
+            return Table(dict(table["columns"]), table["target"], table["ignore"], names, where=where)
         except (InvalidInput, TypeError, ValueError, KeyError) as error:
             raise StorageError(f"a stored table cannot be made: {error}") from None
     box = Box(bounds) if bounds is not None else None if space is None else _stored_space(space)
