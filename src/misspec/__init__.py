@@ -8,11 +8,13 @@ from misspec import adversary, comparators, problems, theory
 from misspec.domains import Box, Choice, Finite, Float, Int, Joint, Mixture, Open, Space
 from misspec.errors import AwaitingResults, HorizonReached, InvalidInput, MisspecError, NumericalError, StorageError
 from misspec.evaluation.loop import optimize
+from misspec.evaluation.stopping import until
 from misspec.model import Model
 from misspec.policies import (
     ECGPUCB,
     GPUCB,
     Auto,
+    Balanced,
     InsuredUCB,
     PhasedUncertaintySampling,
     Policy,
@@ -29,8 +31,9 @@ from misspec.truth import best_in_class, diagnose, misspecification_profile, noi
 
 __version__ = "0.1.0"
 __all__ = ["Box", "Choice", "Finite", "Float", "Int", "Joint", "Mixture", "Model", "Open", "Space", "product_kernel"]
-__all__ += ["ECGPUCB", "GPUCB", "Auto", "InsuredUCB", "PhasedUncertaintySampling", "Policy", "RegretBalancing"]
-__all__ += ["ThompsonSampling", "UniformSampling", "load", "optimize", "restore", "simulate"]
+__all__ += ["ECGPUCB", "GPUCB", "Auto", "Balanced", "InsuredUCB", "PhasedUncertaintySampling", "Policy"]
+__all__ += ["RegretBalancing", "ThompsonSampling", "UniformSampling", "load", "optimize", "restore", "simulate"]
+__all__ += ["until"]
 __all__ += ["best_in_class", "diagnose", "information_gain", "misspecification_profile", "noise_from_repeats"]
 __all__ += ["AwaitingResults", "HorizonReached", "InvalidInput", "MisspecError", "NumericalError", "StorageError"]
 __all__ += ["__version__", "adversary", "comparators", "problems", "theory"]

@@ -29,7 +29,7 @@ MARGIN = 0.05  # a cover is stretched by this much beyond the cube and clipped, 
 MOST_CORNERS = 8  # dimensions up to which a cover includes all corners: 256 points
 FINEST = 3.0  # points drawn around another are as near as 10^−3 of the cube's side
 HALVINGS = 40  # to the border of rules: to the last digits of its distance
-TINY = 1e-7  # step by which slopes of margins are measured
+TINY = 1e-7  # step by which slopes of margins are measured, and margin that SLSQP keeps: it ends on its constraints
 CREEPS, AROUND = 12, 16  # rounds of random steps, and steps of each point in a round: about as many as SLSQP takes
 TURNS = 4  # most turns between climbing floats and stepping in integers and choices
 
@@ -199,7 +199,7 @@ def _along(slope: Slope, border: Array, steps: int, region: Any) -> Array:
             return -float(value[0]), -region.pulled(V, gradient)[0, region.free]
 
         def margins(w: Array) -> Array:
-            return np.asarray(region.margins(region.on(_moved(here, w[None, :], region)))[0])  # noqa: B023
+            return np.asarray(region.margins(region.on(_moved(here, w[None, :], region)))[0] - TINY)  # noqa: B023
 
         def slopes(w: Array) -> Array:
             near = np.concatenate([w[None, :], w + TINY * np.eye(len(w))])

@@ -8,9 +8,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from misspec.errors import MOST_AT_ONCE, MOST_ROUNDS, Array, InvalidInput, callback, seeded, shown, whole
+from misspec.errors import (
+    MOST_AT_ONCE,
+    MOST_ROUNDS,
+    Array,
+    HorizonReached,
+    InvalidInput,
+    callback,
+    seeded,
+    shown,
+    whole,
+)
 from misspec.evaluation.loop import Progress, ask, check_horizon
-from misspec.policies import Auto, Policy, Query, Recommendation
+from misspec.evaluation.stopping import Until, Watch, checked
+from misspec.policies import Policy, Query, Recommendation
+from misspec.policies.balanced import Learning
 from misspec.policies.core.answers import NUMBERS
 from misspec.problems import Problem
 from misspec.threads import one_thread
@@ -99,14 +111,23 @@ def late(regret: Array) -> float:
 
 
 def simulate(
-    policy: Policy, problem: Problem, n: int, seed: int = 0, *, batch: int = 1, progress: Progress | None = None
+    policy: Policy,
+    problem: Problem,
+    n: int,
+    seed: int = 0,
+    *,
+    batch: int = 1,
+    until: Until | None = None,
+    progress: Progress | None = None,
 ) -> Trace:
     """Play n rounds. `seed` determines the world: noise and action sets, the same for every policy.
 
     All of that is drawn before the first round, so that policies are compared round by round in the same world. A
-    policy that has results already continues from them: compare fresh ones.
+    policy that has results already continues from them: compare fresh ones. Where nothing is left to try, as on a list
+    without noise, the rounds that are left play what is recommended.
 
     batch      queries asked at a time; a phased policy hands out at most the rest of its episode
+    until      stop before n, as in `ms.optimize`; the trace is then shorter, and its `facts["reason"]` says why
     progress   called as progress(rounds done, n) after every batch
     """
     T = whole("n", n, at_least=1, at_most=MOST_ROUNDS)
@@ -114,6 +135,7 @@ def simulate(
     callback("progress", progress)
     _check_match(policy, problem)
     check_horizon(policy, T)
+    watch = Watch(checked(until, policy), lambda: policy)
     if batch > 1 and problem.offers is not None:
         raise InvalidInput("a contextual problem is played round by round; leave batch at 1")
     noise_rng, offer_rng = (np.random.default_rng([seeded(seed), part]) for part in STREAMS)
@@ -121,13 +143,22 @@ def simulate(
     offers = None if problem.offers is None else problem.offers.draw(offer_rng, T)
     vectors = None if policy.field.fixed else problem.domain.points  # of the rounds' actions
     asked: list[Query] = []
+    ended = False  # whether nothing is left to try
     index = np.empty(T, dtype=np.intp)
     y = np.empty(T)
     with one_thread():
-        while len(asked) < T:
+        while len(asked) < T and not (asked and watch.met(policy.t, running=False)):
             t = len(asked)
             offered: Any = None if offers is None else offers[t]
-            queries = ask(policy, min(batch, T - t), offered if vectors is None else vectors[offered])
+            try:
+                if not ended:
+                    queries = ask(policy, min(batch, T - t), offered if vectors is None else vectors[offered])
+            except HorizonReached:
+                if offers is not None or not policy.abilities.takes_actions:
+                    raise
+                ended = True
+            if ended:
+                queries = policy.ask(1, actions=np.array([policy.recommend().index]))
             asked.extend(queries)
             for s, query in enumerate(queries, start=t):
                 i: Any = query.index if vectors is None else int(offered[query.position])
@@ -135,9 +166,10 @@ def simulate(
             policy.tell(queries, y[t : len(asked)])
             if progress is not None:
                 progress(len(asked), T)
-        if isinstance(policy, Auto) and policy.stale:  # what is recommended rests on all results
+        if isinstance(policy, Learning) and policy.stale:  # what is recommended rests on all results
             policy.refresh()
         recommended, missed = _recommended(policy, problem, seed, vectors)
+    index, y = index[: len(asked)], y[: len(asked)]
     reach, sign = slice(None) if offers is None else offers, -1.0 if problem.minimize else 1.0
     goals = [sign * problem.values, sign * problem.in_class]
     regret, in_class_regret = (np.asarray(goal[reach].max(axis=-1) - goal[index]) for goal in goals)
@@ -160,7 +192,7 @@ def simulate(
         recommended_regret=missed,
         facts={
             **policy.facts, "conflicts": policy.conflicts(), "recommendation": recommended,
-            "before": policy.t - len(asked),
+            "before": policy.t - len(asked), **({"reason": watch.reason} if watch.reason else {}),
         },
     )  # fmt: skip
 

@@ -50,7 +50,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_tell_of_fork)
 
 
-class Limit:
+class ThreadLimit:
     """Limits BLAS to one thread while it is held; then restores the number of threads.
 
     The limit belongs to the process, so it also slows other code that runs on other threads meanwhile.
@@ -101,7 +101,7 @@ def _set_threads(library: Any, n: int) -> None:
     library.set_num_threads(n)
 
 
-LIMIT = Limit()
+LIMIT = ThreadLimit()
 tell_of_forks(LIMIT)
 
 

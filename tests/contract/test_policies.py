@@ -12,6 +12,7 @@ from misspec.testing import (
 )
 
 MODEL = ms.Model(RBF(0.2), norm_bound=1.5, noise=0.1, offset=0.2)
+PRIORS = [ms.Model(RBF(0.6), norm_bound=0.05, noise=0.1, regularization=1.0, offset=0.9), MODEL]
 LINEAR = ms.Model(ConstantKernel(0.5) * DotProduct(0.0), norm_bound=1.5, noise=0.1, offset=0.2)
 DOMAIN = ms.Finite(np.random.default_rng(0).random((60, 2)), names=[f"arm {i}" for i in range(60)])
 
@@ -52,9 +53,34 @@ POLICIES = {
             (MODEL, 0.0),
         ],
     ),
+    "balancing learnt": lambda seed: ms.RegretBalancing(DOMAIN, MODEL, horizon=200, bounds="learnt", seed=seed),
+    "balancing learnt own": lambda seed: ms.RegretBalancing(
+        DOMAIN, MODEL, horizon=200, bounds="learnt", evidence="own", seed=seed
+    ),
     "insured": lambda seed: ms.InsuredUCB(DOMAIN, MODEL, premium=0.5, seed=seed),
     "thompson": lambda seed: ms.ThompsonSampling(DOMAIN, MODEL, seed=seed),
     "uniform": lambda seed: ms.UniformSampling(DOMAIN, MODEL, seed=seed),
+    "balanced": lambda seed: ms.Balanced(
+        [
+            ms.InsuredUCB(DOMAIN, MODEL), ms.RegretBalancing(DOMAIN, MODEL, horizon=200),
+            ms.ThompsonSampling(DOMAIN, MODEL),
+        ],
+        seed=seed,
+    ),
+    "balanced own": lambda seed: ms.Balanced(
+        [ms.UniformSampling(DOMAIN, MODEL), ms.ECGPUCB(DOMAIN, MODEL, epsilon=0.1)], evidence="own", seed=seed
+    ),
+    "balanced, one of them phased": lambda seed: ms.Balanced(
+        [ms.PhasedUncertaintySampling(DOMAIN, MODEL, horizon=200), ms.GPUCB(DOMAIN, MODEL, width=2.0)],
+        evidence="own", seed=seed,
+    ),
+    "balanced twice, minimising": lambda seed: ms.Balanced(
+        [
+            ms.Balanced([ms.GPUCB(DOMAIN, MODEL, minimize=True), ms.ThompsonSampling(DOMAIN, MODEL, minimize=True)]),
+            ms.comparators.Corral(DOMAIN, MODEL, horizon=100, minimize=True),
+        ],
+        seed=seed,
+    ),
     "corruption": lambda seed: ms.comparators.CorruptionTolerantGPUCB(DOMAIN, MODEL, corruption=1.0, seed=seed),
     "phased elimination": lambda seed: ms.comparators.PhasedElimination(DOMAIN, LINEAR, horizon=200, seed=seed),
     "phased elimination in the paper": lambda seed: ms.comparators.PhasedElimination.as_in_paper(
@@ -70,6 +96,15 @@ POLICIES = {
     "corral": lambda seed: ms.comparators.Corral(DOMAIN, MODEL, horizon=100, epsilons=[0.5, 0.1, 0.0], seed=seed),
     "corral shared": lambda seed: ms.comparators.Corral(DOMAIN, MODEL, horizon=100, evidence="shared", seed=seed),
     "corral of one step": lambda seed: ms.comparators.Corral(DOMAIN, MODEL, horizon=100, stochastic=False, seed=seed),
+    "splitting": lambda seed: ms.comparators.DomainSplitting(DOMAIN, MODEL, epsilon=0.1, seed=seed),
+    "splitting, all learning": lambda seed: ms.comparators.DomainSplitting(
+        DOMAIN, MODEL, epsilon=0.1, ancestors="learning", grounded=False, seed=seed
+    ),
+    "splitting in its paper": lambda seed: ms.comparators.DomainSplitting.as_in_paper(DOMAIN, MODEL, seed=seed),
+    "prior elimination": lambda seed: ms.comparators.PriorElimination(DOMAIN, PRIORS, seed=seed),
+    "prior elimination in its paper": lambda seed: ms.comparators.PriorElimination.as_in_paper(
+        DOMAIN, PRIORS, seed=seed
+    ),
     "corral in its paper": lambda seed: ms.comparators.Corral.as_in_paper(DOMAIN, MODEL, horizon=100, seed=seed),
 }  # fmt: skip
 
@@ -89,12 +124,15 @@ ON_A_BOX = {
     "balancing": lambda seed: ms.RegretBalancing(BOX, WIDE, horizon=200, seed=seed),
     "balancing own": lambda seed: ms.RegretBalancing(BOX, WIDE, horizon=200, evidence="own", seed=seed),
     "insured": lambda seed: ms.InsuredUCB(BOX, WIDE, seed=seed),
+    "balanced": lambda seed: ms.Balanced([ms.InsuredUCB(BOX, WIDE), ms.ECGPUCB(BOX, WIDE, epsilon=0.1)], seed=seed),
     "thompson": lambda seed: ms.ThompsonSampling(BOX, WIDE, seed=seed),
     "uniform": lambda seed: ms.UniformSampling(BOX, WIDE, seed=seed),
     "corruption": lambda seed: ms.comparators.CorruptionTolerantGPUCB(BOX, WIDE, corruption=1.0, seed=seed),
     "igp-ucb": lambda seed: ms.comparators.IGPUCB(BOX, WIDE, seed=seed),
     "lb-gp-ucb": lambda seed: ms.comparators.LBGPUCB(BOX, WIDE, horizon=100, initial=2, seed=seed),
     "corral": lambda seed: ms.comparators.Corral(BOX, WIDE, horizon=100, epsilons=[0.1, 0.0], seed=seed),
+    "splitting": lambda seed: ms.comparators.DomainSplitting(BOX, WIDE, epsilon=0.1, ancestors="forgotten", seed=seed),
+    "prior elimination": lambda seed: ms.comparators.PriorElimination(BOX, [WIDE, MODEL], seed=seed),
 }
 
 
@@ -144,6 +182,12 @@ TRIED = ms.Finite.from_table(
 LEARNING = {  # its model: rounds are dear
     "auto": lambda seed: ms.Auto(DOMAIN, seed=seed),
     "auto minimising": lambda seed: ms.Auto(DOMAIN, minimize=True, seed=seed),
+    "balanced autos, minimising": lambda seed: ms.Balanced(
+        [ms.Auto(DOMAIN, minimize=True), ms.Auto(DOMAIN, aim="earn", minimize=True)], seed=seed
+    ),
+    "auto balanced on a table with results": lambda seed: ms.Balanced(
+        [ms.Auto(TRIED, horizon=60), ms.InsuredUCB(TRIED, FAR), ms.RegretBalancing(TRIED, FAR, horizon=60)], seed=seed
+    ),
     "auto on a table with results": lambda seed: ms.Auto(TRIED, horizon=90, seed=seed),
     "auto on a whole space": lambda seed: ms.Auto(WHOLE, noise=0.05, seed=seed),
     "auto on a box": lambda seed: ms.Auto(BOX, horizon=90, minimize=True, seed=seed),
@@ -155,13 +199,13 @@ LEARNING = {  # its model: rounds are dear
 IN_FULL = {
     "arms": (
         "gp-ucb", "ec", "phased", "balancing", "insured", "thompson", "uniform", "corruption", "phased elimination",
-        "lb-gp-ucb", "corral",
+        "lb-gp-ucb", "corral", "splitting", "prior elimination", "balanced",
     ),
     "box": ("ec", "phased", "balancing", "thompson"),
     "names": (
         "ec on a space", "balancing on a space", "thompson on a space", "phased on a whole space", "ec on a table",
     ),
-    "learning": ("auto", "auto on a space"),
+    "learning": ("auto", "auto on a space", "balanced autos, minimising"),
 }  # fmt: skip
 SHORT = (continues_to_the_bit, refused_calls_change_nothing, recommends_the_best_lower_bound)
 

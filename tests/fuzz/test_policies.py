@@ -44,7 +44,7 @@ LINEAR = ms.Model(DotProduct(sigma_0=0), norm_bound=1.0, noise=0.1)
 EXTRA = {
     "ECGPUCB": {"epsilon": 0.1}, "RegretBalancing": {"horizon": 20}, "CorruptionTolerantGPUCB": {"corruption": 0.5},
     "PhasedElimination": {"horizon": 20}, "RIPS": {"horizon": 20}, "LBGPUCB": {"horizon": 20},
-    "Corral": {"horizon": 20},
+    "Corral": {"horizon": 20}, "PriorElimination": {"models": [MODEL, MODEL]},
 }  # fmt: skip
 LINEAR_ONES = ("LinUCB", "LinearThompson", "PhasedElimination", "RIPS")
 CLASSES = {**POLICIES, "Auto": ms.Auto}
@@ -60,7 +60,8 @@ def arguments_of(name):
         for each in signature_of(cls).parameters.values()
         if each.default is not each.empty and each.kind is not each.VAR_KEYWORD
     }
-    given = {"domain": LIST} if name == "Auto" else {"domain": LIST, "model": LINEAR if name in LINEAR_ONES else MODEL}
+    one = {"model": LINEAR if name in LINEAR_ONES else MODEL} if "model" in signature_of(cls).parameters else {}
+    given = {"domain": LIST, **one}
     return {**defaults, **given, **EXTRA.get(name, {})}
 
 
@@ -98,7 +99,7 @@ def test_settings_that_are_lists(entry, value, data):
         name = data.draw(st.sampled_from([each for each in NAMES if hasattr(CLASSES[each], "as_in_paper")]))
         cls = CLASSES[name]
         arguments = {"horizon": 20, "epsilon": 0.1, **arguments_of(name), "seed": 0}
-        known = {each: arguments[each] for each in ("domain", "model", "seed")}
+        known = {each: arguments[each] for each in ("domain", "model", "models", "seed") if each in arguments}
         takes = cls.as_in_paper.__code__.co_varnames
         known |= {each: arguments[each] for each in ("horizon", "epsilon") if each in takes}
         known[data.draw(st.sampled_from(sorted(known)))] = value

@@ -44,6 +44,8 @@ MAKE = {
     "phased elimination": lambda: ms.comparators.PhasedElimination(LIST, LINEAR, horizon=200),
     "rips": lambda: ms.comparators.RIPS(LIST, LINEAR, horizon=200, accuracy=1.0, reward_bound=0.8),
     "lb-gp-ucb": lambda: ms.comparators.LBGPUCB(LIST, MODEL, horizon=100, initial=2),
+    "splitting": lambda: ms.comparators.DomainSplitting(LIST, MODEL, epsilon=0.1),
+    "prior elimination": lambda: ms.comparators.PriorElimination(LIST, [MODEL, MODEL]),
     "corral": lambda: ms.comparators.Corral(LIST, MODEL, horizon=100, epsilons=[0.5, 0.1, 0.0]),
     "grid": lambda: ms.GPUCB(ms.Box([(0, 1)]).grid(7), MODEL, width=2.0),
     "members": lambda: ms.GPUCB(MEMBERS, MODEL),

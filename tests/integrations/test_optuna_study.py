@@ -304,18 +304,77 @@ def test_what_cannot_be_a_parameter_is_sampled_alone():
     assert sorted(study.sampler.infer_relative_search_space(study, study.trials[-1])) == ["x"]
 
 
-def test_constraints_are_refused_in_one_sentence():
-    with pytest.raises(InvalidInput, match="constraints are not supported"):
-        MisspecSampler(constraints_func=lambda trial: (0.0,))
-    study = optuna.create_study(sampler=MisspecSampler(seed=0))
+def constrained(trial, stored=True):
+    x, y = (trial.suggest_float(name, 0, 1) for name in "xy")
+    if stored:
+        trial.set_constraint("x + y <= 1.2", x + y - 1.2)  # a key that no name of a limit can be
+    return -((x - 0.8) ** 2) - (y - 0.8) ** 2
 
-    def constrained(trial):
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_constraints_are_limits(stored, tmp_path):
+    """Stored by the objective, or by constraints_func; trials of other samplers count; another process goes on."""
+    func = None if stored else (lambda trial: (trial.params["x"] + trial.params["y"] - 1.2,))
+    url = f"sqlite:///{tmp_path}/study.db"
+    first = optuna.samplers.RandomSampler(seed=0) if stored else MisspecSampler(seed=1, constraints_func=func)
+    study = optuna.create_study(direction="maximize", sampler=first, storage=url, study_name="s")
+    study.optimize(lambda trial: constrained(trial, stored), n_trials=6)
+    again = optuna.load_study(study_name="s", storage=url, sampler=MisspecSampler(seed=1, constraints_func=func))
+    again.optimize(lambda trial: constrained(trial, stored), n_trials=12)
+    assert again.best_value > -0.1  # Optuna's, of what is feasible: −0.08 at most
+    assert sum(max(t.constraints.values()) > 0 for t in again.trials[-8:]) <= 2
+    assert 0 < again.trials[-1].user_attrs["misspec:probability"] <= 1
+    (limit,) = policy_of(again).limits
+    assert str(limit) == ("constraint number 0 <= 0" if stored else "constraint 0 <= 0")
+    found = policy_of(again).recommend()
+    assert found.x.sum() <= 1.2
+    assert found.probability >= 0.9
+    if not stored:  # as one sampler that has seen all of them
+        one = optuna.create_study(direction="maximize", sampler=MisspecSampler(seed=1, constraints_func=func))
+        one.optimize(lambda trial: constrained(trial, stored), n_trials=18)
+        assert [each.params for each in one.trials] == [each.params for each in again.trials]
+
+
+def test_constraints_that_come_later_and_infinite_ones():
+    study = optuna.create_study(direction="maximize", sampler=MisspecSampler(seed=0))
+    study.optimize(lambda trial: constrained(trial, stored=False), n_trials=6)
+    study.optimize(constrained, n_trials=3)
+    space = {name: FloatDistribution(0, 1) for name in "xy"}
+    for value in (math.inf, -math.inf):
+        attributes = {"constraints": [value, 3.0]}
+        study.add_trial(
+            create_trial(params={"x": 0.9, "y": 0.9}, distributions=space, value=0, system_attrs=attributes)
+        )
+    study.optimize(constrained, n_trials=2)
+    policy = policy_of(study)
+    assert [str(each) for each in policy.limits] == [
+        "constraint 0 <= 0",
+        "constraint 1 <= 0",
+        "constraint number 2 <= 0",
+    ]
+    told = policy.observations.limits
+    assert np.isfinite(told["constraint number 2"]).sum() == 5
+    assert told["constraint 0"][np.isfinite(told["constraint 0"])].tolist() == [0.0, 0.0]  # of nothing finite
+
+
+def test_constraints_of_trials_are_never_ignored():
+    with pytest.raises(InvalidInput, match="limits are the study's"):
+        MisspecSampler(limits="c < 1")
+    with pytest.raises(InvalidInput, match="constraints_func must be a function"):
+        MisspecSampler(constraints_func=1)
+    study = optuna.create_study(direction="maximize", sampler=MisspecSampler(POLICIES["ec"]))
+    with pytest.raises(InvalidInput, match="trials have constraints, and ECGPUCB has no such limits"):
+        study.optimize(constrained, n_trials=3)
+    own = MisspecSampler(lambda space: ms.Auto(space, limits="constraint c <= 0", minimize=True))
+    study = optuna.create_study(sampler=own)
+
+    def objective(trial):
         x = trial.suggest_float("x", 0, 1)
-        trial.set_constraint("c", x - 0.5)
+        trial.set_constraint("c", 0.5 - x)
         return x
 
-    with pytest.raises(InvalidInput, match="trial 0 has constraints"):
-        study.optimize(constrained, n_trials=3)
+    study.optimize(objective, n_trials=10)
+    assert 0.5 <= study.best_value < 0.6
 
 
 @pytest.mark.parametrize(

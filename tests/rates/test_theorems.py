@@ -1,5 +1,7 @@
 """The theorems, measured: regret below the explicit bounds, and growing as they say. Seeds are fixed."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from sklearn.gaussian_process.kernels import RBF, DotProduct
@@ -59,6 +61,27 @@ def test_regret_stays_below_the_theorem(name):
         assert (trace.cumulative_regret <= bounds[epsilon]).all()
     for epsilon in MISFITS:  # the bounds say more than that regret is at most 2(B + ε) per round
         assert bounds[epsilon][-1] < 0.8 * 2 * (LARGE.norm_bound + epsilon) * T
+
+
+@pytest.mark.parametrize("evidence", ["shared", "own"])
+def test_balanced_stays_below_the_bound_of_its_better_base(evidence):
+    """16 runs, with the realised coefficients of all bases: none exceeds the smallest bound."""
+    rounds, noisy = 600, ms.Model(DotProduct(0.0), norm_bound=1.0, noise=0.5, regularization=1.0)
+    loud = dataclasses.replace(noisy, norm_bound=100.0)  # for which the bound is not trivial
+    for run in range(16):
+        problem = ms.problems.misspecified(DOMAIN, noisy, [0.0, 0.3][run // 2 % 2], "random", seed=run)
+        bases = [
+            ms.UniformSampling(problem.domain, loud),
+            ms.ThompsonSampling(problem.domain, loud, width=0.5),
+            ms.GPUCB(problem.domain, loud, width=1.0, grounded=True),
+        ]
+        trace = play(ms.Balanced(bases[run % 2 :], evidence=evidence), problem, rounds, run)
+        bounds = []
+        for base in np.unique(trace.base):
+            alone = np.cumsum(trace.regret[trace.base == base])
+            realised = float((alone / np.sqrt(np.arange(1, len(alone) + 1))).max())
+            bounds.append(ms.theory.learnt_bound(loud, rounds, realised, len(bases[run % 2 :]), problem.epsilon))
+        assert trace.regret.sum() <= min(bounds) < 0.8 * 2 * loud.norm_bound * rounds
 
 
 def test_the_grounded_policy_stays_below_its_own_bound():

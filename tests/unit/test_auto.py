@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import random
+import types
 import warnings
 from pathlib import Path
 
@@ -17,8 +18,9 @@ import misspec as ms
 from cover import covering, slowly
 from misspec import hyperparameters
 from misspec.errors import HorizonReached, InvalidInput, StorageError
-from misspec.policies.auto.mixture import improvement, upper
+from misspec.policies.auto.average import improvement, upper
 from misspec.policies.auto.model import Learner, due
+from misspec.policies.auto.rules import is_coarse
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.field import BoxField
 from misspec.posterior.climbing import Climbing
@@ -741,7 +743,7 @@ def test_it_says_what_it_is():
     policy = ms.Auto(FINITE, horizon=20)
     play(policy, 6)
     assert repr(policy).startswith("Auto(Finite(30 points in 2 dimensions), aim='best', minimize=False, noise=None")
-    assert repr(policy.posterior) == "Mixture(8 samples of the model, t=6)"
+    assert repr(policy.posterior) == "ModelAverage(8 samples of the model, t=6)"
     assert not policy.guaranteed
     assert any("learnt from the data" in each for each in policy.caveats)
     with warnings.catch_warnings():
@@ -1073,6 +1075,12 @@ def test_a_batch_without_repeats_ends_with_the_candidates(aim):
     again = policy.ask()
     assert again.index == batch[0].index
     policy.drop(again)
+    with pytest.raises(ms.AwaitingResults, match="tried or is pending: tell or drop the pending ones"):
+        policy.ask()
+    policy.drop(batch[1])  # which is free again
+    last = policy.ask()
+    assert last.index == batch[1].index
+    policy.tell(last, truth(last.x))
     with pytest.raises(ms.HorizonReached):
         policy.ask()
 
@@ -1082,6 +1090,19 @@ def test_results_that_may_be_coarse_do_not_end_it():
     chance = random.Random(0)
     policy = ms.Auto(ms.Finite(np.arange(6.0)[:, None]))
     assert len(play(policy, 40, lambda x: float(chance.random() < 0.05 + 0.05 * x[0]))) == 40
+
+
+def test_a_symmetric_function_is_not_coarse():
+    """Equal results at different points, but others are near each other, by more than rounding errors."""
+    grid = ms.Box([(0, 1), (0, 1)]).grid(6)
+    policy = ms.Auto(grid)
+    bowl = lambda x: -((x[0] - 0.4) ** 2) - (x[1] - 0.6) ** 2 + 0.02 * x[0] * x[1]  # noqa: E731
+    assert len({bowl(x) for x in grid.points}) < len(grid.points)
+    assert len(ms.optimize(policy, bowl, 100)) < 60
+    told = types.SimpleNamespace(told=[types.SimpleNamespace(key=i) for i in range(4)], y=[0.1 + 0.2, 0.3, 0.3, 0.4])
+    assert is_coarse(told)  # 0.30000000000000004
+    told.y[0] = 0.3001
+    assert not is_coarse(told)
 
 
 def test_noises_of_their_own_do_not_end_it():
@@ -1110,8 +1131,11 @@ def test_a_batch_is_shorter_where_its_renewal_finds_that_repeats_are_of_no_use()
 def test_a_loop_that_has_nothing_to_ask_says_so():
     policy = ms.Auto(SIX, repeats=False)
     play(policy, 6)
-    with pytest.raises(ms.HorizonReached, match="every candidate was tried"):
-        ms.optimize(policy, truth, 3)
+    found = ms.optimize(policy, truth, 3)
+    assert (len(found), found.best, found.x.shape, found.index.shape) == (0, None, (0, 2), (0,))
+    assert found.reason == (
+        "stopped after 6 evaluations: every candidate was tried, and a repeat would teach nothing; see recommend()"
+    )
 
 
 def test_without_repeats_a_failure_comes_before_what_is_known():

@@ -113,6 +113,14 @@ def test_a_stop_cancels_what_runs_and_is_continued(client, tmp_path):
     assert told_once(loaded, 63)
 
 
+def test_it_stops_when_more_is_hardly_worth_it(client):
+    policy = ms.GPUCB(DOMAIN, MODEL)
+    found = optimize(policy, evaluations.smooth, client, 300, until=ms.until(gap=1.0))
+    assert len(found) < 300
+    assert told_once(policy, len(found))
+    assert found.reason.startswith(f"stopped after {len(found)} evaluations: what is recommended is at most ")
+
+
 def test_errors_of_the_function_are_raised_or_dropped(client):
     policy = ms.GPUCB(DOMAIN, MODEL)
     with pytest.raises(ZeroDivisionError, match="broken machine"):

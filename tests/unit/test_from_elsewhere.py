@@ -190,6 +190,8 @@ def test_others_cannot_make_balancing_drop_a_base(evidence, hostile):
     lambda d, m: ms.RegretBalancing(d, m, horizon=100, evidence="own"),
     lambda d, m: ms.comparators.LBGPUCB(d, m, horizon=100),
     lambda d, m: ms.comparators.Corral(d, m, horizon=100),
+    lambda d, m: ms.comparators.PriorElimination(d, [m, m]),
+    lambda d, m: ms.comparators.DomainSplitting(d, m, epsilon=0.1),
     lambda d, m: ms.InsuredUCB(d, m),
 ])  # fmt: skip
 def test_evaluations_of_others_are_told_as_if_they_were_observed(make):

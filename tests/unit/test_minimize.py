@@ -156,6 +156,7 @@ KINDS = [
     (C.GPTS, {}),
     (C.LBGPUCB, {"horizon": 30}),
     (C.Corral, {"horizon": 30}),
+    (C.DomainSplitting, {"epsilon": 0.1}),
     (C.RIPS, {"horizon": 400}),
     (C.PhasedElimination, {"horizon": 400}),
     (C.CorruptionTolerantGPUCB, {"corruption": 1.0}),

@@ -488,6 +488,47 @@ def test_a_command_is_evaluated_until_there_are_results_enough():
     assert len(log()) == 16
 
 
+def test_a_rule_stops_it_and_the_same_line_says_so_again(monkeypatch):
+    monkeypatch.setitem(vars(ms), "reports", types.SimpleNamespace(of_policy=lambda *_, **__: Path("page.html")))
+    given = ["space.toml", "-n", "40", "--storage", "study.journal", "--stop", "--chance", "0.9", "--within", "5"]
+    code, out, err = invoke(*given, "--", *words())
+    assert (code, err) == (0, "")
+    last = out.splitlines()[-1]
+    assert last.startswith("stopped after 15 evaluations: the chance that 5 more improve the best by ")
+    assert "(limit 90 %)" in last
+    assert "15 results in study.journal" in out
+    assert len(log()) == 30
+    again = invoke(*given, "--jobs", "2", "--gain", "0.1", "--", *words())[1]
+    assert again.splitlines()[-1].startswith(
+        "stopped after 15 evaluations: the chance that 5 more improve the best by 0.1"
+    )
+    assert len(log()) == 30
+    assert invoke("space.toml", "--gain", "1", "--", *words())[::2] == (
+        1,
+        "misspec: --gain, --within and --chance say when to stop: add --stop\n",
+    )
+
+
+def test_with_jobs_what_is_running_when_the_rule_is_met_counts():
+    seen = []
+    rule = ms.until(chance=0.9)
+    policy = command.go(SPACE, words(), evaluations=40, jobs=3, name="s", seed=0, until=rule, show=seen.append)
+    assert 15 <= policy.t <= 17
+    assert seen[-1].reason.startswith(f"stopped after {policy.t} evaluations: ")
+    assert {t.state for t in trials_of()} == {TrialState.COMPLETE}
+
+
+def test_it_says_that_nothing_is_left_to_try():
+    seen = []
+    space = ms.Space({"k": ms.Int(1, 4)})
+    line = [PYTHON, "-I", "-S", "-c", "print({k})"]
+    policy = command.go(space, line, evaluations=60, name="s", seed=0, show=seen.append)
+    assert policy.t < 60
+    assert seen[-1].reason == (
+        f"stopped after {policy.t} evaluations: everything was tried, and a repeat would teach nothing"
+    )
+
+
 def test_an_evaluation_reads_the_trials_three_times(monkeypatch):
     """After a result, once a trial is made, and when its point is chosen; and a few times at the beginning and end."""
     reads = []

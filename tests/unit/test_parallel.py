@@ -603,7 +603,7 @@ def test_auto_hands_parameters_and_rows_to_the_function(workers):
         ({"workers": 2, "processes": True, "function": lambda x: 1.0}, "top of a module"),
         ({"workers": 2, "function": 3}, "a policy and a function"),
         ({"workers": 2, "policy": DOMAIN}, "a policy and a function"),
-        ({"workers": 2, "n": 0}, "n must be"),
+        ({"workers": 2, "n": -1}, "n must be"),
         ({"workers": 2, "save": "/nowhere/at/all", "n": 3}, "cannot write"),
     ],
 )

@@ -1048,3 +1048,74 @@ def test_where_every_experiment_counts_it_is_said_so():
     assert rules == ["mean and spread", "improvement"]
     done = CliRunner().invoke(app, ["suggest", "candidates.csv", "--results", "results.csv", "--aim", "win"])
     assert done.exit_code != 0
+
+
+def test_a_limit_on_another_column(tmp_path):
+    """Its values are learnt, may be missing, and are said; rows to try leave it empty."""
+    files = tmp_path / "candidates.csv", tmp_path / "results.csv"
+    files[0].write_text(text([HEADER, *ROWS]))
+    impurity = lambda row: float(row[1]) / 50 + (row[2] == "DMSO")  # noqa: E731
+    told = [[row[0], truth(row), impurity(row) if i % 4 else ""] for i, row in enumerate(ROWS[::2])]
+    files[1].write_text(text([["id", "yield", "impurity"], *told]))
+    words = [
+        "suggest",
+        *files[:1],
+        "--results",
+        files[1],
+        "--names",
+        "id",
+        "--target",
+        "yield",
+        "--limit",
+        "impurity < 1.7",
+    ]
+    done = CliRunner().invoke(app, [*map(str, words), "--batch", "2", "--append"])
+    assert done.exit_code == 0, done.output
+    said = " ".join(done.output.split())
+    broken = sum(each[2] != "" and each[2] >= 1.7 for each in told)
+    assert f"(impurity < 1.7, broken by {broken} of 9 results)" in said
+    assert "keeps the limits with a probability of" in said
+    assert "fill in yield and impurity" in said
+    assert "left alone" not in said
+    rows = lines_of(files[1])[-2:]
+    assert [row[1:] for row in rows] == [["", ""], ["", ""]]
+    named = {row[0]: row for row in ROWS}
+    assert all(row[0] not in {each[0] for each in told} for row in rows)
+    assert any(impurity(named[row[0]]) < 1.7 for row in rows)
+    found = suggest(files[0], files[1], "yield", names="id", limits=["impurity < 1.7", "impurity > 0"])
+    assert found.limited == ("impurity",)
+    assert "; keeps the limits with a probability of" in found.rows[0].reason
+    free = suggest(files[0], files[1], "yield", names="id", ignore=[])
+    assert any("left alone: impurity" in note for note in free.notes)
+
+
+def test_a_limit_in_the_file_of_candidates_and_in_a_space(tmp_path):
+    table, space = tmp_path / "t.csv", tmp_path / "s.toml"
+    table.write_text(
+        "a,b,y,c\n" + "".join(f"{i},{i % 3},{i if i < 8 else ''},{i / 4 if i < 6 else ''}\n" for i in range(12))
+    )
+    found = suggest(table, target="y", limits="c <= 1")
+    assert list(found.menu.parameters) == ["a", "b"]
+    assert found.told == 8
+    assert "c <= 1, broken by 1 of 6 results" in " ".join(found.summary)
+    found.save(tmp_path / "next.csv")
+    assert lines_of(tmp_path / "next.csv")[0] == ["a", "b", "y", "c"]
+    assert all(line[2:] == ["", ""] for line in lines_of(tmp_path / "next.csv")[1:])
+    space.write_text("[a]\nlow = 0.0\nhigh = 1.0\n")
+    begun = suggest(space, tmp_path / "new.csv", "y", limits="c < 1")
+    begun.append()
+    assert lines_of(tmp_path / "new.csv")[0] == ["a", "y", "c"]
+    for limits, files, options, wanted in [
+        ("a < 1", (space, tmp_path / "new.csv", "y"), {}, "'a' is a parameter of .*s.toml; the limit must be another"),
+        ("y < 1", (space, tmp_path / "new.csv", "y"), {}, "'y' holds the results .--target., and can have no limit"),
+        ("d < 1", (space, tmp_path / "new.csv", "y"), {}, "has no column 'd'.*--limit"),
+        ("a < 1", (table,), {"target": "y", "columns": ["a"]}, "'a' has a limit .--limit., and can be no other column"),
+        ("c << 1", (table,), {"target": "y"}, "a limit must be text of a name"),
+    ]:
+        with pytest.raises(InvalidInput, match=wanted):
+            suggest(*files, limits=limits, **options)
+    table.write_text("a,y,c\n1,2,x\n2,,\n")
+    with pytest.raises(
+        InvalidInput, match=r"line 2, column 'c': expected a number, or an empty cell.*got 'x' \(--limit\)"
+    ):
+        suggest(table, target="y", limits="c < 1")

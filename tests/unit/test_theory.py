@@ -180,6 +180,31 @@ def test_the_bound_of_balancing_is_the_sum_it_says(epsilon, capped):
     assert (found == pytest.approx(2 * (1 + epsilon) * 40)) == capped
 
 
+def plain_learnt_bound(model, T, d, M, delta, spread):
+    """The docstring's sum, for ε = 0."""
+    least, most = 0.1 * model.noise, 2 * model.norm_bound
+    d = max(d, least)
+    H = max(
+        math.sqrt(n) * spread * math.sqrt((n + 1) * (math.log(n + 1) + 2 * math.log(M / delta))) / n
+        for n in range(1, T + 1)
+    )
+    rho, k = math.sqrt(1.5) * d / least, max(0.0, math.log2(d * math.sqrt(T) / least))
+    others = (rho * (d + 2 * H) + 2 * H) * math.sqrt((M - 1) * T) + (M - 1) * (3 + k) * most
+    return d * M * math.sqrt(T) + others
+
+
+def test_the_bound_of_learnt_coefficients_is_the_sum_it_says():
+    for d in (0.0, 0.3, 2.0):
+        found = theory.learnt_bound(MODEL, 500, d, 3, cap=False)
+        sigma = MODEL.noise
+        assert found == pytest.approx(plain_learnt_bound(MODEL, 500, d, 3, MODEL.delta, sigma))
+        spread = math.hypot(sigma, 0.35)
+        found = theory.learnt_bound(MODEL, 500, d, 2, delta=0.02, reward_range=0.7, varying=True, cap=False)
+        assert found == pytest.approx(plain_learnt_bound(MODEL, 500, d, 2, 0.02, spread))
+    assert theory.learnt_bound(MODEL, 500, 2.0, 3) == pytest.approx(2 * MODEL.norm_bound * 500)  # the trivial bound
+    assert theory.learnt_bound(MODEL, 500, 2.0, 1) == pytest.approx(2.0 * math.sqrt(500))  # the base's own
+
+
 def test_varying_action_sets_and_a_known_range_change_the_bound_of_balancing():
     model = ms.Model(RBF(0.2), norm_bound=1.0, noise=0.001, regularization=1.0)
     fixed = theory.balancing_bound(model, 40, 0.003, 0.01)

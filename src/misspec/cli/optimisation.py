@@ -19,6 +19,7 @@ import misspec
 from misspec.cli.app import INTERRUPTED, Aim, Repeats, Terminal, app, fail, line_of, number_or_column, one_line_errors
 from misspec.cli.progress import evaluations_shown, learning_shown
 from misspec.errors import MisspecError
+from misspec.evaluation.stopping import CHANCE, WITHIN
 from misspec.integrations import space_file
 from misspec.integrations import suggest as by_hand
 from misspec.integrations.suggest.sheets import cell_of
@@ -46,6 +47,10 @@ def optimize(
     shell: Annotated[bool, Option("--shell", help="The command is a line for the shell.")] = False,
     aim: Aim = "best",
     seed: Annotated[int | None, Option(help="Seed of random choices.")] = None,
+    stop: Annotated[bool, Option("--stop", help="Stop before, when more evaluations are hardly worth it.")] = False,
+    gain: Annotated[float | None, Option(help="For --stop: the least gain that is worth it; else the noise.")] = None,
+    within: Annotated[int, Option(help="For --stop: within how many more evaluations.", min=1)] = WITHIN,
+    chance: Annotated[float, Option(help="For --stop: up to which chance of that gain.")] = CHANCE,
     into: Annotated[Path | None, Option(help="Folder for the page; by default NAME-results beside the file.")] = None,
 ) -> None:
     """Find the parameters with which a command prints the best number. The same line goes on after any interruption,
@@ -58,10 +63,16 @@ def optimize(
 
     study, where = space.stem if name is None else name, without_password(storage)
     options: dict[str, Any] = {"minimize": minimize, "timeout": timeout, "shell": shell, "seed": seed}
-    changed = {"jobs": jobs if jobs > 1 else None, "retries": retries or None, "json": json, "name": name, "into": into}
+    changed: dict[str, Any] = {"jobs": jobs if jobs > 1 else None, "retries": retries or None, "json": json}
+    changed |= {"name": name, "into": into, "stop": stop, "gain": gain}
+    changed |= {"within": within if within != WITHIN else None, "chance": chance if chance != CHANCE else None}
     changed |= {"storage": where if storage != command.STORAGE else None, "aim": aim if aim != "best" else None}
     line = f"{line_of('optimize', space, '-n', evaluations, **changed, **options)} {shlex.join(['--', *words])}"
+    rule = misspec.until(gain, within, chance) if stop else None
+    if rule is None and (gain, within, chance) != (None, WITHIN, CHANCE):
+        raise misspec.InvalidInput("--gain, --within and --chance say when to stop: add --stop")
     options |= {"jobs": jobs, "retries": retries, "aim": aim, "key": json, "name": study, "storage": storage}
+    options["until"] = rule
     console = Terminal()
     domain = space_file.read(space)
     with evaluations_shown(console) as show:
@@ -82,6 +93,8 @@ def optimize(
         console.print(f"for figures and a page of this: pip install 'misspec[experiments]' ({error.name} is missing)")
     except MisspecError as error:
         console.print(f"there is no page: {error}", soft_wrap=True)
+    if show.latest.reason is not None:
+        console.print(show.latest.reason, soft_wrap=True)
 
 
 @app.command(
@@ -117,6 +130,9 @@ def suggest(
     strict: Annotated[bool, Option("--strict", help="Refuse results of experiments that FILE does not have.")] = False,
     repeats: Repeats = False,
     aim: Aim = "best",
+    limit: Annotated[
+        list[str] | None, Option(help='A limit on another column of results, "impurity < 2"; repeatable.')
+    ] = None,
     seed: Annotated[int, Option(help="Seed of random choices.", min=0)] = 0,
 ) -> None:
     """The next experiments: what to try, why, and whether going on is worth it."""
@@ -131,7 +147,7 @@ def suggest(
         found = (by_hand.append if append else by_hand.suggest)(
             source, results, target, batch=batch, names=names, ignore=ignore or (), columns=columns or (),
             where=where or (), minimize=minimize, noise=number_or_column(noise), strict=strict, repeats=repeats,
-            aim=aim, seed=seed,
+            aim=aim, limits=limit, seed=seed,
         )  # fmt: skip
     if out is not None:
         found.save(out)
@@ -150,12 +166,13 @@ def suggest(
         console.print(Text(hint, style="yellow"))
     if found.rows:
         _show_rows(console, found)
-    console.print("\n".join(line for line in found.summary if line not in doubts))
+    console.print("\n".join(line for line in [*found.summary, found.stop] if line and line not in doubts))
+    to_fill = " and ".join([found.target, *found.limited])
     added = f"{len(found.rows)} row{'s' * (len(found.rows) != 1)}"
     if append and found.rows:
-        console.print(f"{added} added to {results}: fill in {found.target} and run the same command again")
+        console.print(f"{added} added to {results}: fill in {to_fill} and run the same command again")
     elif out is not None:
-        console.print(f"{added} written to {out}: fill in {found.target} and add the lines to the file of results")
+        console.print(f"{added} written to {out}: fill in {to_fill} and add the lines to the file of results")
 
 
 def _show_rows(console: Console, found: Any) -> None:

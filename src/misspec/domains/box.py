@@ -92,8 +92,8 @@ class Box(Region):
         return np.asarray(np.clip(inside, self.low, self.high))
 
     def grid(self, n: int | Sequence[int]) -> Finite:
-        """A Finite of n points per dimension (or n[i] in dimension i), ends included, last dimension fastest; those that
-        the rules allow."""
+        """A Finite of n points per dimension (or n[i] in dimension i), ends included, last dimension fastest, without
+        those that break rules."""
         given = listed("n", n) if isinstance(n, Sequence) else [n] * self.dimension
         if len(given) != self.dimension:
             raise InvalidInput(f"grid takes one number or {self.dimension}, one per dimension, got {shown(n)}")

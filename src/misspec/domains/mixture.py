@@ -100,12 +100,27 @@ class Mixture:
 
     def nearest(self, X: Array) -> Array:
         """Blends with the same proportions, of the largest shares; equal parts where there is none."""
-        kept = np.maximum(X, 0.0)
-        if self.most < X.shape[1]:
-            dropped = np.argsort(-kept, axis=1, kind="stable")[:, self.most :]
-            np.put_along_axis(kept, dropped, 0.0, axis=1)
+        kept = self.kept(np.maximum(X, 0.0))
         kept[kept.sum(axis=1) <= 0.0, : self.most] = 1.0
         return np.asarray(kept * (self.total / kept.sum(axis=1, keepdims=True)))
+
+    def changed(self, X: Array, k: int, shares: Array) -> Array:
+        """Blends with another share of part k, the others in the proportions that they had."""
+        others = X.copy()
+        others[:, k] = 0.0
+        others[others.sum(axis=1) <= 0.0] = 1.0
+        others[:, k] = 0.0
+        others *= ((self.total - shares) / others.sum(axis=1))[:, None]
+        others[:, k] = shares
+        return others
+
+    def kept(self, shares: Array) -> Array:
+        """The largest shares, as many as a blend can have, and zeros."""
+        found = shares.copy()
+        if self.most < shares.shape[1]:
+            dropped = np.argsort(-shares, axis=1, kind="stable")[:, self.most :]
+            np.put_along_axis(found, dropped, 0.0, axis=1)
+        return found
 
     def from_unit(self, unit: Array) -> Array:
         """Blends from the unit cube, uniform among those of the same parts; its faces become blends of fewer parts."""

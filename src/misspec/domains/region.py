@@ -11,6 +11,7 @@ they move to back onto itself (`on`, with the gradient `pulled` back), as the sh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ class Region(ABC):
 
     rules: Rules | None = None
     free: NDArray[np.bool_]  # the columns that can be climbed
+    groups: Sequence[tuple[Any, list[int]]] = ()  # mixtures, and the positions of their shares
     _units: int  # dimensions of the unit cube that points are drawn from
 
     # -- what a kind of region says of itself ----------------------------------------------------------------------
@@ -62,6 +64,19 @@ class Region(ABC):
     @abstractmethod
     def as_seen(self, x: Array) -> Any:
         """A point as rules that are functions take it."""
+
+    def values(self, unit: Array) -> Array:
+        """Values of all coordinates, whether they exist together or not."""
+        return self.from_unit(unit)
+
+    def changed(self, X: Array, j: int, values: Any) -> Array:
+        """The points with other values of one coordinate, and of those that follow: the other shares of a mixture."""
+        found = X.copy()
+        found[:, j] = values
+        for mixture, at in self.groups:
+            if j in at:
+                found[:, at] = mixture.changed(X[:, at], at.index(j), found[:, j])
+        return found
 
     def there(self, X: Array) -> NDArray[np.bool_]:
         """Which coordinates exist at which points."""
@@ -139,6 +154,11 @@ class Region(ABC):
         self._sizes: Array = np.array([size or 1.0 for size in sizes])  # of the margins of each text
         if len(self.known):
             return
+        if listed is None and any("==" in text for text in self.rules.texts):
+            raise InvalidInput(
+                f"{self.rules.said()} held at none of {tried:,} points: an equality of numbers leaves next to nothing; "
+                "leave out the parameter that follows from the others, and for shares of a total take ms.Mixture"
+            )
         points, nearest = np.concatenate(missed), np.argsort(self._lacking(by), kind="stable")[:NEAR]
         self.known = points[nearest] if listed is not None else self._approached(points[nearest])
         if not self.legal(self.known[:1])[0]:
@@ -168,10 +188,9 @@ class Region(ABC):
             return InvalidInput(f"no point was found at which {said} holds; {shown(point)} is one at which it does not")
         lacking = -self.rules.held(x[None, :], self.there(x[None, :]))[1][0]
         worst = int(lacking.argmax())
-        equal = "" if "==" not in said else "; for shares that sum to a total take ms.Mixture"
         return InvalidInput(
             f"no point was found at which {said} holds; nearest is {shown(point)}, where "
-            f"{shown(self.rules.texts[worst])} fails by {lacking[worst]:g}; widen the bounds or relax the rule{equal}"
+            f"{shown(self.rules.texts[worst])} fails by {lacking[worst]:g}; widen the bounds or relax the rule"
         )
 
     # -- points for searches ---------------------------------------------------------------------------------------

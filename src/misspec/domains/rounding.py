@@ -49,8 +49,8 @@ def _places(p: Any, x: float, digits: int) -> int:
 def _roundings(space: Space, x: Array, digits: int) -> list[tuple[float, ...]]:
     """Points with numbers rounded to the nearest, and then some of them to the other side, by their distance from x."""
     parameters, there = list(space.parameters.values()), space.there(x[None, :])[0]
-    largest = [at[int(x[at].argmax())] for _, at in space._groups]  # shares that take what is left of the total
-    zero = [i for _, at in space._groups for i in at if x[i] <= 0.0]
+    largest = [at[int(x[at].argmax())] for _, at in space.groups]  # shares that take what is left of the total
+    zero = [i for _, at in space.groups for i in at if x[i] <= 0.0]
     nearest = [settable(p, each, digits) for p, each in zip(parameters, x.tolist(), strict=True)]
     other: dict[int, tuple[float, float]] = {}  # the number on the other side, and how much farther it is, in digits
     for i, p in enumerate(parameters):
@@ -71,7 +71,7 @@ def _roundings(space: Space, x: Array, digits: int) -> list[tuple[float, ...]]:
 
 def _summed(space: Space, point: list[float], largest: list[int]) -> list[float]:
     """The largest share of each mixture takes the rest, exact in decimal digits."""
-    for (mixture, at), i in zip(space._groups, largest, strict=True):
+    for (mixture, at), i in zip(space.groups, largest, strict=True):
         rest = Decimal(repr(mixture.total)) - sum(Decimal(repr(point[j])) for j in at if j != i)
         point[i] = float(rest)
     return point

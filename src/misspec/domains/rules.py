@@ -99,7 +99,8 @@ class Rules:
         self._tests = [_Parser(text, parameters).test for text in self.texts]
 
     def __repr__(self) -> str:
-        return repr(self.settings()[0] if len(self.settings()) == 1 else self.settings())
+        all_of = [*self.texts, *self.functions]
+        return repr(all_of[0] if len(all_of) == 1 else all_of)
 
     def settings(self) -> list[str | None]:
         """As JSON: None for each function."""

@@ -42,7 +42,7 @@ class Space(Region):
     ) -> None:
         self._given = _checked(parameters)
         self._parameters: dict[str, Any] = {}
-        self._groups: list[tuple[Mixture, list[int]]] = []  # and the positions of their shares
+        groups: list[tuple[Mixture, list[int]]] = []
         for name, each in self._given:
             shares = each.shares() if isinstance(each, Mixture) else {name: each}
             twice = next((share for share in shares if share in self._parameters), None)
@@ -51,8 +51,9 @@ class Space(Region):
                     f"parameters of a Space must have different names, got {shown(twice)} twice; rename one"
                 )
             if isinstance(each, Mixture):
-                self._groups.append((each, [len(self._parameters) + i for i in range(len(shares))]))
+                groups.append((each, [len(self._parameters) + i for i in range(len(shares))]))
             self._parameters |= shares
+        self.groups = groups
         self.columns: tuple[Columns, ...] = code_columns(self._parameters)
         self.conditions = Conditions(self._parameters)
         self._numbered = list(enumerate(self._parameters.values()))
@@ -97,12 +98,8 @@ class Space(Region):
         if None in counts:
             return None
         product = math.prod(counts)
-        return len(self.members()) if self._fewer and product <= LISTED else product
-
-    @property
-    def _fewer(self) -> bool:
-        """Whether there may be fewer members than combinations."""
-        return self.rules is not None or bool(self.conditions.conditional)
+        fewer = self.rules is not None or bool(self.conditions.conditional)
+        return len(self.members()) if fewer and product <= LISTED else product
 
     # -- points in user units ----------------------------------------------------------------------------------
 
@@ -125,6 +122,9 @@ class Space(Region):
 
     def points_of(self, given: Any) -> Array:
         """Points from a dict, a list of dicts, or a data frame, one row per point."""
+        if isinstance(given, list | tuple) and self.conditions.conditional:  # rows have what exists there
+            missing = dict.fromkeys(self.names[i] for i in sorted(self.conditions.conditional))
+            given = [missing | dict(row) for row in given]
         frame = frames.read(given, "the points")
         for name in frame.names:
             if name not in self._parameters:
@@ -164,7 +164,7 @@ class Space(Region):
             self.points_of(points) if named else matrix("points", points, columns=self.dimension)
         )
         inside = np.all([p.inside(X[:, i]) for i, p in self._numbered], axis=0)
-        for mixture, at in self._groups:
+        for mixture, at in self.groups:
             inside &= mixture.contains(X[:, at])
         if self.rules is not None:
             inside[inside] = self.legal(X[inside])
@@ -190,7 +190,7 @@ class Space(Region):
         codes = matrix("encoded points", encoded, columns=len(self.free))
         parts = [codes[:, c.start : c.stop] for c in self.columns]
         X = np.stack([p.decode(part) for (_, p), part in zip(self._numbered, parts, strict=True)], axis=1) + 0.0
-        for mixture, at in self._groups:
+        for mixture, at in self.groups:
             X[:, at] = mixture.nearest(X[:, at])
         return self.conditions.settled(X) if self.conditions.conditional else X
 
@@ -231,11 +231,16 @@ class Space(Region):
     # -- what a search needs: points as the kernel sees them ---------------------------------------------------
 
     def from_unit(self, unit: Array) -> Array:
+        X = self.values(unit)
+        return self.conditions.settled(X) if self.conditions.conditional else X
+
+    def values(self, unit: Array) -> Array:
+        """Values of all parameters, whether they exist together or not."""
         columns = {i: column for column, (i, _) in zip(unit.T, self._varying, strict=False)}
         X = np.stack([p.from_unit(columns.get(i, np.zeros(len(unit)))) for i, p in self._numbered], axis=1)
-        for mixture, at in self._groups:
+        for mixture, at in self.groups:
             X[:, at] = mixture.from_unit(np.stack([columns[i] for i in at], axis=1))
-        return self.conditions.settled(X) if self.conditions.conditional else X
+        return X
 
     def _near(self, U: Array, rng: np.random.Generator, count: int, finest: float) -> Array:
         """Floats nearby, and now and then another integer, choice or blend."""
@@ -258,7 +263,7 @@ class Space(Region):
     @property
     def _shares(self) -> list[list[int]]:
         """The columns of each mixture."""
-        return [[self.columns[i].start for i in at] for _, at in self._groups]
+        return [[self.columns[i].start for i in at] for _, at in self.groups]
 
     def _jumped(self, V: Array, rng: np.random.Generator, *, keep: bool) -> tuple[Array, NDArray[np.bool_]]:
         """One integer or choice in a row jumps, on average half of the time; keep: not where it would leave. Two shares
@@ -276,14 +281,12 @@ class Space(Region):
             pairs = np.array(at)[rng.integers(len(at), size=(2, len(swapped)))]
             V[swapped, pairs[0]], V[swapped, pairs[1]] = V[swapped, pairs[1]], V[swapped, pairs[0]]
         if before is not None:  # what comes into being has any value
-            fresh, new = self.from_unit(rng.random((len(X), self._units))), self.there(X) & ~before
-            X = np.where(new, fresh, X)
+            X = np.where(before, X, self.values(rng.random((len(X), self._units))))
         return self._encoded_with(V, X, before), legal
 
     def _encoded_with(self, V: Array, X: Array, before: NDArray[np.bool_] | None) -> Array:
         """The integers and choices of X, and the floats of V to the bit where they existed before and still do."""
-        codes = self.encode(X)
-        kept = np.broadcast_to(self.free, codes.shape)
+        codes, kept = self.encode(X), self.free
         if before is not None:
             kept = kept & np.repeat(before & self.there(X), [p.width for _, p in self._numbered], axis=1)
         return self.on(np.where(kept, V, codes))
@@ -292,16 +295,21 @@ class Space(Region):
         """Points with one integer or choice changed, or with a blend next to theirs, and the row of each."""
         X = self.decode(U)
         before = self.there(X) if self.conditions.conditional else None
-        steps = [(row, i, z) for row, x in enumerate(X) for i, p in self._discrete for z in p.steps(float(x[i]))]
+        steps = [
+            (row, i, z)
+            for row, x in enumerate(X)
+            for i, p in self._discrete
+            if before is None or before[row, i]
+            for z in p.steps(float(x[i]))
+        ]
         rows = np.array([row for row, _, _ in steps], dtype=np.intp)
         points = X[rows]
         for point, (_, i, number) in zip(points, steps, strict=True):
             point[i] = number
         if before is not None:  # what comes into being has the middle of its range
-            middle = self.from_unit(np.full((1, self._units), 0.5))
-            points = np.where(self.there(points) & ~before[rows], middle, points)
+            points = np.where(before[rows], points, self.values(np.full((1, self._units), 0.5)))
         V = self._encoded_with(U[rows], points, None if before is None else before[rows])
-        for mixture, at in self._groups:
+        for mixture, at in self.groups:
             for row, x in enumerate(X):
                 blends = np.repeat(x[None, :], len(others := mixture.others(x[at])), axis=0)
                 blends[:, at] = others
@@ -323,26 +331,26 @@ class Space(Region):
         for i, missing in self._absent(self.decode(U)):
             start = self.columns[i].start
             low[missing, start] = high[missing, start] = U[missing, start]
-        for (mixture, _), at in zip(self._groups, self._shares, strict=True):
+        for (mixture, _), at in zip(self.groups, self._shares, strict=True):
             if mixture.most < len(at):
                 high[:, at] = np.where(U[:, at] > 0.0, 1.0, 0.0)
         return low[:, self.free], high[:, self.free]
 
     def on(self, V: Array) -> Array:
         """The codes of shares on their sphere."""
-        for (mixture, _), at in zip(self._groups, self._shares, strict=True):
-            V, shares = V.copy(), V[:, at]
-            if mixture.most < len(at):
-                shares = np.where(shares >= np.sort(shares, axis=1)[:, [-mixture.most]], shares, 0.0)
+        for (mixture, _), at in zip(self.groups, self._shares, strict=True):
+            V, shares = V.copy(), mixture.kept(V[:, at])
             V[:, at] = shares / np.maximum(np.linalg.norm(shares, axis=1, keepdims=True), 1e-9)
         return V
 
     def pulled(self, V: Array, gradients: Array) -> Array:
-        for at in self._shares:
-            size = np.maximum(np.linalg.norm(V[:, at], axis=1, keepdims=True), 1e-9)
-            here, there = gradients[:, at], V[:, at] / size
+        for (mixture, _), at in zip(self.groups, self._shares, strict=True):
+            shares, here = mixture.kept(V[:, at]), gradients[:, at]
+            size = np.maximum(np.linalg.norm(shares, axis=1, keepdims=True), 1e-9)
+            along = shares / size
             gradients = gradients.copy()
-            gradients[:, at] = (here - there * (here * there).sum(axis=1, keepdims=True)) / size
+            moved = (here - along * (here * along).sum(axis=1, keepdims=True)) / size
+            gradients[:, at] = np.where((shares > 0.0) | (V[:, at] <= 0.0), moved, 0.0)
         return gradients
 
 

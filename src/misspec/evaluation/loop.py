@@ -24,9 +24,12 @@ from misspec.errors import (
     one_of,
     whole,
 )
-from misspec.evaluation.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, as_number
+from misspec.evaluation.stopping import Until, Watch, checked
+from misspec.evaluation.workers import LOG, Evaluator, Here, Outcome, Processes, Threads, with_limits
 from misspec.policies import Auto, Policy, Query, Recommendation
-from misspec.search import distinct
+from misspec.policies.auto.limits import KEPT
+from misspec.policies.balanced import Learning
+from misspec.search import Distinct, distinct
 
 Progress = Callable[[int, int], None]
 MOST_WORKERS = 10_000  # threads or processes
@@ -40,6 +43,8 @@ class Best:
 
     x, index, name, params, row   the point, as in a Query
     mean, tried                   the average of its results, and their number
+    keeps                         whether the averages of all quantities that limits are on keep them, or are likely to
+                                  where one has no value; None without limits
     """
 
     x: Array
@@ -49,6 +54,7 @@ class Best:
     row: Mapping[str, Any] | None
     mean: float
     tried: int
+    keeps: bool | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,14 +63,19 @@ class Evaluations:
 
     index, x, y      candidates (None where there is no list), points and results, in the order told
     recommendation   the point that the policy recommends, from all its results; `tried` of them at that very point
-    best             the best point that was evaluated here, by the average of its results
+    best             the best point that was evaluated here, by the average of its results; with limits, of those that
+                     keep them, and where none does the one that is most likely to; None where there is none
+    limits           values of limited quantities by name, one for each y, NaN where they are unknown
+    reason           why there are fewer than n, in a sentence: `until` was met, or nothing is left to try; else None
     """
 
     index: NDArray[np.intp] | None
     x: Array
     y: Array
     recommendation: Recommendation
-    best: Best
+    best: Best | None
+    limits: Mapping[str, Array] = dataclasses.field(default_factory=dict)
+    reason: str | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -76,34 +87,57 @@ class Evaluations:
         return f"Evaluations({len(self)} results; recommends {use}, {found.lower:.4g} to {found.upper:.4g})"
 
 
-def _best(told: list[Query], y: Array, policy: Policy) -> Best:
+def _best(told: list[Query], y: Array, limits: Mapping[str, Array], policy: Policy) -> Best | None:
     """The best mean of what was evaluated, without results that the policy doubts."""
+    if not told:
+        return None
     doubted = policy.observations.ids[list(getattr(policy, "doubted", []))]
     kept = [i for i, query in enumerate(told) if query.id not in doubted] or list(range(len(told)))
     told, y = [told[i] for i in kept], y[kept]
     points = distinct(np.array([query.x for query in told]))
     counts = np.bincount(points.position)
-    means = np.bincount(points.position, y / counts[points.position])
-    row = int((means if policy.minimize else -means).argmin())
+    means = np.asarray(np.bincount(points.position, y / counts[points.position]), dtype=np.float64)
+    worse = means if policy.minimize else -means
+    keeps = None
+    if isinstance(policy, Auto) and policy.limits:
+        p = policy.probability(points.points)
+        keeps = _kept(policy, points, {name: column[kept] for name, column in limits.items()}, p)
+        worse = np.where(keeps, worse, np.inf) if keeps.any() else -p
+    row = int(worse.argmin())
     q = told[int(points.first[row])]
-    return Best(q.x, q.index, q.name, q.params, q.row, float(means[row]), int(counts[row]))
+    found = None if keeps is None else bool(keeps[row])
+    return Best(q.x, q.index, q.name, q.params, q.row, float(means[row]), int(counts[row]), found)
+
+
+def _kept(policy: Auto, points: Distinct, limits: Mapping[str, Array], p: Array) -> NDArray[np.bool_]:
+    """Which points keep the limits by the averages of their values; where one has none, which are likely to (p)."""
+    keeps = np.ones(len(points.points), dtype=bool)
+    for limit in policy.limits:
+        c = limits.get(limit.name, np.full(len(points.position), np.nan))
+        known = ~np.isnan(c)
+        counts = np.bincount(points.position[known], minlength=len(keeps))
+        sums = np.bincount(points.position[known], c[known], minlength=len(keeps))
+        keeps &= np.where(counts > 0, limit.holds(sums / np.maximum(counts, 1)), p >= KEPT)
+    return keeps
 
 
 def optimize(
     policy: Policy,
-    function: Callable[[Any], float],
+    function: Callable[[Any], Any],
     n: int,
     *,
     batch: int = 1,
     workers: int | None = None,
     processes: bool = False,
     on_error: str = "raise",
+    until: Until | None = None,
     progress: Progress | None = None,
     save: str | os.PathLike[str] | None = None,
 ) -> Evaluations:
     """Maximise a user's function with n evaluations, or minimise it if the policy was made with minimize=True.
 
-    function    of a dict of parameters on a Space, of a row as a dict on a table, else of a point (1-d array)
+    function    of a dict of parameters on a Space, of a row as a dict on a table, else of a point (1-d array). It
+                returns a number; where Auto has limits, (y, {"impurity": 1.3})
     batch       queries asked at a time, where they are evaluated one after another
     workers     keep so many evaluations in flight, on threads of this process: results are told as they come, and the
                 next query is asked as a slot becomes free. None: one after another, in this thread
@@ -114,6 +148,9 @@ def optimize(
                 number; the policy keeps everything learnt so far, and optimize(policy, function, n - policy.t)
                 continues. "drop": a failed evaluation is forgotten, and the policy is asked again; ten failures in a
                 row raise all the same
+    until       stop before n, when more are hardly worth it: `ms.until()`. It is asked at the start, if there are
+                results, and then after every fifth. What is in flight when it is met is awaited and told, and it is
+                asked again; the result has the `reason`
     progress    called as progress(evaluations done, n) after every batch; with workers, as results are told
     save        a file for the policy: written atomically as results are told, every few seconds, and at the end,
                 whatever ends it. optimize(ms.load(file), function, n - policy.t, …) continues
@@ -142,7 +179,7 @@ def optimize(
         return Processes(function, slots) if processes else Threads(function, slots)
 
     resumable = slots is not None or save is not None
-    options: Any = {"on_error": on_error, "progress": progress, "save": save, "resumable": resumable}
+    options: Any = {"on_error": on_error, "until": until, "progress": progress, "save": save, "resumable": resumable}
     return Drive(policy, start, n, in_turn=slots is None, **options).run()
 
 
@@ -165,19 +202,21 @@ class Drive:
     _: dataclasses.KW_ONLY
     in_flight: int | None = None
     on_error: str = "raise"
+    until: Until | None = None
     progress: Progress | None = None
     save: str | os.PathLike[str] | None = None
     in_turn: bool = False
     resumable: bool = True
 
     def __post_init__(self) -> None:
-        self.n = whole("n", self.n, at_least=1)
+        self.n = whole("n", self.n)
         if self.in_flight is not None:
             whole("in_flight", self.in_flight, at_least=1)
         one_of("on_error", self.on_error, ("raise", "drop"))
         callback("progress", self.progress)
         if not isinstance(self.policy, Policy):
             raise InvalidInput(f"optimize takes a policy and a function, got {type(self.policy).__name__}")
+        self.watch = Watch(checked(self.until, self.policy), lambda: self.policy)
         self.before = self.policy.pending[: self.n] if self.resumable else []  # and not yet in flight
         if any(query.context is not None for query in self.before):
             raise InvalidInput("queries with a context are pending, which optimize cannot play: tell or drop them")
@@ -191,21 +230,35 @@ class Drive:
         self.evaluator = self.start()
 
     def run(self) -> Evaluations:
+        wanted = self.n
         try:
             while len(self.y) < self.n:
-                more = self._fill()
+                enough = not self.before and self.watch.met(self.policy.t, running=bool(self.running))
+                if enough and not self.running:
+                    break
+                more = not enough and self._fill()
                 if len(self.y) < self.n:
                     self._hear(self.evaluator.collect(wait=not more))
-            if isinstance(self.policy, Auto) and self.policy.stale:  # what is recommended rests on all results
+            if isinstance(self.policy, Learning) and self.policy.stale:  # what is recommended rests on all results
                 self.policy.refresh()
         except BaseException as error:
             self._end(error)
             raise
         self._end(None)
         listed = [q.index for q in self.told if q.index is not None]
-        index = np.array(listed, dtype=np.intp) if len(listed) == len(self.told) else None
-        x, y = np.array([q.x for q in self.told]), np.array(self.y)
-        return Evaluations(index, x, y, self.policy.recommend(), _best(self.told, y, self.policy))
+        index = np.array(listed, dtype=np.intp) if self.policy.field.indexed else None
+        x, y = np.array([q.x for q in self.told]).reshape(-1, self.policy.domain.dimension), np.array(self.y)
+        reason, limits = self.watch.reason if len(y) < wanted else None, self._limits()
+        if reason is not None:
+            LOG.info("%s", reason)
+        best = _best(self.told, y, limits, self.policy)
+        return Evaluations(index, x, y, self.policy.recommend(), best, limits, reason)
+
+    def _limits(self) -> dict[str, Array]:
+        """The values of limited quantities of what was told here."""
+        told = self.policy.observations
+        row_of = {id_: row for row, id_ in enumerate(told.ids.tolist())}
+        return {name: column[[row_of[q.id] for q in self.told]] for name, column in told.limits.items()}
 
     def _end(self, error: BaseException | None) -> None:
         """Whatever becomes of one of the last steps, the others are taken, and the error that ended the run stays the
@@ -249,15 +302,12 @@ class Drive:
         return len(queries) < room
 
     def _ask(self, n: int) -> list[Query]:
+        alone = not self.running and (self.policy.remaining is not None or not self.y)
         try:
-            return self.policy.ask(n) if self.running else ask(self.policy, n)
-        except AwaitingResults:  # there is more when what runs is back
-            return []
-        except HorizonReached:  # there is more if what runs fails; else this is the end
-            if not self.running and not self.y:
-                raise
+            return ask(self.policy, n) if alone else self.policy.ask(n)
+        except (AwaitingResults, HorizonReached) as error:  # there is more when what runs is back, or this is the end
             if not self.running:
-                self.n = len(self.y)
+                self.n, self.watch.reason = len(self.y), f"stopped after {self.policy.t} evaluations: {error}"
             return []
 
     def _hear(self, outcomes: list[Outcome]) -> None:
@@ -291,10 +341,10 @@ class Drive:
         if isinstance(outcome, BaseException):
             return outcome
         try:
-            value = as_number(outcome, _argument(query))
+            value, limits = with_limits(outcome, _argument(query))
+            self.policy.tell(query, value, **({} if limits is None else {"limits": limits}))
         except InvalidInput as error:
             return error
-        self.policy.tell(query, value)
         self.told.append(query)
         self.y.append(value)
         return None

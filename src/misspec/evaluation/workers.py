@@ -66,6 +66,13 @@ def as_number(result: Any, x: Any) -> float:
     return value
 
 
+def with_limits(result: Any, x: Any) -> tuple[float, dict[Any, Any] | None]:
+    """A result as a float, and the values of limited quantities where the function returned (y, {"impurity": 1.3})."""
+    if isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], Mapping):
+        return as_number(result[0], x), dict(result[1])
+    return as_number(result, x), None
+
+
 def ended_workers(times: int, x: Any, how: str) -> MisspecError:
     """What an evaluation that ends its worker again and again has come to."""
     return MisspecError(
@@ -358,13 +365,17 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
+def _plain(value: float, limits: dict[Any, Any] | None) -> Any:
+    return value if limits is None else (value, limits)
+
+
 def _portable(result: Any, x: Any, *, measured: bool) -> Any:
     """What survives the way to another process: a result, as a number where it was measured, or an exception."""
     if isinstance(result, KeyboardInterrupt):
         raise result
     if not isinstance(result, BaseException):
         try:
-            return as_number(result, x) if measured else result
+            return _plain(*with_limits(result, x)) if measured else result
         except InvalidInput as error:
             return error
     told = "".join(traceback.format_exception(result))

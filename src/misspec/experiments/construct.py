@@ -211,7 +211,7 @@ def make_policy(
     for name, value in (("epsilon", epsilon), ("corruption", epsilon * horizon)):
         if name in wanted and given.get(name, KNOWN) == KNOWN:
             given[name] = value
-    return make(*((domain, model) if "model" in wanted else (domain,)), **given)
+    return make(*((domain, model) if {"model", "models"} & set(wanted) else (domain,)), **given)
 
 
 def arguments(make: Callable[..., Policy]) -> Mapping[str, inspect.Parameter]:

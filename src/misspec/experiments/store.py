@@ -99,6 +99,8 @@ def encode_run(run: Run, played: Played) -> bytes:
         "eliminated": [[e.base, e.round] for e in told.get("eliminated", [])],
         "episodes": [[e.length, len(e.active_before), len(e.active_after)] for e in told.get("history", [])],
     }
+    if "cells" in told:
+        facts["cells"] = [[each.bounds.tolist(), each.born, each.split] for each in told["cells"]]
     if any("active" in look for look in played.looks):
         pictured = {"points": problem.domain.points, "truth": problem.values, "in_class": problem.in_class}
         facts |= {name: values.tolist() for name, values in pictured.items()}

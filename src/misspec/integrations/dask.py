@@ -14,6 +14,7 @@ from typing import Any
 
 from misspec.errors import InvalidInput, MisspecError
 from misspec.evaluation.loop import Drive, Evaluations, Progress
+from misspec.evaluation.stopping import Until
 from misspec.evaluation.workers import TRIES, Job, Outcome, ended_workers
 from misspec.policies import Policy
 
@@ -34,6 +35,7 @@ def optimize(
     *,
     in_flight: int | None = None,
     on_error: str = "raise",
+    until: Until | None = None,
     progress: Progress | None = None,
     save: str | os.PathLike[str] | None = None,
 ) -> Evaluations:
@@ -44,7 +46,7 @@ def optimize(
                 the whole episode. On a cluster that adapts to its load, say how many are wanted: with one worker it
                 would see one task
 
-    function, on_error, progress and save are as in `ms.optimize`, and so are stops: what was told stays told,
+    function, on_error, until, progress and save are as in `ms.optimize`, and so are stops: what was told stays told,
     futures in flight are cancelled, and queries that were cut short stay pending. Queries that are pending at the
     start, as after ms.load of a policy that was saved in the middle, are evaluated first, and count.
 
@@ -61,7 +63,7 @@ def optimize(
     if not callable(function):
         raise InvalidInput(f"function must take a point and return a number, got {type(function).__name__}")
     options: Any = {"in_flight": in_flight, "on_error": on_error, "progress": progress, "save": save}
-    return Drive(policy, lambda: Cluster(function, client), n, **options).run()
+    return Drive(policy, lambda: Cluster(function, client), n, until=until, **options).run()
 
 
 def _distributed() -> Any:

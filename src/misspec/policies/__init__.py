@@ -1,6 +1,7 @@
 """Policies to ask and tell: one algorithm per file."""
 
 from misspec.policies.auto import Auto
+from misspec.policies.balanced import Balanced
 from misspec.policies.balancing import RegretBalancing
 from misspec.policies.bases import Elimination
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, Query, Recommendation, Suspicion
@@ -25,6 +26,6 @@ PLAYABLE = (
     "UniformSampling",
 )  # by name in files
 
-__all__ = ["ECGPUCB", "GPUCB", "PLAYABLE", "Asked", "Auto", "Band", "Conflict", "Decision", "Elimination", "Episode"]
-__all__ += ["InsuredUCB", "Observations", "PhasedUncertaintySampling", "Policy", "Query", "Recommendation"]
+__all__ = ["ECGPUCB", "GPUCB", "PLAYABLE", "Asked", "Auto", "Balanced", "Band", "Conflict", "Decision", "Elimination"]
+__all__ += ["Episode", "InsuredUCB", "Observations", "PhasedUncertaintySampling", "Policy", "Query", "Recommendation"]
 __all__ += ["RegretBalancing", "Suspicion", "ThompsonSampling", "UniformSampling", "load", "restore"]

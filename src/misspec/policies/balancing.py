@@ -6,39 +6,37 @@ up (docs/paper.md).
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-import numpy as np
-
-from misspec import search, theory
+from misspec import theory
 from misspec.domains import Domain
 from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, number, one_of, shown, whole
 from misspec.model import Model
-from misspec.policies.bases import Eliminating, Elimination
+from misspec.policies.bases import ActionSets, Eliminating, Elimination, check_base
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked
-from misspec.policies.core.points import Context, Round
+from misspec.policies.core.points import Round
 from misspec.policies.core.registry import Delayed
 from misspec.policies.ec_gp_ucb import Maximiser, decide
 from misspec.policies.enlarged import Enlarged
+from misspec.policies.learnt_bounds import Learnt
 from misspec.theory import information_gain
 from misspec.theory.widths import Width
 
 KINDS = ("price", "rounds", "proof")
 SEEKING = 1.5  # times √t: cautious rounds while a proof is sought
-VARIES = "varies"  # what is kept of an action set once two different ones were seen
 
 
 class RegretBalancing(Eliminating):
     """Plays the active base with the smallest candidate regret bound; drops bases whose bound the rewards refute.
 
-    horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played) or
-    "paper". evidence: "shared" (one posterior for all bases of one kernel) or "own". bases: (Model, ε̂) pairs instead
+    horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played),
+    "paper", or "learnt" (ED²RB, `learnt_bounds.py`: from the rewards alone; every base stays, without price and
+    caution). evidence: "shared" (one posterior for all bases of one kernel) or "own". bases: (Model, ε̂) pairs instead
     of the grid. caution: what keeps bases with ε̂ > 0 from playing all the time, "price" (that factor on their bound
     when choosing who plays), "rounds" (together they play √t of them) or "proof" (1.5√t, and once the model is proved
     wrong the price, for as long as caution pays: see `Caution`); None: proof where rounds bring their own actions or
@@ -49,7 +47,8 @@ class RegretBalancing(Eliminating):
     radius: of the elimination test, "anytime" or "paper". budget, resolution, delays: as for GPUCB.
 
     To read: `epsilons` (ε̂ per base), `active` (bases still played), `counts`, `rewards`, `candidate_bounds` (N, J, R of
-    each base, over the rounds told before any pending one), `eliminated` (base, round, both sides of the failed test).
+    each base, over the rounds told before any pending one; learnt bounds: φ, and d̂ as `coefficients`, in units of the
+    noise), `eliminated` (base, round, both sides of the failed test).
     Bands and `recommend().gap` are those of the most cautious active base: they hold for any ε up to its ε̂, and are as
     wide as that; a smaller epsilon_max narrows them. The horizon shapes the grid; more rounds can be asked for.
     """
@@ -81,7 +80,7 @@ class RegretBalancing(Eliminating):
         super().__init__(domain, model, grounded=grounded, parts=2, resolution=resolution, **settings)
         model = self.model
         T = self.horizon = whole("horizon", horizon, at_least=1)
-        self._bounds = one_of("bounds", bounds, ("realised", "paper"))
+        self._bounds = one_of("bounds", bounds, ("realised", "paper", "learnt"))
         self._shared = one_of("evidence", evidence, ("shared", "own")) == "shared"
         self._radius = one_of("radius", radius, ("anytime", "paper"))
         if bounds == "paper" and self._shared:
@@ -98,6 +97,12 @@ class RegretBalancing(Eliminating):
         self._keep_accounts([m for m, _ in pairs])
         self.epsilons = [e for _, e in pairs]
         provable = self._shared and self.grounded and bounds == "realised"  # own bands beside one posterior for all
+        self._learnt = Learnt(len(pairs)) if bounds == "learnt" else None
+        if self._learnt is not None:
+            if caution is not None:
+                raise InvalidInput('bounds="learnt" know of no caution: the rewards say who plays; leave caution= out')
+            self._ledger.R[:] = self._learnt.potentials
+            caution, price = "price", 1.0
         if caution is None:
             caution = "price" if self.field.fixed or not provable else "proof"
         self.caution = Caution(caution, price, self.epsilons, model.noise, self._delta)
@@ -109,7 +114,7 @@ class RegretBalancing(Eliminating):
         options: dict[str, Any] = {"enlargement": enlargement, "width": width, "inflate": inflate}
         self._bases = self._make_bases(pairs, shared=self._shared, budget=budget, **options)
         self.active = list(range(len(pairs)))  # I_t
-        self._offers: set[str] = set()  # digests of the action sets seen: more than one, and they vary
+        self._offers = ActionSets(self.field)
 
     @classmethod
     def as_in_paper(cls, domain: Domain, model: Model, *, horizon: int, **options: Any) -> RegretBalancing:
@@ -128,15 +133,15 @@ class RegretBalancing(Eliminating):
         affordable, prices = self.caution.affordable(self.active, plays), self.caution.prices
         i = min(affordable, key=lambda i: prices[i] * self._bound(i, pending=True))
         decided = decide(self._bases[i], self.field, actions, self.log.next_id)  # 6   base i_t plays x_t
-        details = {"base": i, "epsilon": self.epsilons[i], **self._realised(i, decided), "offer": self._offer(actions)}
+        details = {"base": i, "epsilon": self.epsilons[i], **self._realised(i, decided)}
+        details["offer"] = self._offers.digest(actions)
         details |= self.caution.noted(i, decided, self._eager(i))
         return decided.decision(self.field, actions, details=details)
 
     def on_ask(self, asked: Asked) -> None:
         if asked.of_others:  # no base chose it: evidence only, which none of N, J, R and the test counts
             return
-        if asked.details["offer"] not in self._offers:  # 4   D_t was received
-            self._offers.add(asked.details["offer"])
+        if self._offers.see(asked.details["offer"]):  # 4   D_t was received
             self._ledger.h.clear()
         if not self._shared:
             self._evidence.restrict(asked.query.id, [self._bases[asked.details["base"]].posterior])
@@ -146,18 +151,19 @@ class RegretBalancing(Eliminating):
     def _count(self, asked: Asked, y: float) -> None:
         """Rounds count in the order asked, up to the first pending one: a set chosen by its values would be biased."""
         i = self._ledger.count(asked, y)  # 6, 7   y_t is observed; N_i, J_i and R_i
-        if self._bounds == "paper":
+        self._ledger.fill(self.elimination_radius)
+        if self._learnt is not None:
+            self._learnt.learn(i, self._ledger, self.model.noise)
+        if self._bounds != "realised":
             self._ledger.R[i] = self._bound(i)
         self.caution.counted(asked.place.key, asked.details, y)
-        self._eliminate()  # 8   update the active set
+        if self._learnt is None:
+            self._eliminate()  # 8   update the active set
 
     def _eliminate(self) -> None:
         """Drop i if J_i/N_i + R_i/N_i + h_i < max over j of J_j/N_j − h_j. The maximiser never fails."""
         N, J, R, h = self._ledger.N, self._ledger.J, self._ledger.R, self._ledger.h
         played = [i for i in self.active if N[i] > 0]
-        for i in played:
-            if i not in h:  # those whose count has changed
-                h[i] = float(self.elimination_radius(np.array([N[i]], dtype=np.float64))[0])
         right = max(J[j] / N[j] - h[j] for j in played) if played else -math.inf
         for i in played:
             left = (J[i] + R[i]) / N[i] + h[i]
@@ -170,11 +176,9 @@ class RegretBalancing(Eliminating):
     # -- its parts -------------------------------------------------------------------------------------------
 
     def check_details(self, details: Mapping[str, Any]) -> None:
-        whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
+        check_base(details, len(self._bases))
         for name in ("bound", *({"expected"} & set(details))):
             number(f"{name} of a stored query", details.get(name))
-        if not isinstance(details.get("offer"), str):
-            raise InvalidInput(f"offer of a stored query must be text, got {shown(details.get('offer'))}")
 
     def _eager(self, i: int) -> Enlarged | None:
         """A base with ε̂ = 0 on the posterior of base i, if there is one."""
@@ -189,7 +193,7 @@ class RegretBalancing(Eliminating):
         """
         if self.log.partial:  # the bands may be biased now
             return {"bound": self._ranges[i]}
-        if self._bounds == "paper":
+        if self._bounds != "realised":
             return {"bound": 0.0}
         looks = self.caution.looks(i)
         c, row, mean, half = self._told(i, decided, everywhere=looks)
@@ -210,25 +214,15 @@ class RegretBalancing(Eliminating):
         """R_i: realised, or min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}; with rounds that do not count yet, for choosing."""
         if self._bounds == "realised":
             return self._ledger.bound_with_pending(i) if pending else self._ledger.R[i]
+        if self._learnt is not None:
+            return self._learnt.potential(i, self._ledger) if pending else self._learnt.potentials[i]
         n, base = self._ledger.plays(i) if pending else self._ledger.N[i], self._bases[i]
         return theory.candidate_bound(base.model, n, self.gains[i], self.epsilons[i], base.delta, self._ranges[i])
 
     def elimination_radius(self, n: Array) -> Array:
         """h: how far an average of n rewards may stray; covers the varying maximum too where action sets vary."""
-        s = theory.elimination_spread(self.model.noise, self._ranges, varying=len(self._offers) > 1)
+        s = theory.elimination_spread(self.model.noise, self._ranges, varying=self._offers.vary)
         return theory.elimination_radius(n, len(self.epsilons), self._delta, s, self._radius)
-
-    def _offer(self, actions: Round) -> str:
-        """A digest of the action set, to see whether it varies from round to round; once it does, that is all."""
-        if len(self._offers) > 1:
-            return VARIES
-        if isinstance(actions, Context):
-            return hashlib.sha256(actions.c.tobytes()).hexdigest()[:16]
-        if actions is None or actions.are_all(self.field.size):
-            return "all"
-        points, rows = actions.points, actions.rows
-        distinct = search.distinct(points).points if rows is None else np.unique(np.asarray(rows))
-        return hashlib.sha256(distinct.tobytes()).hexdigest()[:16]
 
     def _grid(self, T: int, gain: float | None, epsilon_max: float | None) -> list[tuple[Model, float]]:
         if self._bounds == "paper":
@@ -258,8 +252,14 @@ class RegretBalancing(Eliminating):
         return self._bases[max(self.active, key=lambda i: (self.epsilons[i], -i))]
 
     @property
+    def coefficients(self) -> list[float]:
+        """d̂ of each base in units of the noise, for learnt bounds; else none."""
+        return [] if self._learnt is None else list(self._learnt.coefficients)
+
+    @property
     def facts(self) -> dict[str, Any]:
-        return {"epsilons": list(self.epsilons), "counts": list(self.counts), "eliminated": list(self.eliminated)}
+        facts = {"epsilons": list(self.epsilons), "counts": list(self.counts), "eliminated": list(self.eliminated)}
+        return facts if self._learnt is None else {**facts, "coefficients": self.coefficients}
 
 
 def _pairs(bases: Any, *, turned: bool) -> list[tuple[Model, float]]:

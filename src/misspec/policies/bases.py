@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import hashlib
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from misspec import kernels
+import numpy as np
+
+from misspec import kernels, search
 from misspec.encoding import kernel_key
+from misspec.errors import Array, InvalidInput, shown, whole
 from misspec.model import Model
+from misspec.policies.core.field import Field
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked
-from misspec.policies.core.points import Actions, Candidates
+from misspec.policies.core.points import Actions, Candidates, Context, Round
 from misspec.policies.ec_gp_ucb import Maximiser
 from misspec.policies.enlarged import Banded, Enlarged, keeps_weights
+
+VARIES = "varies"  # what is kept of an action set once two different ones were seen
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +93,12 @@ class Ledger:
         self.h.pop(i, None)
         return i
 
+    def fill(self, radius: Callable[[Array], Array]) -> None:
+        """h of the bases that have played and whose count has changed."""
+        for i, n in enumerate(self.N):
+            if n and i not in self.h:
+                self.h[i] = float(radius(np.array([n], dtype=np.float64))[0])
+
     def _await(self, asked: Asked, change: int) -> None:
         i, bound = asked.details["base"], asked.details.get("bound", 0.0)
         self._waiting[i] += change
@@ -98,6 +111,43 @@ class Ledger:
     def bound_with_pending(self, i: int) -> float:
         """R of a base, with rounds that do not count yet."""
         return self.R[i] + self._waiting_R[i]
+
+
+class ActionSets:
+    """Whether rounds offer the same actions: digests of the sets seen, of which more than one means that they vary."""
+
+    def __init__(self, field: Field) -> None:
+        self._field = field
+        self._seen: set[str] = set()
+
+    @property
+    def vary(self) -> bool:
+        return len(self._seen) > 1
+
+    def digest(self, actions: Round) -> str:
+        """What is kept of an action set; once two different ones were seen, nothing but that they vary."""
+        if self.vary:
+            return VARIES
+        if isinstance(actions, Context):
+            return hashlib.sha256(actions.c.tobytes()).hexdigest()[:16]
+        if actions is None or actions.are_all(self._field.size):
+            return "all"
+        points, rows = actions.points, actions.rows
+        distinct = search.distinct(points).points if rows is None else np.unique(np.asarray(rows))
+        return hashlib.sha256(distinct.tobytes()).hexdigest()[:16]
+
+    def see(self, digest: str) -> bool:
+        """Whether this one is new."""
+        new = digest not in self._seen
+        self._seen.add(digest)
+        return new
+
+
+def check_base(details: Mapping[str, Any], bases: int) -> int:
+    """The base of a stored query, which has a digest of its offer too."""
+    if not isinstance(details.get("offer"), str):
+        raise InvalidInput(f"offer of a stored query must be text, got {shown(details.get('offer'))}")
+    return whole("base of a stored query", details.get("base"), at_most=bases - 1)
 
 
 class OverBases(Banded):

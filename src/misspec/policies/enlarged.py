@@ -13,7 +13,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -182,15 +182,7 @@ class Enlarged:
         return Search(posterior, self.own, score, slope, turn, snap=pending)
 
     def contenders(self, field: Field, turn: int, within: Context | None = None) -> Actions:
-        """Candidates for `recommend`: the maximisers of both ends that the search found, and a cover, since what a
-        search finds the class may cap. within: at this context."""
-        if field.size:
-            return field.spread()
-
-        def end(sign: float) -> Actions:
-            return field.offer(lambda: self.search(turn, sign, pending=False), within)
-
-        return end(-1.0) + end(1.0) + field.spread(within)
+        return contenders(field, self.search, turn, within)
 
     # -- bands -----------------------------------------------------------------------------------------------
 
@@ -233,6 +225,18 @@ class Banded(Policy):
 
     def contenders(self, within: Context | None = None) -> Actions:
         return self._reported.contenders(self.field, self.log.next_id, within)
+
+
+def contenders(field: Field, search: Callable[..., Search], turn: int, within: Context | None = None) -> Actions:
+    """Candidates for `recommend`: the maximisers of both ends that the search found, and a cover, since what a search
+    finds the class may cap. search: as `Enlarged.search`; within: at this context."""
+    if field.size:
+        return field.spread()
+
+    def end(sign: float) -> Actions:
+        return field.offer(lambda: search(turn, sign, pending=False), within)
+
+    return end(-1.0) + end(1.0) + field.spread(within)
 
 
 def check_enlargement(enlargement: object) -> str | None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from misspec.experiments.contest import Contest
 from misspec.experiments.store import Finished, Results
-from misspec.reports import bands, matplotlib_backend, plotly_backend, tables
+from misspec.reports import bands, cells, matplotlib_backend, plotly_backend, tables
 from misspec.reports.picture import Axis, Bars, Line, Mark, Note, Panel, Points, Ribbon, Rule
 from misspec.reports.plotly_backend import Json
 from misspec.reports.style import COLOURS, TRUTH, Stroke, labels, slug, strokes
@@ -72,6 +72,8 @@ def of_problem(problem: str, groups: Groups, style: Style, allowed: Allowed) -> 
     gone = any(run.facts["eliminated"] for run in everything)
     note = "× eliminated (bold: in this seed)" if gone else "none was eliminated"
     yield "bases", printed(by_policy(_bases), f"which base played when, first seed; {note}", 2.8, legend=False)
+    note = "cells of the first seed: over the rounds in one dimension, at the end in two"
+    yield "cells", printed(by_policy(_cells), note, 2.8, legend=False)
     note = "mean over seeds (bands of GP-UCB, LinUCB and phased policies take the model as right)"
     yield "coverage", printed([beside(lambda _, group: coverage(group, style))], note, 3.2)
     for epsilon, group in groups.items():
@@ -87,6 +89,7 @@ def on_page(group: Group, style: Style, allowed: dict[str, list[Bound]]) -> dict
         "share": (share(group, style), 360, {}),
         "active": (active(group, style), 360, {}),
         "bases": (stacked, max(260, 110 + 24 * rows), {"legend": False, "margin": {"l": 75}}),
+        "cells": (cells_of(group, style), 400, {}),
         "coverage": (coverage(group, style), 360, {}),
     }
     return {
@@ -236,6 +239,21 @@ def _bases(runs: list[Finished], stroke: Stroke) -> Panel | None:
     marks += [_cross(base, when, 0.6) for run in others for base, when in run.facts["eliminated"]]
     y = Axis("ε̂ of the base", range=(len(hats) - 0.5, -0.5), ticks=range(len(hats)), labels=[f"{h:.2g}" for h in hats])
     return Panel(marks, Axis("round"), y)
+
+
+def _cells(runs: list[Finished], stroke: Stroke) -> Panel | None:
+    """The cells of a policy that splits its domain, first seed."""
+    first = runs[0]
+    if not first.facts.get("cells") or not first.pictured:
+        return None
+    played = np.array(first.facts["points"])[first.table["index"].to_numpy()]
+    return cells.panel([cells.Drawn(*each) for each in first.facts["cells"]], played, stroke.colour)
+
+
+def cells_of(group: Group, style: Style) -> Panel | None:
+    """Those of the first policy that has any."""
+    made = ((policy, _cells(runs, style[policy])) for policy, runs in group.items())
+    return next((dataclasses.replace(panel, title=policy) for policy, panel in made if panel), None)
 
 
 def bases(group: Group, style: Style) -> Panel | None:

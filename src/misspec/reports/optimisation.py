@@ -88,14 +88,21 @@ class Slice:
     """
 
     def __init__(self, policy: Any, point: Array, axis: Coordinate, j: int) -> None:
+        domain = policy.domain
+
         def line(x: Array) -> Array:
-            return _line(policy.domain, point, j, x)
+            points = np.tile(point, (len(x), 1))
+            if hasattr(domain, "changed"):
+                middle = domain.values(np.full((1, domain.dimension), 0.5))  # of what exists with some options only
+                return np.asarray(domain.changed(np.where(domain.there(points), points, middle), j, x))
+            points[:, j] = x
+            return points
 
         self.name, self.log, self.labels, self.levels = axis.name, axis.log, axis.labels, axis.levels is not None
-        domain, told, x = policy.domain, policy.observations.x, axis.curve()
-        legal = domain.contains(line(x)) if hasattr(domain, "legal") else np.ones(len(x), dtype=bool)
-        x = x[legal] if legal.any() else x
-        self.observed, self.at, self.nearness = told[:, j], float(point[j]), _nearness(domain, told, point, j)
+        told, x = policy.observations.x, axis.curve()
+        exists = learnt.existing(domain, told)[:, j]
+        self.observed = np.where(exists, told[:, j], np.nan)
+        self.at, self.nearness = float(point[j]), _nearness(domain, told, point, j)
         try:
             band = policy.band(line(x))
         except InvalidInput:  # a phased policy on a list has bands at its candidates only
@@ -105,6 +112,9 @@ class Slice:
             x = np.unique(domain.points[others.all(axis=1), j])
             self.levels, band = len(x) <= MOST_LEVELS, policy.band(line(x))
         mean, rows = policy.posterior.at(line(x))[0], np.arange(len(x))
+        if getattr(domain, "rules", None) is not None:  # the curve is interrupted where rules forbid it
+            mean = np.where(domain.legal(line(x)), mean, np.nan)
+            band = band._replace(**{end: np.where(np.isnan(mean), np.nan, getattr(band, end)) for end in band._fields})
         if self.labels is not None and len(x) > MOST_OPTIONS:
             best = np.argsort(mean if policy.minimize else -mean, kind="stable")[:MOST_OPTIONS]
             rows = np.union1d(best, np.flatnonzero(x == self.at))
@@ -112,7 +122,8 @@ class Slice:
         if self.labels is not None:  # options are drawn at their positions
             options, self.x = self.x, np.arange(float(len(rows)))
             self.labels = [self.labels[int(option)] for option in options]
-            self.observed = np.where(np.isin(told[:, j], options), np.searchsorted(options, told[:, j]), np.nan)
+            drawn = np.isin(told[:, j], options) & exists
+            self.observed = np.where(drawn, np.searchsorted(options, told[:, j]), np.nan)
             self.at = float(np.searchsorted(options, self.at))
 
 
@@ -149,6 +160,7 @@ class DrawnPoints:
 class Optimisation:
     """The facts.
 
+    limits      values of limited quantities by name
     ids         of the queries, negative for results from elsewhere
     best        what is expected now of the best point so far, one per evaluation
     use         the recommendation, None before there is a model
@@ -182,7 +194,7 @@ class Optimisation:
             policy.refresh()
         modelled = learnt.modelled(policy)
         conflicts = sorted(policy.conflicts() if modelled else [], key=lambda each: -each.gap)
-        self.minimize, self.y, self.ids = policy.minimize, told.y, told.ids
+        self.minimize, self.y, self.ids, self.limits = policy.minimize, told.y, told.ids, told.limits
         self.better = "smaller" if self.minimize else "larger"
         self.target = str(target or getattr(domain, "target", None) or "result")
         self.title = title or ("Optimisation" if self.target == "result" else f"Optimisation of {self.target}")
@@ -226,7 +238,8 @@ class Optimisation:
         low, high = min(low, float(self.best[-1])), max(high, float(self.best[-1]))
         reach = high - low  # of the model's mean, no more than that beyond the results
         means = np.concatenate([each.mean for each in self.slices]) if self.slices else self.best
-        low, high = min(low, max(float(means.min()), low - reach)), max(high, min(float(means.max()), high + reach))
+        least, most = float(np.nanmin(means)), float(np.nanmax(means))
+        low, high = min(low, max(least, low - reach)), max(high, min(most, high + reach))
         pad = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
         return low - pad, high + pad
 
@@ -275,17 +288,6 @@ def _names(domain: Any, given: Sequence[str] | None) -> list[str]:
     return names
 
 
-def _line(domain: Any, point: Array, j: int, x: Array) -> Array:
-    """Points with other values of one parameter; the other shares of its mixture keep their proportions."""
-    line = np.insert(np.tile(np.delete(point, j), (len(x), 1)), j, x, axis=1)
-    for mixture, at in getattr(domain, "_groups", ()):
-        if j in at:
-            others = [i for i in at if i != j]
-            shares = point[others] if point[others].any() else np.eye(len(others))[0]
-            line[:, others] = (mixture.total - x)[:, None] * shares / shares.sum()
-    return line
-
-
 def _nearness(domain: Any, X: Array, at: Array, j: int) -> Array:
     """Closeness of observations to the line of a slice: 1 on it, 0 far away in the other parameters."""
     pairs = [(each.start, each.stop) for each in getattr(domain, "columns", ())]
@@ -318,8 +320,9 @@ def _csv(found: Optimisation) -> bytes:
     """Every evaluation in order; numbers to the bit."""
     points, text = found.points, io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["evaluation", "query", *points.names, found.target])
+    writer.writerow(["evaluation", "query", *points.names, found.target, *found.limits])
     for number, (of, query, y) in enumerate(zip(points.of, found.ids, found.y.tolist(), strict=True), 1):
         cells = [str(points.values[of].get(name, "")) for name in points.names]
-        writer.writerow([number, "" if query < 0 else query, *cells, repr(y)])
+        beside = [repr(each) if each == each else "" for each in (v[number - 1].item() for v in found.limits.values())]
+        writer.writerow([number, "" if query < 0 else query, *cells, repr(y), *beside])
     return text.getvalue().encode()

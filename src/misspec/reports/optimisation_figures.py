@@ -151,7 +151,12 @@ def parallel(found: Optimisation) -> Panel | None:
         return None
     names = points.names
     low, high = float(points.averages.min()), float(points.averages.max())
-    columns = [axis.scaled(points.x[:, names.index(axis.name)]) for axis in shown]
+    places = [names.index(axis.name) for axis in shown]
+    exist = np.array([[axis.name in points.values[i] for axis in shown] for i in range(len(points.x))])
+    columns = [
+        np.where(exist[:, k], axis.scaled(points.x[:, j]), np.nan)
+        for k, (j, axis) in enumerate(zip(places, shown, strict=True))
+    ]
     lines = np.column_stack([*columns, (points.averages - low) / ((high - low) or 1.0), np.full(len(points.x), np.nan)])
     order = found.leading(len(lines))  # NaN ends a line
     marks: list[Mark] = []

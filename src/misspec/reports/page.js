@@ -86,7 +86,7 @@
     }
     if (current !== mine) return;
     if (mine.cards.length) move();
-    for (const name of ["share", "epsilon", "active", "bases", "coverage"]) {
+    for (const name of ["share", "epsilon", "active", "bases", "cells", "coverage"]) {
       if (current !== mine) return;
       await section(name, mine.figures[name]);
     }

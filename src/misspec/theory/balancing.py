@@ -11,6 +11,9 @@ from misspec.errors import number, whole
 from misspec.model import Model
 from misspec.theory.information import Rounds
 
+# d_min of learnt coefficients, in units of the noise: what a good base loses per √n before anything is proved of it
+LEAST = 0.1
+
 
 def paper_candidates(horizon: int, gain: float) -> list[float]:
     """ε̂_i = 2^{1−i}/√γ for i = 1 … M, M = max(1, ⌈1 + ½ log₂(T/γ²)⌉)."""

@@ -3,6 +3,7 @@
     γ   `gain`: an upper bound on the maximum information gain γ_T, as a number or an InformationGain
     C   2/ln(1 + 1/λ) ≤ 1 + 2λ: a sum of T posterior variances is at most C·γ_T
     M   number of bases of regret bound balancing, ε̂_i their candidates, N_i how often each played
+    d   coefficient of a base: its regret after n rounds of its own, at any time, is at most d√n
 
 Every bound is for regret against max f* ("true") or against max f̃ ("in_class"); they differ by 2εT. Where `horizon` is
 an array, so is the bound, and with an InformationGain each entry t uses γ_t. All hold with probability 1 − δ. With
@@ -19,7 +20,13 @@ import numpy as np
 from misspec.errors import MOST, MOST_ROUNDS, Array, InvalidInput, array, flag, number, one_of, shown, whole
 from misspec.model import Model, a_model
 from misspec.theory import widths
-from misspec.theory.balancing import candidate_bound, elimination_radius, elimination_spread, paper_candidates
+from misspec.theory.balancing import (
+    LEAST,
+    candidate_bound,
+    elimination_radius,
+    elimination_spread,
+    paper_candidates,
+)
 from misspec.theory.episodes import Schedule, check_schedule, complete_episodes, episode_lengths
 from misspec.theory.information import InformationGain, Rounds
 
@@ -181,6 +188,54 @@ def balancing_bound(
         count = np.minimum(np.searchsorted(R[i], R[j][1:], side="right") - 1, T - played).astype(np.intp)
         worst = R[i][count] + 2.0 * count * h[count] + count * (R[j][1:] / played + 2.0 * h[1:])
         total += float(worst.max()) + most
+    return min(total, most * T) if flag("cap", cap) else total
+
+
+def learnt_bound(
+    model: Model,
+    horizon: int,
+    coefficient: float,
+    bases: int,
+    epsilon: float = 0.0,
+    *,
+    delta: float | None = None,
+    reward_range: float | None = None,
+    varying: bool = False,
+    cap: bool = True,
+) -> float:
+    """The most true regret with learnt coefficients (`Balanced`, `RegretBalancing(bounds="learnt")`) over M bases, in
+    terms of the realised coefficient d of any one of them: its regret after n rounds of its own is at most d√n for all
+    n ≤ T. After Dann, Gentile & Pacchiano (2024), with constants: Õ(dM√T + d²√(MT)/d_min), d_min = LEAST·σ, d ≥ d_min.
+
+    For results that are told before the next query. While all averages stray by at most h(n), let H bound √n·h(n):
+
+    1. d̂_i√n is at most the regret of base i, since max_j [û_j/n_j − h_j] is at most the best average. So φ ≤ d√n for
+       the good base, max{1, n} its rounds; and φ_i ≥ d_min√n for every base with n ≥ 1 rounds.
+    2. When base i plays its n-th round, n ≥ 3, φ_i was the smallest, so d_min√(n − 1) ≤ d√m, m the rounds of the good
+       base: n/m ≤ ρ², ρ = √1.5·d/d_min.
+    3. If the potential was not cut off at twice the one before, d̂_i√n ≤ φ_i, and as base i was played again later,
+       φ_i ≤ d√N, N the rounds of the good base in the end. The definition of d̂_i then says that its regret so far was
+       at most d√N + n(d√m/m + 2h(m) + 2h(n)) ≤ d√N + √n·(ρ(d + 2H) + 2H).
+    4. Since potentials lie between d_min and d√T, at most k = max{0, log₂(d√T/d_min)} rounds in a row are cut off.
+       These, the first two and the last may cost the whole range Δ = 2(B + ε):
+
+        R ≤ dM√T + (ρ(d + 2H) + 2H)√((M − 1)T) + (M − 1)(3 + k)Δ.
+
+    delta: what the comparison has of δ; the model's by default (`Balanced`); `RegretBalancing` has a third, or half
+    where it is not grounded. varying: action sets differ from round to round.
+    """
+    T, M = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS), whole("bases", bases, at_least=1)
+    share = a_model(model).delta if delta is None else number("delta", delta, above=0, below=1)
+    least = LEAST * model.noise
+    d = max(number("coefficient (d)", coefficient, at_least=0), least)
+    most = 2.0 * (model.norm_bound + number("epsilon", epsilon, at_least=0))
+    span = most if reward_range is None else number("reward_range", reward_range, above=0)
+    s = elimination_spread(model.noise, [span], varying=flag("varying", varying))
+    n = np.arange(1, T + 1, dtype=np.float64)
+    H = float((np.sqrt(n) * elimination_radius(n, M, share, s, "anytime")).max())
+    rho, k = math.sqrt(1.5) * d / least, max(0.0, math.log2(d * math.sqrt(T) / least))
+    total = d * M * math.sqrt(T) + (rho * (d + 2.0 * H) + 2.0 * H) * math.sqrt((M - 1) * T)
+    total += (M - 1) * (3.0 + k) * most
     return min(total, most * T) if flag("cap", cap) else total
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from misspec.errors import MOST, number, whole
+from misspec.errors import MOST, flag, number, one_of, whole
 from misspec.model import Model, a_model
 from misspec.theory import widths
 from misspec.theory.bounds import Gain, capped, read_rounds, variance_constant
@@ -123,6 +125,99 @@ def _phases(T: int, lengths: list[int], gaps: list[float], bias: float, most: fl
         total += played * min(most, gap + bias)
         left -= played
     return total + (2.0 * eps * T if regret == "true" else 0.0)
+
+
+def cell_share(level: int, dimension: int) -> float:
+    """6/(π²(h + 1)²)/2^{hd}, a cell's share of δ: those of all cells that `DomainSplitting` can ever make sum to 1."""
+    h, d = whole("level", level), whole("dimension", dimension, at_least=1)
+    return 6.0 / (math.pi**2 * (h + 1) ** 2) / 2.0 ** (h * d)
+
+
+def cell_limit(level: int, smoothness: float, dimension: int, rule: str = "information") -> float:
+    """Results that a cell of side ρ = 2^{−h} may hold: ρ^{−2ν}; by the rule of π-GP-UCB, "elements",
+    ρ^{−(d + 2ν)/(d + 1)} − 1."""
+    if rule == "information":
+        return math.exp2(2.0 * smoothness * level)
+    return math.exp2(level * (dimension + 2.0 * smoothness) / (dimension + 1.0)) - 1.0
+
+
+class SplittingBound(NamedTuple):
+    """A bound on regret: Σ_A of what estimation and the misfit cost, their sum, capped, and what order to expect."""
+
+    estimation: float
+    misfit: float
+    total: float
+    order: float
+
+
+def splitting_bound(
+    model: Model,
+    cells: Iterable[Any],
+    dimension: int,
+    epsilon: float = 0.0,
+    *,
+    smoothness: float,
+    grounded: bool = True,
+    width: str = "mixture",
+    regret: str = "true",
+    cap: bool = True,
+) -> SplittingBound:
+    """The most regret of `DomainSplitting`, from its cells (`cells` and `splits`), for results told one by one.
+
+    In n_A rounds of a cell, which add γ_A to the information of its posterior and end with N_A results, Σσ² ≤ Cγ_A and
+    t ≤ N_A, so that
+
+        R ≤ Σ_A 2β_A√(Cγ_A n_A) + Σ_A 2ε√(N_A/λ)√(Cγ_A n_A),   true regret: + 2εT,   β_A at the cell's share of δ,
+
+    with probability 1 − δ. order: √(T^{d/(d + 2ν)}·T) + εT, what
+    is to be expected of Matérn kernels, up to constants and logarithms, since γ_A is then polylogarithmic and there are
+    T^{d/(d + 2ν)} cells. grounded: δ is halved. No more than 2(B + ε)T with cap.
+    """
+    a_model(model)
+    d, eps = whole("dimension", dimension, at_least=1), number("epsilon", epsilon, at_least=0)
+    one_of("regret", regret, ("true", "in_class"))
+    delta, C = model.delta / (1 + flag("grounded", grounded)), variance_constant(model)
+    estimation = misfit = T = 0.0
+    for cell in cells:
+        spread = math.sqrt(C * (cell.information - cell.inherited) * cell.played)
+        share = delta * cell_share(cell.level, d)
+        estimation += 2.0 * widths.multiplier(width, model, 2.0 * cell.information, share) * spread
+        misfit += 2.0 * eps * math.sqrt(cell.count / model.regularization) * spread
+        T += cell.played
+    beyond = 2.0 * eps * T if regret == "true" else 0.0
+    nu = number("smoothness (ν)", smoothness, above=0)
+    order = T ** ((d + nu) / (d + 2.0 * nu)) + eps * T
+    total = estimation + misfit + beyond
+    return SplittingBound(estimation, misfit, float(capped(total, T, model, eps, regret, cap=cap)), order)
+
+
+def noise_sum(noise: float, n: int, models: int, delta: float) -> float:
+    """√(ξn), ξ = 2σ²·ln(Pn²π²/(3δ)): what the noise of n rounds of one of P models exceeds, for any n and model, with
+    probability at most δ: Σ_n 2e^{−ξ/2σ²} = Σ_n 6δ/(Pπ²n²) = δ/P."""
+    n, P = whole("n", n), whole("models", models, at_least=1)
+    if n == 0:
+        return 0.0
+    log = math.log(P * n**2 * math.pi**2 / (3.0 * number("delta", delta, above=0, below=1)))
+    return number("noise", noise, at_least=0) * math.sqrt(2.0 * n * log)
+
+
+def prior_elimination_bound(
+    models: Sequence[Model], counts: Sequence[int], widths: Sequence[float], dropped: int, *, cap: bool = True
+) -> float:
+    """The most regret of `PriorElimination` on one of whose models the truth is, from what it realised, for results
+    told one by one: with probability 1 − δ
+
+        R ≤ Σ_p 2(√(ξn_p) + Σβ^pσ^p) + 2B·dropped.
+
+    In a round of p the regret is at most βσ + μ − f = βσ − r + noise, and |Σr| passed line 4 in all but the last round
+    of those that were dropped. counts, widths: `counts` and `candidate_bounds`. B: the largest of the models, which
+    with cap allow 2B per round.
+    """
+    norms, delta = [a_model(model).norm_bound for model in models], models[0].delta / 2.0
+    total = 2.0 * max(norms) * whole("dropped", dropped)
+    for model, n, width in zip(models, counts, widths, strict=True):
+        total += 2.0 * (noise_sum(model.noise, n, len(norms), delta) + number("width", width, at_least=0))
+    return min(total, 2.0 * max(norms) * sum(counts)) if flag("cap", cap) else total
 
 
 def igp_ucb_bound(model: Model, horizon: Rounds, gain: Gain, *, cap: bool = True) -> Rounds:

@@ -22,6 +22,7 @@ from optuna.trial import Trial
 
 from misspec.domains import Space
 from misspec.errors import InvalidInput, number, whole
+from misspec.evaluation.stopping import Until, Watch
 from misspec.integrations.command import processes
 from misspec.integrations.command.shared_study import Shared
 from misspec.integrations.command.storages import storage_errors
@@ -32,6 +33,7 @@ from misspec.policies import Auto
 STORAGE = "sqlite:///misspec.db"
 EVALUATIONS = 50
 HOPELESS = 5  # failures, without a single result, after which it is the command that is wrong
+ALL_TRIED = "stopped after {} evaluations: everything was tried, and a repeat would teach nothing"
 POLL = 0.5  # seconds between looks at what others do
 
 
@@ -55,6 +57,7 @@ class Progress(NamedTuple):
     params: dict[str, Any]
     left: float | None
     result: Result | None  # that just came in
+    reason: str | None = None  # why there will be no more, where that is not `of`
 
 
 def go(
@@ -72,6 +75,7 @@ def go(
     shell: bool = False,
     aim: str = "best",
     seed: int | None = None,
+    until: Until | None = None,
     show: Callable[[Progress], None] = lambda _: None,
     grace: float = 90.0,
 ) -> Auto:
@@ -79,7 +83,7 @@ def go(
 
     A command that fails (an exit code other than 0, no finite result, too long) is run again up to `retries` times;
     then its trial fails, with the reason, and does not count. Interrupted, what runs is ended and left for the next
-    time. grace: see `Shared`.
+    time. until: stop before that; of all that share a study, each asks its own. grace: see `Shared`.
     """
     if os.name != "posix":
         raise InvalidInput("this needs process groups, as Linux and macOS have them; on Windows, use WSL")
@@ -109,7 +113,7 @@ def go(
             raise AssertionError
 
         with contextlib.closing(shared):
-            _fill(shared, evaluate, jobs, show, sampler)
+            _fill(shared, evaluate, jobs, show, sampler, Watch(until, lambda: sampler.policy_for(shared.study)))
             return policy_of(shared.study, space)
 
 
@@ -119,8 +123,9 @@ def _fill(
     jobs: int,
     show: Callable[[Progress], None],
     sampler: MisspecSampler,
+    watch: Watch,
 ) -> None:
-    """Evaluate until the study has its results, or nothing is left to try."""
+    """Evaluate until the study has its results, more are hardly worth it, or nothing is left to try."""
     running: dict[Future[float], Trial] = {}
     before, began, failures = shared.standing().done, time.monotonic(), 0
     result: Result | None = None
@@ -131,11 +136,15 @@ def _fill(
                 now = shared.standing(trials)
                 gained = now.done - before
                 left = (shared.n - now.done) * (time.monotonic() - began) / gained if gained > 0 else None
-                show(Progress(now.done, shared.n, before, now.running, now.best, now.params, left, result))
+                wanted = now.done < shared.n
+                reason = watch.reason if wanted and watch.met(now.done, running=bool(running)) else None
+                reason = ALL_TRIED.format(now.done) if wanted and sampler.ended else reason
+                show(Progress(now.done, shared.n, before, now.running, now.best, now.params, left, result, reason))
                 _check_hope(failures, now.done, shared.n, result)
-                if now.done >= shared.n or (sampler.ended and not running):
+                if not wanted or (reason is not None and not running):
                     return
-                while len(running) < jobs and not sampler.ended and (trial := shared.claim(trials)) is not None:
+                most = jobs if reason is None else 0
+                while len(running) < most and not sampler.ended and (trial := shared.claim(trials)) is not None:
                     running[threads.submit(evaluate, trial)] = trial
                     trials = shared.trials() if len(running) < jobs else []  # with the one that is under way now
                 result = None

@@ -15,17 +15,18 @@ import math
 import secrets
 import threading
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.samplers._base import _process_constraints_after_trial
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Float, Space
-from misspec.errors import MOST, Array, HorizonReached, InvalidInput, instance, seeded, shown
+from misspec.errors import MOST, Array, AwaitingResults, HorizonReached, InvalidInput, callback, instance, seeded, shown
 from misspec.integrations.optuna.shapes import Shape, Shapes
 from misspec.integrations.optuna.spaces import distributions_of, parameter_of
 from misspec.integrations.optuna.trials import AGAIN, ASKED, Axes, History, Relative
@@ -56,8 +57,11 @@ class MisspecSampler(BaseSampler):
     The policy learns finished trials as its own queries, if this sampler asked them, and otherwise by `observe`;
     running trials are pending. Failed ones teach Auto where trials fail, pruned ones count with their last value, but
     as no better than the median. Parameters that only some trials have are read as conditional ones (`shapes.py`); new
-    ones, and those whose distribution changes, are sampled one by one by Optuna's TPESampler. Constraints are refused,
-    and policies that take no data from elsewhere.
+    ones, and those whose distribution changes, are sampled one by one by Optuna's TPESampler. Policies that take no
+    data from elsewhere are refused.
+
+    Constraints of trials, `trial.set_constraint(key, value)` or constraints_func= as Optuna's samplers take it (values
+    of 0 and below keep them), are limits of Auto: trials are likely to keep them.
     """
 
     def __init__(
@@ -65,6 +69,7 @@ class MisspecSampler(BaseSampler):
         policy: str | Callable[[Space], Policy] = "auto",
         *,
         seed: int | None = 0,
+        constraints_func: Callable[[FrozenTrial], Sequence[float]] | None = None,
         space: Space | None = None,
         **options: Any,
     ) -> None:
@@ -73,8 +78,6 @@ class MisspecSampler(BaseSampler):
                 'policy must be "auto" or a function that makes a policy on a Space, such as '
                 f"lambda space: ms.GPUCB(space, model), got {shown(policy)}"
             )
-        if "constraints_func" in options:
-            raise InvalidInput("constraints are not supported: give such trials a bad value, or let them fail")
         if "where" in options:
             raise InvalidInput(
                 "Optuna has no rules: hand in a space that has them, MisspecSampler(space=ms.Space(…, where=…)), or "
@@ -83,9 +86,12 @@ class MisspecSampler(BaseSampler):
         for name in options:
             if name in ("minimize", "horizon"):
                 raise InvalidInput(f"{name} is the study's; leave it out")
+            if name == "limits":
+                raise InvalidInput("limits are the study's: trial.set_constraint(key, value), or constraints_func=")
             if callable(policy):
                 raise InvalidInput(f"{name} is an option of the policy: set it in the function policy=")
         self._policy, self._options = policy, options
+        self._constraints_func = callback("constraints_func", constraints_func)
         self.space = None if space is None else instance("space", space, Space)
         self._seed = secrets.randbits(32) if seed is None else seeded(seed)
         self._lock = threading.RLock()
@@ -99,6 +105,17 @@ class MisspecSampler(BaseSampler):
 
     def reseed_rng(self) -> None:
         self._seed = secrets.randbits(32)
+
+    def after_trial(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        state: TrialState,
+        values: Sequence[float] | None,  # noqa: ARG002
+    ) -> None:
+        """Store what constraints_func says of a trial, where Optuna's own samplers do."""
+        if self._constraints_func is not None:
+            _process_constraints_after_trial(self._constraints_func, study, trial, state)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:  # noqa: ARG002
         """The parameters that completed trials have, and the conditions under which they do, except those of one value
@@ -169,16 +186,37 @@ class MisspecSampler(BaseSampler):
         always = {name: each for name, each in search_space.items() if not parameters[name].when}
         return Axes(always) if always else None
 
-    def _chosen(self, study: Study, axes: Axes, trial: FrozenTrial) -> tuple[Array, dict[str, Any]]:
-        """Choose by the policy that has learnt the trials before, as long as these say the same; else by a new one."""
-        mirror, self._mirror = self._mirror, None  # if anything fails from here on, the mirror is rebuilt
+    def policy_for(self, study: Study) -> Policy | None:
+        """The policy, with all trials of a study learnt, to be read; None while these have no parameters in common."""
+        study._thread_local.cached_all_trials = None  # read again: a trial has finished since
+        with self._lock, one_thread():
+            axes = self._read(study)
+            if axes is None:
+                return None
+            mirror, _ = self._current(study, axes, None)
+            if isinstance(mirror.policy, Auto) and mirror.policy.samples is None:  # as the next choice would
+                mirror.policy.refresh()
+            self._mirror = mirror
+            return mirror.policy
+
+    def _current(self, study: Study, axes: Axes, number: int | None) -> tuple[Mirror, History]:
+        """The mirror that has learnt the trials before, as long as these say the same; else a new one. The caller
+        keeps it: if anything fails, it is rebuilt."""
+        mirror, self._mirror = self._mirror, None
         of = study._storage, study._study_id, axes.digest
         if mirror is not None and mirror.of == of:
             axes = mirror.axes  # which has read most trials
-        history = History(study, axes, trial.number)
+        history = History(study, axes, number)
         if mirror is None or mirror.of != of or not mirror.follows(history):
-            mirror = Mirror(self._made(axes.space, minimize=study.direction == StudyDirection.MINIMIZE), of, axes)
+            minimize = study.direction == StudyDirection.MINIMIZE
+            mirror = Mirror(self._made(axes.space, minimize=minimize, limits=history.limits), of, axes)
         mirror.learn(history, _learnt_by(study, axes, len(history.trials)))
+        return mirror, history
+
+    def _chosen(self, study: Study, axes: Axes, trial: FrozenTrial) -> tuple[Array, dict[str, Any]]:
+        """Choose by the policy that has learnt the trials before."""
+        mirror, history = self._current(study, axes, trial.number)
+        axes = mirror.axes
         chosen = mirror.choose(trial, history, axes.fixed(trial.system_attrs.get("fixed_params", {})), self._seed)
         self.ended = mirror.ended
         if mirror.ended and self._options.get("repeats") is False:
@@ -190,11 +228,11 @@ class MisspecSampler(BaseSampler):
             self._mirror = mirror  # one that has asked what others ask is of no further use
         return chosen
 
-    def _made(self, space: Space, *, minimize: bool) -> Policy:
+    def _made(self, space: Space, *, minimize: bool, limits: Sequence[str] = ()) -> Policy:
         """Make a policy that has learnt nothing yet."""
         if not callable(self._policy):
             try:
-                return Auto(space, minimize=minimize, seed=self._seed, **self._options)
+                return Auto(space, minimize=minimize, seed=self._seed, limits=limits or None, **self._options)
             except TypeError as error:
                 raise InvalidInput(f"ms.Auto does not take these options: {error}") from None
         policy: Policy = instance("what policy= makes", self._policy(space), Policy)
@@ -205,6 +243,12 @@ class MisspecSampler(BaseSampler):
             raise InvalidInput(
                 f"{name} learns from its own queries only, and a study has other trials too; take another policy, or "
                 "ms.optimize without Optuna"
+            )
+        missing = sorted(set(limits) - set(map(str, policy.limits)))
+        if missing:  # ignoring them would look like respecting them
+            raise InvalidInput(
+                f'trials have constraints, and {name} has no such limits: take policy="auto", or make an Auto with '
+                f"limits={missing}"
             )
         if policy.minimize != minimize:
             directions = ("minimizes", "maximizes") if minimize else ("maximizes", "minimizes")
@@ -249,6 +293,7 @@ class Mirror:
         if not trials.keys() >= self._done.keys() | self._pending.keys():
             return False
         told = all(trials[number].y == y for number, y in self._done.items())
+        told = told and {*history.limits} <= {*map(str, self.policy.limits)}
         return told and all(np.array_equal(trials[number].x, query.x) for number, query in self._pending.items())
 
     def learn(self, history: History, learnt: dict[str, Any] | None) -> None:
@@ -258,7 +303,8 @@ class Mirror:
         told = [each for each in new if each.y is not None and each.number not in self._pending]
         if told:  # `observe` without its warning: enqueued trials may lie outside
             x, y = np.array([each.x for each in told]), np.array([each.y for each in told], dtype=np.float64)
-            policy._learn_from(x, y, None, [each.noise for each in told])
+            limits = {each.name: [one.limits.get(each.name) for one in told] for each in policy.limits}
+            policy._learn_from(x, y, None, [each.noise for each in told], limits)
         for each in new:
             if each.y is None and each.number not in self._pending:
                 (self._pending[each.number],) = policy.mark_pending(each.x[None, :])
@@ -266,7 +312,10 @@ class Mirror:
                 self._done[each.number] = each.y
                 query = self._pending.pop(each.number, None)
                 if query is not None:
-                    policy.drop(query) if each.y is None else policy.tell(query, each.y, noise=each.noise)
+                    if each.y is None:
+                        policy.drop(query)
+                    else:
+                        policy.tell(query, each.y, noise=each.noise, limits=each.limits)
         if isinstance(policy, Auto) and learnt is not None:
             latest = policy.samples
             if (latest is None or learnt["results"] > latest["results"]) and learnt["results"] <= policy.t:
@@ -295,7 +344,7 @@ class Mirror:
         else:
             try:
                 query = policy.ask(1 if policy.abilities.keeps_rounds else history.unseen + 1)[-1]
-            except HorizonReached:  # every point was tried: Optuna wants one all the same, the last
+            except (AwaitingResults, HorizonReached):  # every point was tried: Optuna wants one all the same, the last
                 query, self.ended = policy.ask(actions=policy.recommend().x[None, :]), True
         self._pending[trial.number] = query
         return query.x, self._believed(query)
@@ -311,7 +360,8 @@ class Mirror:
 
     def _believed(self, query: Query) -> dict[str, Any]:
         """For people: what is believed of a point that was chosen."""
-        facts = {name: query.details[name] for name in ("rule", "base", "epsilon") if name in query.details}
+        said = ("rule", "base", "epsilon", "probability")
+        facts = {name: query.details[name] for name in said if name in query.details}
         if math.isfinite(query.mean):
             band = self.policy.band(query.x[None, :])
             noise = getattr(self.policy, "noise_level", self.policy.model.noise)

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,17 +154,20 @@ class Relative(dict[str, BaseDistribution]):
 
 
 class KnownTrial(NamedTuple):
-    """A trial as a policy sees it. y: its result, None where it runs (pending) or failed; noise: its own, or None."""
+    """A trial as a policy sees it. y: its result, None where it runs (pending) or failed; noise: its own, or None;
+    limits: the values of its constraints."""
 
     number: int
     x: Array
     y: float | None
     failed: bool
     noise: float | None = None
+    limits: Mapping[str, float] = MappingProxyType({})
 
 
 class History:
-    """All trials but the one in question that lie in a space, and how many others, `unseen`, are chosen right now."""
+    """All trials but the one in question that lie in a space, and how many others, `unseen`, are chosen right now.
+    limits: what the constraints of all trials are to a policy."""
 
     def __init__(self, study: Study, axes: Axes, number: int | None = None) -> None:
         """number: of the trial in question."""
@@ -174,14 +178,10 @@ class History:
         least, most = min(finite), max(finite)
         self.trials: list[KnownTrial] = []
         self.unseen = 0
+        constraints = Constraints(every)
+        self.limits = constraints.limits
         so_far: list[float] = []  # results of trials before
         for trial in every:
-            if any(key == "constraints" or key.startswith("constraints:") for key in trial.system_attrs):
-                # ignoring them would look like respecting them
-                raise InvalidInput(
-                    f"trial {trial.number} has constraints, which MisspecSampler does not know; give infeasible trials "
-                    "a bad value, let them fail, or take Optuna's GPSampler or TPESampler"
-                )
             running, attributes = trial.state == TrialState.RUNNING, trial.system_attrs
             y = results.get(trial.number)
             if y is not None and abs(y) <= LARGEST:
@@ -207,7 +207,30 @@ class History:
                     f"user attribute {NOISE!r} of trial {trial.number} must be the standard deviation of its result, "
                     f"got {shown(own)}"
                 )
-            self.trials.append(KnownTrial(trial.number, x, y, not running and y is None, own))
+            limits = constraints.values(trial)
+            self.trials.append(KnownTrial(trial.number, x, y, not running and y is None, own, limits))
+
+
+class Constraints:
+    """The constraints of trials, which are kept by values of 0 and below, as limits of a policy."""
+
+    def __init__(self, trials: Sequence[FrozenTrial]) -> None:
+        known = [(key, value) for trial in trials for key, value in trial.constraints.items()]
+        self._names = {key: _name_of(key, i) for i, key in enumerate(sorted({key for key, _ in known}))}
+        self.limits = [f"{name} <= 0" for name in self._names.values()]
+        finite = {key: [v for each, v in known if each == key and abs(v) <= LARGEST] or [0.0] for key in self._names}
+        self._ends = {key: (min(values), max(values)) for key, values in finite.items()}
+
+    def values(self, trial: FrozenTrial) -> dict[str, float]:
+        """Those of a trial; infinities, or what stands for them, teach nothing but the side."""
+        clipped = {key: min(max(v, self._ends[key][0]), self._ends[key][1]) for key, v in trial.constraints.items()}
+        return {self._names[key]: float(value) for key, value in clipped.items()}
+
+
+def _name_of(key: str, position: int) -> str:
+    """The name of a constraint's limit."""
+    plain = key.isprintable() and key == key.strip() and not set(key) & set("<>=")
+    return f"constraint {key}" if plain and key else f"constraint number {position}"
 
 
 def policy_of(study: Study, space: Space | None = None) -> Auto:
@@ -222,13 +245,14 @@ def policy_of(study: Study, space: Space | None = None) -> Auto:
     if space is None and not shape.distributions:
         raise InvalidInput("this study has no completed trial yet, or its trials have no parameter in common")
     axes = Axes.of_shape(shape) if space is None else Axes(distributions_of(space), space)
-    policy = Auto(axes.space, minimize=study.direction == StudyDirection.MINIMIZE)
+    history, minimize = History(study, axes), study.direction == StudyDirection.MINIMIZE
+    policy = Auto(axes.space, minimize=minimize, limits=history.limits or None)
     done = {t.number: t for t in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))}
     names = [name for trial in done.values() for name in trial.params]
     policy.not_modelled = tuple(dict.fromkeys(name for name in names if name not in axes.distributions))
-    for each in History(study, axes).trials:
+    for each in history.trials:
         if each.failed or each.number in done:
             (query,) = policy.mark_pending(each.x[None, :])
-            policy.drop(query) if each.y is None else policy.tell(query, each.y, noise=each.noise)
+            policy.drop(query) if each.y is None else policy.tell(query, each.y, noise=each.noise, limits=each.limits)
     policy.refresh()
     return policy

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,13 +32,14 @@ Key = int | tuple[float, ...]  # an experiment: a row of the table, or the coord
 
 
 class Entry(NamedTuple):
-    """A line of results: y is None while it is being run, and where it failed."""
+    """A line of results: y is None while it is being run, and where it failed. limits: values of limited quantities."""
 
     key: Key
     line: str  # the file and the number, for people
     y: float | None
     failed: bool
     noise: float = math.nan  # of its own
+    limits: Mapping[str, float] = MappingProxyType({})
 
 
 class _Experiments:
@@ -131,12 +133,15 @@ class OfTable(_Experiments):
 
     def __init__(
         self, file: sheets.File, target: str, label: str | None, ignore: Sequence[str], columns: Sequence[str] = (),
-        *, where: Sequence[str] = (), strict: bool = False, repeats: bool = False,
+        *, where: Sequence[str] = (), strict: bool = False, repeats: bool = False, limited: Sequence[str] = (),
     ) -> None:  # fmt: skip
+        """limited: columns of quantities that limits are on, if the file has them."""
         super().__init__(file.path, strict=strict)
         self.label, sheet = label, file.sheet
         self.known = sheet.header
-        _check_columns(file, target, label, ignore, columns)
+        _check_columns(file, target, label, ignore, columns, limited)
+        limited = [name for name in limited if name in sheet.header]
+        ignore = [*ignore, *limited]
         frame = frames.of_sheet(sheet, str(self.path))
         described = [name for name in sheet.header if name not in (target, label, *ignore)]
         odd = {} if columns else clutter.untelling({name: frame.columns[name] for name in described}, candidates=True)
@@ -172,7 +177,9 @@ class OfTable(_Experiments):
                 self.asked.add(self._key(int(places[row])))
             elif cell:  # an empty one is a candidate that waits for its turn
                 line = file.line(row)
-                self.entries.append(Entry(self._key(int(places[row])), str(line), *outcome(cell, line, target)))
+                beside = values_beside(file, row, limited)
+                key = self._key(int(places[row]))
+                self.entries.append(Entry(key, str(line), *outcome(cell, line, target), limits=beside))
 
     def _table(self, columns: dict[str, list[Any]], ignore: Sequence[str], where: Sequence[str] = ()) -> Table:
         left_out = [*ignore, *([] if self.label is None else [self.label])]
@@ -297,7 +304,7 @@ class OfSpace(_Experiments):
         said = [
             (why.format(self.path), name) for (why, name), exists in zip(found, there, strict=True) if why and exists
         ]
-        for mixture, at in space._groups:
+        for mixture, at in space.groups:
             if not mixture.contains(x[None, at])[0]:
                 most = "" if mixture.at_most is None else f", at most {mixture.at_most} of them not zero"
                 said.append((f"is no mixture as {self.path} has it (shares sum to {mixture.total:g}{most})", ""))
@@ -329,8 +336,9 @@ def copies_of(file: sheets.File, target: str, *, repeats: bool) -> tuple[set[int
 
 
 def _check_columns(
-    file: sheets.File, target: str, label: str | None, ignore: Sequence[str], columns: Sequence[str]
-) -> None:
+    file: sheets.File, target: str, label: str | None, ignore: Sequence[str], columns: Sequence[str],
+    limited: Sequence[str] = (),
+) -> None:  # fmt: skip
     header = file.sheet.header
     if file.content is None:
         raise InvalidInput(f"{file.path} does not exist")
@@ -341,10 +349,13 @@ def _check_columns(
         frames.check_column(column, header, file.path, option)
     if target in (label, *ignore, *columns):
         raise InvalidInput(f"{shown(target)} holds the results (--target) and can be no other column")
+    wrong = next((name for name in limited if name in (target, label, *columns)), None)
+    if wrong is not None:
+        raise InvalidInput(f"{shown(wrong)} has a limit (--limit), and can be no other column")
     twice = next((name for name in columns if name in (label, *ignore)), None)
     if twice is not None:
         raise InvalidInput(f"{shown(twice)} is in --columns, and in --names or --ignore too; take one")
-    if set(header) <= {target, label, *ignore}:
+    if set(header) <= {target, label, *ignore, *limited}:
         raise InvalidInput(f"{file.path} has no column left that describes its candidates; {', '.join(header)} do not")
 
 
@@ -371,6 +382,19 @@ def outcome(cell: str, line: FileLine, column: str) -> tuple[float | None, bool]
             f"while it is being run; got {shown(cell)}"
         )
     return float(line.pointed(cell)), False
+
+
+def values_beside(file: sheets.File, row: int, names: Sequence[str]) -> dict[str, float]:
+    """The values of limited quantities in a line, without those of empty cells."""
+    found = {}
+    for name in names:
+        line, cell = file.line(row), file.sheet.cells(name)[row]
+        if cell and not frames.is_number(line.pointed(cell)):
+            said = f"{line.at(name)}: expected a number, or an empty cell where it is unknown"
+            raise InvalidInput(f"{said}; got {shown(cell)} (--limit)")
+        if cell:
+            found[name] = float(line.pointed(cell))
+    return found
 
 
 def own_noise(cell: str, line: FileLine, column: str) -> float:

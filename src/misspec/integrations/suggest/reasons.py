@@ -52,7 +52,8 @@ class Reasons(NamedTuple):
         mean = std = math.nan
         if rule != "first":
             mean, std = (float(each[0]) for each in self.policy.posterior.at(self.menu.point(key)[None, :]))
-        words = "; ".join([self._chosen(rule, mean, std, others), *self._again(key), *self._new(key)])
+        said = [self._chosen(rule, mean, std, others), *self._kept(key), *self._again(key), *self._new(key)]
+        words = "; ".join(said)
         values, called = self.menu.values(key), self.menu.called(key)
         return Proposal(values, called, mean, std, rule, f"{words[0].upper()}{words[1:]}.")
 
@@ -61,6 +62,8 @@ class Reasons(NamedTuple):
             return f"far from the others: the first {self.policy.first} results are spread out, to learn what matters"
         if rule == "confirm":
             return "the others do not predict its result, which would be the best: to confirm it before it is believed"
+        if rule == "limits":
+            return "nothing is likely to keep the limits yet: here they do most likely"
         if rule == "caution":
             return "in case the model is wrong: it may be better than the model believes"
         assert self.best is not None  # there is no model without results
@@ -74,6 +77,13 @@ class Reasons(NamedTuple):
         elif not others and rule != "mean and spread":
             what = "the largest improvement is expected here"
         return f"{what}: {odds} the best so far, which is put at {rounded(self.best, self.step)}"
+
+    def _kept(self, key: Key) -> list[str]:
+        """How likely the limits hold."""
+        if not self.policy.limits or not self.policy.quantities.mixtures:
+            return []
+        p = float(self.policy.probability(self.menu.point(key)[None, :])[0])
+        return [f"keeps the limits with a probability of {100 * p:.0f} %"]
 
     def _again(self, key: Key) -> list[str]:
         y = self.seen.get(key, [])

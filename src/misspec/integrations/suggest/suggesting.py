@@ -18,13 +18,25 @@ from typing import Any
 import numpy as np
 
 from misspec.domains import Choice
-from misspec.errors import FileChanged, HorizonReached, InvalidInput, alike, nearest, shown, whole
+from misspec.errors import AwaitingResults, FileChanged, HorizonReached, InvalidInput, alike, nearest, shown, whole
+from misspec.evaluation.stopping import EVERY, until
 from misspec.files import frames
 from misspec.integrations.suggest import sheets
-from misspec.integrations.suggest.menu import Entry, Key, Menu, OfSpace, OfTable, copies_of, outcome, own_noise
+from misspec.integrations.suggest.menu import (
+    Entry,
+    Key,
+    Menu,
+    OfSpace,
+    OfTable,
+    copies_of,
+    outcome,
+    own_noise,
+    values_beside,
+)
 from misspec.integrations.suggest.reasons import Proposal, Reasons
+from misspec.limits import names_of_limits, read_limits
 from misspec.policies.auto import Auto
-from misspec.policies.auto.learnt import best_tried, settled
+from misspec.policies.auto.learnt import best_tried, modelled, settled, spread_of
 from misspec.policies.auto.model import FIRST
 from misspec.policies.auto.rules import is_quiet
 from misspec.policies.core.answers import Query
@@ -43,11 +55,12 @@ class FileResults:
     """
 
     def __init__(
-        self, read: sheets.File | None, target: str, menu: Menu, noise: str | None = None, *, repeats: bool = False
-    ) -> None:
-        """noise: the column of the results' own standard deviations."""
-        self.read, self.style = read, menu.style
-        self.names = [*([] if menu.label is None else [menu.label]), *menu.parameters, target]
+        self, read: sheets.File | None, target: str, menu: Menu, noise: str | None = None, *, repeats: bool = False,
+        limited: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """noise: the column of the results' own standard deviations; limited: of quantities that limits are on."""
+        self.read, self.style, self.limited = read, menu.style, limited
+        self.names = [*([] if menu.label is None else [menu.label]), *menu.parameters, target, *limited]
         self.entries: list[Entry] = []
         self.notes: list[str] = []
         if read is None or not read.sheet.header:
@@ -61,7 +74,11 @@ class FileResults:
             if noise in (*used, target):
                 said = "is a column of the experiments; --noise takes a number or another column"
                 raise InvalidInput(f"{shown(noise)} {said}")
-        columns = {name: sheet.cells(name) for name in [*used, target, *([] if noise is None else [noise])]}
+        for name in limited:
+            frames.check_column(name, sheet.header, path, "--limit")
+            if name in (*used, target, noise):
+                raise InvalidInput(f"{shown(name)} has a limit (--limit), and can be no other column")
+        columns = {name: sheet.cells(name) for name in [*used, target, *limited, *([] if noise is None else [noise])]}
         numeric = [name for name in columns if not isinstance(menu.parameters.get(name), Choice) and name != menu.label]
         outside: dict[str, list[str]] = {}  # why lines are none of the experiments, and which
         again, self.notes = copies_of(read, target, repeats=repeats)
@@ -76,7 +93,8 @@ class FileResults:
                 menu.asked.add(key)
                 continue
             own = math.nan if noise is None else own_noise(cells[noise], line, noise)
-            self.entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own))
+            beside = values_beside(read, row, limited)
+            self.entries.append(Entry(key, str(line), *outcome(cells[target], line, target), own, beside))
             for why, name in menu.outside(key):
                 outside.setdefault(why, []).append(f"{name} in line {line.number}" if name else f"line {line.number}")
             commas |= any(line.pointed(cells[name]) != cells[name] for name in numeric)
@@ -102,6 +120,8 @@ class Suggestion:
     best       what is expected of the best experiment so far, by its mean; None before there is one
     notes      what was taken from the files and what was left out, one sentence each
     summary    what was learnt, as in `Auto.summary()`, one sentence each
+    stop       whether `ms.until()` would stop, and why, in a sentence; "" where that is not known
+    limited    columns of quantities that limits are on
     """
 
     rows: list[Proposal]
@@ -112,8 +132,10 @@ class Suggestion:
     best: float | None
     notes: list[str]
     summary: list[str]
+    stop: str
     menu: Menu = dataclasses.field(repr=False)
     file: FileResults = dataclasses.field(repr=False)
+    limited: tuple[str, ...] = ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """A CSV file of its own with the columns of the results and the rows to try, their target empty. A file that
@@ -137,14 +159,16 @@ class Suggestion:
             sheets.write(self.file.read, [self.file.names, *self._lines()], self.file.style)
 
     def _lines(self) -> list[list[str]]:
-        cells = [{**row.values, self.target: None} for row in self.rows]
+        cells = [{**row.values, **dict.fromkeys([self.target, *self.limited])} for row in self.rows]
         return [[sheets.cell_of(row.get(name), self.file.style.decimal) for name in self.file.names] for row in cells]
 
     def _spared(self, path: Path) -> sheets.File:
         """A file to be overwritten; InvalidInput if it holds what is known nowhere else."""
         try:
             file = sheets.File(path)
-            held = [] if file.content is None else FileResults(file, self.target, self.menu).entries
+            held = (
+                [] if file.content is None else FileResults(file, self.target, self.menu, limited=self.limited).entries
+            )
         except InvalidInput as error:
             raise InvalidInput(f"{path} exists, and holds no rows to try ({error}); choose another name") from None
         known = [*self.menu.entries, *self.file.entries]
@@ -172,6 +196,7 @@ def suggest(
     strict: bool = False,
     repeats: bool = False,
     aim: str = "best",
+    limits: str | Sequence[str] | None = None,
     seed: int = 0,
 ) -> Suggestion:
     """The next experiments.
@@ -187,11 +212,13 @@ def suggest(
               each of them, beside what is learnt; empty where there is none
     strict    refuse results of experiments that are not among the candidates, or not in the space, instead of
               learning from them
+    limits    such as "impurity < 2", one or several: the column of that name holds what was measured, and may be empty
     repeats   lines that are equal in every cell are repeats with equal results, not one line twice
 
     InvalidInput names line and column of a cell that is wrong.
     """
     whole("batch", batch, at_least=1)
+    limited = names_of_limits(read_limits(limits))
     path = Path(source)
     read = None if results is None else sheets.File(Path(results))
     if read is not None and sheets.same(path, read.path):
@@ -206,13 +233,18 @@ def suggest(
         if where:
             raise InvalidInput(f"{path} has its rules in it: write where = {shown(list(where))} above the rest")
         menu: Menu = OfSpace(path, strict=strict)
-        goal = _target(target, read, menu.known, path, notes)
-        if goal in menu.known:
-            raise InvalidInput(f"{shown(goal)} is a parameter of {path}; the target must be another column (--target)")
+        goal = _target(target, read, [*menu.known, *limited], path, notes)
+        for name, option in ((goal, "target"), *((each, "limit") for each in limited)):
+            if name in menu.known:
+                raise InvalidInput(
+                    f"{shown(name)} is a parameter of {path}; the {option} must be another column (--{option})"
+                )
     else:
         table = sheets.File(path)
-        goal = _target(target, read, table.sheet.header, path, notes)
-        menu = OfTable(table, goal, names, ignore, columns, where=where, strict=strict, repeats=repeats)
+        goal = _target(target, read, [*table.sheet.header, *limited], path, notes)
+        menu = OfTable(
+            table, goal, names, ignore, columns, where=where, strict=strict, repeats=repeats, limited=limited
+        )
         notes += table.notes
     if read is None and goal not in menu.known:
         raise InvalidInput(
@@ -226,11 +258,13 @@ def suggest(
     own = noise if isinstance(noise, str) else None
     if own is not None and read is None:
         raise InvalidInput(f"noise {shown(own)} names a column of the results; name their file: --results results.csv")
-    told = FileResults(read, goal, menu, own, repeats=repeats)
+    if goal in limited:
+        raise InvalidInput(f"{shown(goal)} holds the results (--target), and can have no limit")
+    told = FileResults(read, goal, menu, own, repeats=repeats, limited=limited)
     notes += [*([] if read is None else read.notes), *menu.notes, *told.notes]
     with one_thread():
         known = None if isinstance(noise, str) else noise
-        policy = Auto(menu.domain, aim=aim, noise=known, minimize=minimize, seed=seed)
+        policy = Auto(menu.domain, aim=aim, noise=known, minimize=minimize, limits=limits, seed=seed)
         return _suggested(policy, menu, goal, told, notes, batch)
 
 
@@ -261,7 +295,8 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: 
         some = [each for each in told if isinstance(each.key, kind)]
         if some:
             keys, y, own = zip(*((each.key, each.y, each.noise) for each in some), strict=True)
-            policy._learn_from(np.array(keys), y, None, own)  # which says nothing of points outside: notes do
+            limits = {name: [each.limits.get(name) for each in some] for name in file.limited}
+            policy._learn_from(np.array(keys), y, None, own, limits)  # which says nothing of points outside: notes do
     for key in failed:  # after all results: what failed is judged by what lies nearest to it
         policy.drop(policy.mark_pending(np.array([key])))
     for kind in (int, tuple):
@@ -276,7 +311,18 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: 
     policy.refresh()  # where nothing was asked
     summary = policy.summary(called=[each.line for each in told]).splitlines()
     counts = (len(told), len(running), len(failed))
-    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, menu, file)
+    stop = "Stop? Yes: nothing is left to try." if why and not rows and not running else _stop(policy)
+    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, stop, menu, file, tuple(file.limited))
+
+
+def _stop(policy: Auto) -> str:
+    """Whether `ms.until()` would stop; "" where nothing is known."""
+    rule = until()
+    if not modelled(policy) or not spread_of(policy.observations.y):
+        return ""
+    if why := rule.why(policy):
+        return f"Stop? Yes: {why}."
+    return f"Stop? Not yet: that takes a chance of at most {100 * rule.chance:g} % twice, {EVERY} results apart."
 
 
 def _asked(
@@ -309,11 +355,14 @@ def _asked(
                 return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
         try:
             query = policy.ask() if new is None else policy.ask(actions=np.array(new))
-        except HorizonReached:  # every candidate was tried, and a repeat would teach nothing
+        except (AwaitingResults, HorizonReached):  # every candidate was tried, and a repeat would teach nothing
+            if policy.limits and menu.others(taken | seen):
+                return asked, ["Nothing is left to try that is likely to keep the limits."]
             return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
         key = menu.key(query)
-        if new is None and key in menu.asked and (others := [each for each in menu.every or () if free(each)]):
-            # whether it was repeated is for people to say: until then the best of the others
+        repeat = key in menu.asked or (not failures and not free(key, str(query.details["rule"])))
+        if new is None and repeat and (others := [each for each in menu.every or () if free(each)]):
+            # whether it was repeated is for people to say, or would teach nothing: then the best of the others
             query = policy.ask(actions=np.array(others))
             key = menu.key(query)
         if new is None and not free(key, str(query.details["rule"])):

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,6 +73,13 @@ class Feasible:
         k, dk = self._kernel.with_gradient(U, self._points)
         rate = (1.0 + self._offset + k @ self._weights) / (2.0 * self._usual)
         return rate, np.einsum("m,nmd->nd", self._weights, dk) / (2.0 * self._usual)
+
+
+class Weight(Protocol):
+    """What is added to scores of encoded points, and its gradient."""
+
+    def __call__(self, U: Array) -> Array: ...
+    def slope(self, U: Array) -> tuple[Array, Array]: ...
 
 
 class Likely(NamedTuple):
@@ -187,12 +194,7 @@ class Outcomes:
         """
         if self.success is None or not self.success.explains:  # failures by chance keep little away
             return EDGE
-        ages = np.arange(len(self.failed))[::-1]
-        latest = float((1.0 - 1.0 / RECENT) ** ages @ self.failed)
-        left = min(n + 1, RECENT) / math.sqrt(n + 1) - latest
-        if left >= 1.0 and allows(math.sqrt, n):
-            return ANYWHERE
-        return min(max(1.0 - left, EDGE), SURE)
+        return level(self.failed, n)
 
     def fails(self, encoded: Array, least: float, pending: int) -> NDArray[np.bool_]:
         """Where r is below `least`, unless as many evaluations have succeeded right there as failed. pending: how many
@@ -209,6 +211,16 @@ class Outcomes:
         succeeded, failed = ((self._apart(encoded[fails], each) == 0.0).sum(axis=1) for each in (told, dropped))
         fails[fails] = (succeeded == 0) | (failed > succeeded)
         return fails
+
+
+def level(failed: Sequence[bool], n: int) -> float:
+    """Least r of the query after n evaluations, by which of them have failed."""
+    ages = np.arange(len(failed))[::-1]
+    latest = float((1.0 - 1.0 / RECENT) ** ages @ failed)
+    left = min(n + 1, RECENT) / math.sqrt(n + 1) - latest
+    if left >= 1.0 and allows(math.sqrt, n):
+        return ANYWHERE
+    return min(max(1.0 - left, EDGE), SURE)
 
 
 def allows(budget: Callable[[float], float], n: int) -> bool:

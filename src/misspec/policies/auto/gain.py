@@ -25,7 +25,8 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from misspec import kernels
 from misspec.errors import Array
-from misspec.policies.auto.mixture import Mixture, improvement
+from misspec.policies.auto.average import ModelAverage, improvement
+from misspec.policies.auto.feasible import Weight
 from misspec.policies.core.field import Field
 from misspec.policies.core.points import Actions
 from misspec.posterior import Posterior
@@ -49,16 +50,18 @@ class Belief(NamedTuple):
 
 
 def gains_of(
-    mixture: Mixture, field: Field, known: Actions, usable: Callable[[Actions], NDArray[np.bool_]], turn: int, n: int
-) -> Array:
+    mixture: ModelAverage, field: Field, known: Actions, usable: Callable[[Actions], NDArray[np.bool_]], turn: int,
+    n: int,
+    limits: Weight | None = None,
+) -> Array:  # fmt: skip
     """Gains of n further results in the user's units, one per world, among the points of the largest expected
     improvement and the best known ones. known: points with results, and the one that is recommended; usable: which
-    actions may be recommended; turn: of the search."""
+    actions may be recommended; turn: of the search; limits: what its score has added."""
     means = mixture.look(field, None, known, pending=False).M.mean(axis=0)
     score = improvement(float(means.max()))
     offer = field.spread()
     if not field.size:
-        offer = offer + field.offer(lambda: mixture.search(score, None, turn, pending=False))
+        offer = offer + field.offer(lambda: mixture.search(score, None, turn, pending=False, success=limits))
     offer = offer.part(np.flatnonzero(usable(offer)))
     beliefs = mixture.look(field, None, offer, pending=False)
     scores = score(beliefs.M, beliefs.S).values

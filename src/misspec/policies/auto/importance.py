@@ -8,7 +8,7 @@ fixed; by Jansen's estimator, with A and B two samples of points and A_j the fir
 f is not known: it is drawn, jointly at all these points, from each sample of the model. Reported are the mean of the
 shares and the range of the middle 90 % of them. Draws are at few of the points, and corrected by what these few make of
 the mean m: s_j(f; few) − s_j(m; few) + s_j(m; as many as all, with replacement), which has the error of the sample too.
-What never varied stays as it was: shares are those of the others.
+What never varied stays as it was: shares are those of the others. Where rules forbid A_j, the pair does not count.
 """
 
 from __future__ import annotations
@@ -77,28 +77,46 @@ def _shares(posterior: Any, field: Field, still: Array) -> tuple[Array, Any]:
     A, B = _drawn(field, count, rng), _drawn(field, count, rng)
     can_vary = (A != B).any(axis=0)
     A, B = (np.where(np.isnan(still), each, still) for each in (A, B))
-    stacked = np.repeat(A[None], d + 1, axis=0)
-    for j in range(d):
-        stacked[j + 1, :, j] = B[:, j]
+    stacked, counts = _exchanged(field.domain, A, B)
     few = min(count, max(FEW, JOINTLY // (d + 1)))
     some = stacked[:, :few].reshape(-1, d)
-    encoded = field.domain.encode(some)
+    encoded, out, none = field.domain.encode(some), ~counts, ~counts[:, :few]
     rows = []
     for each in parts:
         means = np.reshape(each.at(stacked.reshape(-1, d))[0], (d + 1, count))
+        means[out] = np.nan
         whole = np.array([_indices(means[:, rng.integers(count, size=count)]) for _ in range(DRAWS)])
         rows.append(whole)
         if isinstance(each, Posterior):  # others say nothing of points jointly
             f = sampled(belief(each, some, encoded), rng, DRAWS)
-            drawn = np.array([_indices(one.reshape(d + 1, few)) for one in f])
+            drawn = np.array([_indices(np.where(none, np.nan, one.reshape(d + 1, few))) for one in f])
             rows[-1] = np.clip(drawn + whole - _indices(means[:, :few]), 0.0, 1.0)
     return np.concatenate(rows), can_vary
 
 
+def _exchanged(domain: Any, A: Array, B: Array) -> tuple[Array, Any]:
+    """A, and A_j for each parameter, shape (d + 1, n, d); and which of these points count: those that keep the rules.
+    Where a parameter does not exist in one of the samples it has the value of the other, in case that A_j has it."""
+    d = A.shape[1]
+    stacked, counts = np.repeat(A[None], d + 1, axis=0), np.ones((d + 1, len(A)), dtype=bool)
+    changed = getattr(domain, "changed", None)
+    if changed is None:
+        for j in range(d):
+            stacked[j + 1, :, j] = B[:, j]
+        return stacked, counts
+    A = np.where(domain.there(A), A, B)
+    for j in range(d):
+        stacked[j + 1] = domain.validate(changed(A, j, B[:, j]))
+        counts[j + 1] = domain.legal(stacked[j + 1])
+    return stacked, counts
+
+
 def _indices(values: Array) -> Array:
-    """Shares, from f(A) in the first row and f(A_j) in the others; 0 for all where f is the same everywhere."""
-    values = values / (float(np.abs(values).max()) or 1.0)  # whose square may be no float
-    effects = ((values[0] - values[1:]) ** 2).mean(axis=1)
+    """Shares, from f(A) in the first row and f(A_j) in the others, NaN where that does not count; 0 for all where f is
+    the same everywhere."""
+    values = values / (float(np.nanmax(np.abs(values))) or 1.0)  # whose square may be no float
+    squares = (values[0] - values[1:]) ** 2
+    effects = np.nan_to_num(squares).sum(axis=1) / np.maximum(np.isfinite(squares).sum(axis=1), 1)
     total = effects.sum()
     return np.asarray(effects / total if total > ROUNDING**2 else np.zeros(len(effects)))
 

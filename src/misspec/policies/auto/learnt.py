@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 from misspec.domains import Choice, rounding
 from misspec.errors import Array
 from misspec.policies.auto import doubt
+from misspec.policies.auto.feasible import EDGE
 from misspec.policies.auto.gain import calibrated, gains_of, skewness
 from misspec.policies.auto.importance import FIXED, Importance, importance
+from misspec.policies.auto.limits import KEPT
 from misspec.policies.auto.model import Learner
 from misspec.policies.core.answers import Conflict, Recommendation, Suspicion
 from misspec.policies.core.fields import field_of
+from misspec.policies.core.registry import made
 from misspec.search import distinct
 
 LIKELY, UNLIKELY = 0.5, 0.2  # chances from which, and below which, the verdict is plain
@@ -49,15 +52,23 @@ def settled(policy: Any) -> Any:
     """A copy of an Auto with the settled model, kept until there are other results. Reading changes nothing."""
     told, log = policy.observations, policy.log
     others = (len(policy._outcomes.dropped), log.next_id, *log.pending)
-    key = (told.x.tobytes(), told.y.tobytes(), told.noise.tobytes(), others)
+    limited = [(name, each.tobytes()) for name, each in told.limits.items()]
+    key = (told.x.tobytes(), told.y.tobytes(), told.noise.tobytes(), limited, others)
     if policy.settled is None or policy.settled[0] != key:
         policy.settled = None  # not to be copied
         other = copy.deepcopy(policy)
         other.field = field_of(policy.domain, 0, 0.0)
         learner = Learner(policy.domain, policy.noise, 0, exact=not policy.repeats)
-        other._adopt(doubt.learnt(learner, told, log.sign, None, ())[0])
+        other._adopt(renewal(other, learner, None, ()))
         policy.settled = (key, other)
     return policy.settled[1]
+
+
+def renewal(policy: Any, learner: Learner, states: Array | None, doubted: Sequence[int]) -> dict[str, Any]:
+    """Samples of all models of an Auto. states: of the samplers, None for new ones; doubted: rows of results before."""
+    found, _ = doubt.learnt(learner, policy.observations, policy.log.sign, states, doubted)
+    limits = policy.quantities.learnt(learner, again=states is not None)
+    return {**found, "limits": limits} if limits else found
 
 
 def importance_of(policy: Any, names: Sequence[str] | None = None) -> dict[str, Importance]:
@@ -73,9 +84,24 @@ def worth(noise: float, spread: float) -> float:
 
 def chance(policy: Any, gain: float | None, n: int) -> float:
     """P(what is best becomes better by at least `gain` within n further results), by `gain.py`."""
-    other = settled(policy)
-    least = worth(other.noise_level, spread_of(believed(policy))) if gain is None else gain
+    least = least_gain(policy) if gain is None else gain
     return calibrated(float(np.mean(gains(policy, n) >= least)), skew_of(policy))
+
+
+def least_gain(policy: Any) -> float:
+    """The least gain that is worth further evaluations of an Auto."""
+    return worth(settled(policy).noise_level, spread_of(believed(policy)))
+
+
+def earlier(policy: Any, results: int) -> Any:
+    """An Auto that knows what this one knew before its last results, of a whole domain; what failed is known to it."""
+    told, other = policy.observations, made(type(policy), policy.domain, None, policy.settings)
+    own = None if np.isnan(told.noise).all() else told.noise[:-results]
+    other._learn_from(told.x[:-results], told.y[:-results], None, own)
+    failed = [place.x for place in policy._outcomes.dropped]
+    if failed:
+        other.drop(other.mark_pending(np.array(failed)))
+    return other
 
 
 def skew_of(policy: Any) -> float:
@@ -91,8 +117,11 @@ def believed(policy: Any) -> Array:
 def gains(policy: Any, n: int) -> Array:
     """Gains of n further results in worlds of the settled model."""
     other = settled(policy)
-    known = np.concatenate([other._evidence.own.points(), other.recommend().x[None, :]])
-    return gains_of(other._mixture, other.field, other._parse(known), other.usable, other.t, n)
+    known = other._parse(np.concatenate([other._evidence.own.points(), other.recommend().x[None, :]]))
+    if other.limits:
+        known = known.part(np.flatnonzero(other.usable(known)))
+    limits = other.quantities.kept(KEPT)
+    return gains_of(other._mixture, other.field, known, other.usable, other.t, n, limits)
 
 
 # -- sentences ---------------------------------------------------------------------------------------------------------
@@ -123,6 +152,7 @@ class Facts:
         self.conflicts: list[Conflict] = policy.conflicts()
         self.chance: float = policy.chance()  # of a gain that is worth it within ten more
         self.suspicious: list[Suspicion] = policy.suspicious()
+        self.limits = policy.quantities.counts
         self.best = best_tried(policy, [each.row for each in self.suspicious if each.factor == 1.0])
 
 
@@ -134,7 +164,11 @@ def best_tried(policy: Any, doubted: Sequence[int] = ()) -> Tried:
     counts = np.bincount(points.position)
     averages = np.bincount(points.position, y / counts[points.position])
     means = policy.posterior.at(points.points)[0] if modelled(policy) else averages
-    i = int((means if policy.minimize else -means).argmin())
+    worse = means if policy.minimize else -means
+    if policy.limits:  # where they are likely to hold, if that is anywhere
+        p = policy.probability(points.points)
+        worse = np.where(p >= min(EDGE, float(p.max())), worse, np.inf)
+    i = int(worse.argmin())
     return Tried(float(means[i]), float(averages[i]), int(counts[i]))
 
 
@@ -142,7 +176,7 @@ def sentences(facts: Facts) -> list[str]:
     """One each for what to use, the evaluations, the noise, the parameters, the contradictions, and going on."""
     spread = spread_of(np.delete(facts.y, [each.row for each in facts.suspicious if each.factor == 1.0]))
     step = min(facts.noise, spread) or spread or 1.0
-    begin = [use(facts.domain, facts.use, names=facts.names)]
+    begin = [use(facts.domain, facts.use, names=facts.names), *_limits(facts)]
     begin.append(evaluations(len(facts.y), facts.distinct, facts.best, step))
     if spread == 0.0:
         equal = "All results are equal: what matters, how noisy they are and what more of them bring is unknown."
@@ -154,6 +188,22 @@ def sentences(facts: Facts) -> list[str]:
         agree = ["The model takes nearly all that the results differ by for noise: it predicts next to nothing yet."]
     known = [_noise(facts, spread), _parameters(facts.importance), *_beside(facts.not_modelled)]
     return [*doubts, *begin, *known, *agree, _going_on(facts, spread)]
+
+
+def _limits(facts: Facts) -> list[str]:
+    """How likely the limits hold there, and how many results broke each of them."""
+    if facts.use.probability is None:
+        return []
+    each = [
+        f"{limit}, broken by {broken} of {known} result{'s' * (known != 1)}"
+        if known
+        else f"{limit}, of which no result says"
+        for limit, broken, known in facts.limits
+    ]
+    p = facts.use.probability
+    sure = "more than 99" if p > 0.99 else "less than 1" if p < 0.01 else f"{100 * p:.0f}"
+    begin = "It keeps the limits" if p >= KEPT else "Nowhere are the limits sure to hold; there they do"
+    return [f"{begin} with a probability of {sure} % ({'; '.join(each)})."]
 
 
 def _unit(facts: Facts, block: Sequence[Suspicion]) -> str:
@@ -222,11 +272,12 @@ def existing(domain: Any, X: Array) -> NDArray[np.bool_]:
 
 
 def values_of(domain: Any, x: Array) -> list[Any]:
-    """The native values of a point, one per parameter, whatever the domain."""
+    """The native values of a point, one per parameter, whatever the domain; "" for one that does not exist there."""
     parameters, numbers = parameters_of(domain), np.asarray(x).tolist()
     if parameters is None:
         return list(numbers)
-    return [each.value(number) for each, number in zip(parameters.values(), numbers, strict=True)]
+    values = zip(parameters.values(), numbers, existing(domain, np.reshape(x, (1, -1)))[0].tolist(), strict=True)
+    return [each.value(number) if exists else "" for each, number, exists in values]
 
 
 def parameters_of(domain: Any) -> Mapping[str, Any] | None:

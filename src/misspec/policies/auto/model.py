@@ -8,6 +8,7 @@ A *renewal* is a dict of JSON, which is an event of the policy and which another
     unexplained   share of the results' variance that the samples miss beyond noise, on average
     results       how many it was learnt from, with those that are doubted
     doubted       [*x, y] of each result that it was not learnt from (`doubt.py`)
+    limits        such a dict, without these two, for each quantity that limits are on, by its name (`limits.py`)
 """
 
 from __future__ import annotations
@@ -104,6 +105,8 @@ def checked_samples(samples: Any, domain: Domain) -> dict[str, Any]:
         doubted = np.array(samples.get("doubted") or np.zeros((0, domain.dimension + 1)), dtype=np.float64)
         right = right and doubted.shape[1:] == (domain.dimension + 1,) and bool(np.isfinite(doubted).all())
         right = right and isinstance(samples.get("doubted", []), list)
+        limits = samples.get("limits", {})
+        right = right and type(limits) is dict and all(checked_samples(each, domain) for each in limits.values())
     except Exception:  # a foreign object may raise anything
         right = False
     if not right:

@@ -10,24 +10,26 @@ of order √t rounds are spent on caution, whatever the model believes.
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from misspec.domains import Domain
-from misspec.errors import Array, HorizonReached, InvalidInput, flag, number, one_of, shown, whole
-from misspec.hyperparameters import LARGEST_FLOAT, Scaling
+from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, number, one_of, shown, whole
+from misspec.hyperparameters import Scaling
+from misspec.limits import read_limits
 from misspec.model import Model
 from misspec.policies.auto import doubt, learnt, units
+from misspec.policies.auto.average import ModelAverage, moments, upper
+from misspec.policies.auto.before import adoptable, band_before, first_design, untried, why_none
 from misspec.policies.auto.feasible import SURE, Outcomes
 from misspec.policies.auto.importance import Importance
-from misspec.policies.auto.mixture import Mixture, moments, upper
-from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, checked_samples, due, models_of
-from misspec.policies.auto.rules import ENDING, TRIED, Turn, choose, is_quiet
-from misspec.policies.core.answers import Band, Conflict, Decision, Observations, copied
+from misspec.policies.auto.limits import EXACT_EDGE, KEPT, Quantities, together
+from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, due, models_of
+from misspec.policies.auto.rules import ENDING, TRIED, Turn, choose
+from misspec.policies.core.answers import Band, Conflict, Decision, Observations, Recommendation, copied
 from misspec.policies.core.evidence import Evidence, posterior_on
 from misspec.policies.core.hooks import Abilities
 from misspec.policies.core.log import Asked, Event
@@ -40,10 +42,8 @@ from misspec.search import distinct
 from misspec.threads import one_thread
 
 SURPRISING = 5.0  # standard deviations between a result and its prediction after which the model is renewed at once
-PER_PARAMETER = 1  # first points for each parameter, where only the best counts: with 2, best missed at 60 was larger
 BAND = 2.0  # standard deviations of reported bands: 95 % if the model is right
 DELTA = 0.1  # of own bands, by which means are clipped: at 0.1 they are hardly wider than the bands of the model
-UNKNOWN = 4.0  # half-width, in ranges of the results, of the band of an unseen point before there is a model
 FIRST_FED = 4  # the best quarter of the results is fed first to posteriors with a budget: those become features
 MOST_IMAGINED = 1000  # evaluations of `chance` at most: beyond, the joint samples take seconds
 
@@ -57,6 +57,8 @@ class Auto(Policy):
     default 5, which a model takes at least, or for the best in the end one per parameter, but a quarter of the horizon
     or of a list at most. horizon: queries after which `ask` ends, if that is known; data from elsewhere do not count.
     Without repeats, or noise as it has learnt, it ends when every candidate of a list was tried.
+    limits: on quantities that are measured beside the objective, "impurity < 2", one or several; results bring their
+    values, tell(query, y, limits={"impurity": 1.3}), and what is asked and recommended is likely to keep the limits.
     A table with a target (`Finite.from_table(…, target=…)`) starts it with the results that it holds.
 
     `ask` renews the model when the results have grown by a seventh; to read without asking, call `refresh()` first.
@@ -78,8 +80,10 @@ class Auto(Policy):
         repeats: bool = True,
         first: int | None = None,
         horizon: int | None = None,
+        limits: str | Sequence[str] | None = None,
         seed: int = 0,
     ) -> None:
+        self.limits = read_limits(limits)
         known = None if noise is None else number("noise", noise, above=0)
         self._learner = Learner(domain, known, seed, exact=not flag("repeats", repeats))
         super().__init__(domain, self._learner.before_data(), grounded=True, minimize=minimize, seed=seed)
@@ -87,7 +91,7 @@ class Auto(Policy):
         self.noise, self.repeats = known, repeats
         self.aim, self.seed = one_of("aim", aim, ("best", "earn")), seed
         self.columns = self._learner.columns  # of the encoding, which belong to which parameter
-        self.first = _first_design(self) if first is None else whole("first", first, at_least=1)
+        self.first = first_design(self) if first is None else whole("first", first, at_least=1)
         self._without.append("its model is learnt from the data: nothing is guaranteed")
         self._states: Array | None = None  # of the samplers; None before there is a model
         self._renewed = 0  # results at the last renewal
@@ -95,6 +99,7 @@ class Auto(Policy):
         self.surprised = False  # by a result since then: the next ask renews the model
         self._unexplained = 1.0  # share of the results' variance that the model does not predict
         self._outcomes = Outcomes(domain, self._learner.columns, self._learner.reach)
+        self.quantities = Quantities(self.limits, self.field, self._outcomes.told)
         self.settled: Any = None  # what sentences rest on, kept by `learnt.settled`
         # one posterior stands for a model before there is one, however many results come at once
         self._believe([self.model], Scaling(), FEATURES)
@@ -139,24 +144,13 @@ class Auto(Policy):
         """
         with self._lock:
             self._repair()
-            checked = self._check_samples(samples)
+            checked = adoptable(self, samples)
             self._changed(lambda: self.on_event("renew", checked))
-
-    def _check_samples(self, samples: Any) -> dict[str, Any]:
-        """A copy of samples that can be adopted now; InvalidInput for others."""
-        checked = checked_samples(samples, self.domain)
-        if checked["scaling"][0] != self.log.sign or checked["results"] > self.t:
-            raise InvalidInput(
-                f"these samples were learnt from {checked['results']} results, of which {self.t} are told here, or "
-                "for the other direction (minimize=…); observe the results first"
-            )
-        return checked
 
     def prepare(self) -> None:
         """Renew the model if it is due: an event that holds the samples."""
         if due(self.t, self._renewed) or self.surprised:
-            given = (self._learner, self.observations, self.log.sign, self._states, self.doubted)
-            self._adopt(doubt.learnt(*given)[0])
+            self._adopt(learnt.renewal(self, self._learner, self._states, self.doubted))
             self._say("the model is renewed from %d results", self.t - len(self.doubted))
 
     def on_event(self, kind: str, *rest: Any) -> None:
@@ -164,7 +158,7 @@ class Auto(Policy):
             super().on_event(kind, *rest)
         (renewal,) = rest
         if isinstance(renewal, dict):
-            self._check_samples({"results": self.t, **renewal})  # which older states do not say
+            adoptable(self, {"results": self.t, **renewal})  # which older states do not say
         self._adopt(renewal)
 
     def after_retraction(self, event: Event) -> Event | None:
@@ -193,13 +187,14 @@ class Auto(Policy):
         self._evidence.observe(told.x[order], places, z[order].tolist(), own)
         for asked in self.log.pending.values():
             self._evidence.ask(asked.query.id, asked.place)
+        self.quantities.adopt(renewal.get("limits", {}))
         self._renewed = int(renewal.get("results", self.t))
         self.log.add("renew", renewal)
 
     def _believe(self, models: Sequence[Model], scaling: Scaling, budget: int | None) -> None:
         """A posterior for each of the models, which the evidence feeds as one."""
         posteriors = [posterior_on(self.field, model, weights=False, budget=budget) for model in models]
-        self._mixture = Mixture(posteriors, scaling)
+        self._mixture = ModelAverage(posteriors, scaling)
         self._evidence.posteriors.append(self._mixture)  # type: ignore[arg-type]  # has the verbs of one
 
     def _surprise(self, actions: Actions, z: Array, noise: Array | float) -> bool:
@@ -229,6 +224,9 @@ class Auto(Policy):
         super().on_observe(actions, places, z.tolist(), None if own is None else own.tolist())
         self._outcomes.tell(places, y)
 
+    def on_limits(self, places: Sequence[Place], values: Mapping[str, Sequence[float]]) -> None:
+        self.quantities.tell(self.t - len(places), values)
+
     def on_drop(self, asked: Asked) -> None:
         """A query that is dropped teaches where evaluations fail, and no value."""
         super().on_drop(asked)
@@ -240,29 +238,34 @@ class Auto(Policy):
         left = None if self.horizon is None else self.horizon - self.asked
         if left is not None and left <= 0:
             raise HorizonReached(f"all {self.horizon} evaluations of the horizon are asked; see recommend()")
-        new = _untried(self)
-        if new is not None and len(new):
+        if (new := untried(self)) is not None and len(new):
             left = len(new) if left is None else min(left, len(new))
         return left
 
     def choose(self, actions: Round) -> Decision:
         """By the table of `rules.py`."""
-        new = _untried(self) if actions is None else None
+        new = untried(self) if actions is None else None
         if new is not None and not len(new):
-            raise HorizonReached("every candidate was tried, and a repeat would teach nothing; see recommend()")
+            may = " that may keep the limits" if self.limits else ""
+            if self.log.pending:  # one that fails may be tried again
+                raise AwaitingResults(f"every candidate{may} was tried or is pending: tell or drop the pending ones")
+            raise HorizonReached(f"every candidate{may} was tried, and a repeat would teach nothing; see recommend()")
         pending, outcomes = list(self.log.pending.values()), self._outcomes
         n = self.t + len(outcomes.dropped) + len(pending)
         if self._states is None or (n < self.first and actions is None):
             return self._first(actions if new is None else self.field.whole("").part(new), pending, actions)
         rule, found = choose(
             Turn(
-                self.field, self._mixture, self._own, outcomes, self.doubted, actions, n, min(1.0, self._unexplained),
-                pending, self._batch, self._parse, self.aim, self.repeats, new,
+                self.field, self._mixture, self._own, outcomes, self.quantities, self.doubted, actions, n,
+                min(1.0, self._unexplained), pending, self._batch, self._parse, self.aim, self.repeats, new,
                 self.horizon is not None and self.asked >= (1.0 - ENDING) * self.horizon,
             )
         )  # fmt: skip
         mean, std = (float(each[0]) for each in self._mixture.reported(*found.here()))
-        return decision(self.field, actions, found.offer, found.row, mean=mean, std=std, details={"rule": rule})
+        details: dict[str, Any] = {"rule": rule}
+        if found.probability is not None:
+            details["probability"] = float(found.probability[found.row])
+        return decision(self.field, actions, found.offer, found.row, mean=mean, std=std, details=details)
 
     def _first(self, offered: Round, pending: Sequence[Asked], actions: Round) -> Decision:
         """Before there is a model: of some random points the farthest from all others, on the side of successes."""
@@ -286,55 +289,39 @@ class Auto(Policy):
 
     @property
     def noise_level(self) -> float:
-        """The standard deviation of a result, in the user's units: as given, or the average over the samples."""
+        """The standard deviation of a result, in the user's units: as given, or the average over the samples; before
+        there is a model, that of all results."""
         if self.noise is not None:
             return self.noise
+        if self._states is None:
+            return float(np.std(self._outcomes.y)) if self.t else 0.0
         return self._mixture.scaling.width * math.sqrt(float(np.mean(self._mixture.noises**2)))
 
     @property
     def caveats(self) -> list[str]:
-        return super().caveats if self._states is not None else [self._missing, *super().caveats]
-
-    @property
-    def _missing(self) -> str:
-        """Why there is no model."""
-        if self.t < FIRST:
-            return f"there is no model yet: it takes {FIRST} results, and there are {self.t}"
-        return f"there is no model of the {self.t} results yet: ask() or refresh() learns it"
+        return super().caveats if self._states is not None else [why_none(self), *super().caveats]
 
     def band_at(self, actions: Actions) -> Band:
         if self._states is None and self.t:
-            return self._before_model(actions)
+            return band_before(self._outcomes, self.field, actions)
         mean, std = moments(*self._mixture.look(self.field, self._own, actions, pending=False)[:2])
         ends = [self._mixture.back(mean + sign * BAND * std) for sign in (-1.0, 1.0)]
         return Band(np.minimum(*ends), np.maximum(*ends))
 
-    def _before_model(self, actions: Actions) -> Band:
-        """Before there is a model: results say something of their own points, and nothing of others."""
-        y = np.array(self._outcomes.y)
-        size = float(np.abs(y).max()) or 1.0  # sums of results may exceed the largest float
-        y = y / size
-        results: dict[Any, list[float]] = {}
-        for place, value in zip(self._outcomes.told, y.tolist(), strict=True):
-            results.setdefault(place.key, []).append(value)
-        spread, most = float(np.ptp(y)) or 0.5, LARGEST_FLOAT / size
-        keys = self.field.keys(actions)
-        middle = np.array([float(np.mean(results.get(key, y))) for key in keys])
-        reach = np.array([spread if key in results else UNKNOWN * spread for key in keys])
-        return Band(*(np.clip(middle + sign * reach, -most, most) * size for sign in (-1.0, 1.0)))
-
     def mean_at(self, place: Place) -> float:
         if self._states is None and self.t:
-            low, high = self._before_model(place.only())
+            low, high = band_before(self._outcomes, self.field, place.only())
             return float(0.5 * low[0] + 0.5 * high[0])
         return float(self._mixture.at(place.x[None, :])[0][0])
 
     def contenders(self, within: Context | None = None) -> Actions:
         if self._states is None and self.t and within is None and not self.field.size:
-            return self._parse(distinct(self.observations.x).points)
+            known = distinct(self.observations.x).points
+            inside = known[self.domain.contains(known)]  # data from elsewhere may lie outside
+            return self._parse(inside) if len(inside) else self.field.spread()
         if self.field.size:
             return self.field.spread()
-        likely, turn = self._outcomes.likely(SURE), self.log.next_id
+        likely, turn = together(self._outcomes.likely(SURE), self.quantities.kept(KEPT, EXACT_EDGE)), self.log.next_id
 
         def end(multiplier: float) -> Actions:
             score = upper(multiplier)
@@ -345,9 +332,19 @@ class Auto(Policy):
         return end(-BAND) + end(BAND)
 
     def usable(self, actions: Actions) -> NDArray[np.bool_]:
-        """Those whose evaluation is not known to fail, or all if there are none."""
+        """Those whose evaluation is not known to fail, or all if there are none; of these, those that are likely to
+        keep the limits."""
         fails = self._outcomes.fails(actions.encoded, SURE, len(self.log.pending))
-        return np.ones(len(fails), dtype=bool) if fails.all() else ~fails
+        return self.quantities.usable(actions, np.ones(len(fails), dtype=bool) if fails.all() else ~fails)
+
+    def recommend(self, *, actions: ArrayLike | None = None, context: Any = None) -> Recommendation:
+        """As any policy does; where there are limits, what is likely to keep them, and how likely."""
+        with self._lock:
+            found = super().recommend(actions=actions, context=context)
+            if not self.limits:
+                return found
+            x = found.x if found.context is None else np.concatenate([found.x, found.context])
+            return self.quantities.judged(found, self._parse(x[None, :]))
 
     # -- what was learnt -------------------------------------------------------------------------------------
 
@@ -357,8 +354,15 @@ class Auto(Policy):
         with self._lock, one_thread():
             self._check("a summary", modelled=False)
             if self._states is None:
-                return f"{self._missing[0].upper()}{self._missing[1:]}."
+                missing = why_none(self)
+                return f"{missing[0].upper()}{missing[1:]}."
             return "\n".join(learnt.sentences(learnt.Facts(self, called=called)))
+
+    def probability(self, X: ArrayLike) -> Array:
+        """The probability that the limits hold at points, by name or as rows, or at candidates by their indices."""
+        with self._held():
+            found = self.quantities.probability(actions := self._parse(X))
+            return np.ones(len(actions.points)) if found is None else found
 
     def importance(self) -> dict[str, Importance]:
         """How much each parameter matters, by name: its share, a range of 90 %, and why it is not known yet, if so."""
@@ -416,28 +420,3 @@ class Auto(Policy):
         keys = own.keys()
         indices = [key if isinstance(key, int) and self.field.indexed else None for key in keys]
         return [Conflict(points[i], indices[i], gaps[i], gaps[i]) for i in np.flatnonzero(side).tolist()]
-
-
-def _first_design(policy: Auto) -> int:
-    """Evaluations before the model chooses, where it is not said how many."""
-    most = [each // 4 for each in (policy.horizon, policy.field.size) if each]
-    return FIRST if policy.aim == "earn" else max(FIRST, min([PER_PARAMETER * len(policy.columns), *most]))
-
-
-def _untried(policy: Auto) -> NDArray[np.intp] | None:
-    """The candidates without an evaluation; None where a second one at a point would teach something.
-
-    Where the noise is learnt, equal results at different points are coarse: noise may hide behind them."""
-    size, outcomes = policy.field.size, policy._outcomes
-    if not size or (policy.repeats and (policy.aim == "earn" or policy._states is None)):
-        return None
-    pairs = {(place.key, y) for place, y in zip(outcomes.told, outcomes.y, strict=True)}
-    coarse = policy.noise is None and len({y for _, y in pairs}) < len(pairs)
-    if policy.repeats and (coarse or not is_quiet(policy._mixture)):
-        return None
-    if policy.repeats and not np.isnan(policy.observations.noise).all():  # results that have noises of their own
-        return None
-    failed = Counter(place.key for place in outcomes.dropped)  # what failed once may have failed by chance
-    tried = {place.key for place in (*outcomes.told, *(each.place for each in policy.log.pending.values()))}
-    tried |= {key for key, times in failed.items() if times > 1}
-    return np.array([row for row in range(size) if row not in tried], dtype=np.intp)

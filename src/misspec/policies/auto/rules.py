@@ -9,6 +9,7 @@
 | confirm         | while a doubted result would be the best, or    | that point                                       |
 |                 | the model's best is there; if it is the only    |                                                  |
 |                 | result at its point                             |                                                  |
+| limits          | while no known point is likely to keep them     | the probability that they hold                   |
 | untried         | every third, while an option of a choice was    | mean + standard deviation, among what has such   |
 |                 | never tried, or a number never varied           | an option or another such number                 |
 
@@ -51,8 +52,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec.errors import Array
+from misspec.policies.auto.average import Beliefs, ModelAverage, Score, Scored, improvement, upper
 from misspec.policies.auto.feasible import ANYWHERE, EDGE, Outcomes, allows
-from misspec.policies.auto.mixture import Beliefs, Mixture, Score, improvement, upper
+from misspec.policies.auto.limits import Quantities, together
 from misspec.policies.core.field import Field, Search
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Round, first_alike
@@ -72,9 +74,11 @@ LEAST_CAUTION = 1.0  # the same where the choice is a spent point, whatever u: t
 WIDE = 10.0  # standard deviations where the model expects nothing more: so many that only they count
 TAUGHT, EXHAUSTED = 0.7, 0.3  # std/noise below which a result teaches little (after two results), and nothing (ten)
 RIVAL = 2.0  # standard deviations within which a value may be better than one that is known
+ROUNDING = 1e-9  # difference of two results, in their spread, that is one of floating point
 NEGLIGIBLE = 0.01  # noise, in spreads of the results, that is too small to matter; so is an improvement by less
 NEXT = 0.05  # distance to a pending point, in units of the domain: its result will tell enough of what is so near
 LATEST = 32  # pending points that others may not be alike: with thousands, as many kernels per candidate would be felt
+RISKED = 0.25  # least probability of keeping limits where all that is safe is known to be worse: repeats teach nothing
 ALIKE = 0.97  # correlation with a pending point, as learnt: two points of a batch should not differ in trifles alone
 
 
@@ -86,11 +90,12 @@ def _any(U: Array) -> NDArray[np.bool_]:
 
 
 class Found(NamedTuple):
-    """The best by a rule: the offer, its row there, and the beliefs about the offer."""
+    """The best by a rule: the offer, its row there, and the beliefs about the offer; how likely limits hold there."""
 
     offer: Actions
     row: int
     beliefs: Beliefs
+    probability: Array | None = None
 
     def here(self) -> tuple[Array, Array]:
         """M and S of the row alone."""
@@ -99,6 +104,8 @@ class Found(NamedTuple):
 
 def choose(turn: Turn) -> tuple[str, Found]:
     """The name of the rule, and what it found."""
+    if turn.quantities.limits and not turn.held(turn.known).any():
+        return "limits", turn.best(constant)
     doubted = turn.to_confirm()
     if doubted is not None:
         return "confirm", doubted
@@ -126,9 +133,25 @@ def _to_earn(turn: Turn) -> tuple[str, Found]:
     return name, found
 
 
-def is_quiet(mixture: Mixture) -> bool:
+def constant(M: Array, S: Array) -> Scored:
+    """No preference: what is added to it decides."""
+    return Scored(np.zeros(M.shape[1]), np.zeros_like(M), np.zeros_like(S))
+
+
+def is_quiet(mixture: ModelAverage) -> bool:
     """Whether results have no noise to speak of."""
     return float(mixture.noises.mean()) < NEGLIGIBLE
+
+
+def is_coarse(outcomes: Outcomes) -> bool:
+    """Whether noise that matters may hide behind rounding: different points have equal results, and no two results
+    differ by little. Two points of a symmetric function are equal too, but then others are near each other."""
+    pairs = {(place.key, y) for place, y in zip(outcomes.told, outcomes.y, strict=True)}
+    values = np.unique([y for _, y in pairs])
+    if len(values) == len(pairs):
+        return False
+    gaps, spread = np.diff(values), float(np.std(outcomes.y))
+    return bool(gaps[gaps > ROUNDING * spread].min(initial=np.inf) >= NEGLIGIBLE * spread)
 
 
 @dataclasses.dataclass(eq=False)
@@ -136,9 +159,10 @@ class Turn:
     """One choice: what is on offer, what is believed of it, and how the evaluations before have ended."""
 
     field: Field
-    mixture: Mixture
+    mixture: ModelAverage
     own: OwnBands | None
     outcomes: Outcomes
+    quantities: Quantities
     doubted: Sequence[int]  # results that are not believed
     actions: Round
     n: int
@@ -175,15 +199,24 @@ class Turn:
         return self.best_result if far and not self.ending else self.best_means
 
     @once
-    def best_means(self) -> Array:
-        """For each sample of the model, the largest mean where results are or will be, or among those on offer."""
+    def known(self) -> Actions:
+        """Where results are or will be; or what is on offer, a cover of it where it is to be searched."""
         if self.actions is None:
             believed = [place.x for row, place in enumerate(self.outcomes.told) if row not in self.doubted]
             believed += [asked.place.x for asked in self.pending]
-            known = self.parse(distinct(np.array(believed)).points)
-        else:  # where the offer is to be searched, a cover of it
-            known = self.field.spread(self.actions) if isinstance(self.actions, Context) else self.actions
-        return np.asarray(self.mixture.look(self.field, self.own, known, pending=False).M.max(axis=1))
+            return self.parse(distinct(np.array(believed)).points)
+        return self.field.spread(self.actions) if isinstance(self.actions, Context) else self.actions
+
+    def held(self, actions: Actions) -> NDArray[np.bool_]:
+        """Where the limits are likely to hold."""
+        p = self.quantities.probability(actions)
+        return np.ones(len(actions.points), dtype=bool) if p is None else p >= EDGE
+
+    @once
+    def best_means(self) -> Array:
+        """For each sample of the model, the largest of their means, where the limits hold."""
+        M = self.mixture.look(self.field, self.own, self.known, pending=False).M
+        return np.asarray(M[:, self.held(self.known)].max(axis=1))
 
     @once
     def best_result(self) -> Array | float:
@@ -191,10 +224,13 @@ class Turn:
         one result can be. Without noise, what is better by too little to matter is no better."""
         if self.actions is None:
             results = self.mixture.scaling.to(np.delete(self.outcomes.y, self.doubted))
+            if self.quantities.limits:
+                places = self.parse(np.delete([place.x for place in self.outcomes.told], self.doubted, axis=0))
+                results = results[self.held(places)]
             if self.pending:
                 waiting = self.parse(np.array([asked.place.x for asked in self.pending]))
                 means = self.mixture.look(self.field, self.own, waiting, pending=False).M.mean(axis=0)
-                results = np.append(results, means)
+                results = np.append(results, means[self.held(waiting)])
             return float(results.max()) + (NEGLIGIBLE if self.quiet else 0.0)
         return np.asarray(self.best_means + np.maximum(self.mixture.noises, NEGLIGIBLE))
 
@@ -220,15 +256,18 @@ class Turn:
             return False
         return float(upper(RIVAL)(*found.here()).values[0]) < float(np.mean(self.best_result))
 
-    def _spent(self, beliefs: Beliefs, stay: bool) -> NDArray[np.bool_]:
-        """Spent points, and what is sure to be worse than them; none where no rival is left, if it may stay."""
+    def _spent(self, beliefs: Beliefs, held: NDArray[np.bool_], stay: bool) -> NDArray[np.bool_]:
+        """Spent points, and what is sure to be worse than them; none where no rival is left, if it may stay. held:
+        where the limits are likely to hold: what breaks them is no rival, and has none."""
         M, S, seen = beliefs
         if self.quiet or not self.repeats:
             return seen
         spent = seen & self._known(S, EXHAUSTED)
         if not spent.any() or not stay:
             return spent
-        rivals = ~spent & (upper(RIVAL)(M, S).values > M.mean(axis=0)[spent].max())
+        if not (spent & held).any():
+            return spent
+        rivals = ~spent & held & (upper(RIVAL)(M, S).values > M.mean(axis=0)[spent & held].max())
         return ~rivals if rivals.any() else np.zeros(len(spent), dtype=bool)
 
     def to_confirm(self) -> Found | None:
@@ -248,7 +287,7 @@ class Turn:
                 offer = place.only()
                 found = Found(offer, 0, self.mixture.look(self.field, self.own, offer, pending=True))
                 hope = max(float(z[row]), float(found.beliefs.M.mean()))
-                if hope > best and bool(self.field.domain.contains(place.x[None, :])[0]):
+                if hope > best and bool(self.held(offer)[0] and self.field.domain.contains(place.x[None, :])[0]):
                     hopes[hope] = found
         return hopes[max(hopes)] if hopes else None
 
@@ -298,25 +337,32 @@ class Turn:
         """The best on offer, without what is pending, spent or likely to fail, as long as anything is left.
         stay: whether a spent point may be asked again where it has no rival; wanted: points that come before others."""
         success, waiting = self.outcomes.likely(max(self.least, EDGE)), self._waiting(0)
+        limits = self.quantities.kept(self.quantities.least(self.n))
 
         def fails(U: Array) -> NDArray[np.bool_]:
             return self.outcomes.fails(U, self.least, len(self.pending))
 
         def search() -> Search:
             barred = lambda U: waiting(U) | fails(U) | ~wanted(U) | self._alike(U)  # noqa: E731
-            return self.mixture.search(score, self.own, self.n, barred=barred, success=success)
+            return self.mixture.search(score, self.own, self.n, barred=barred, success=together(success, limits))
 
         offer = self.field.offer(search, self.actions)
         beliefs = self.mixture.look(self.field, self.own, offer, pending=True)
         values = score(beliefs.M, beliefs.S).values
         if success is not None:
             values = values + success(offer.encoded)
-        works = ~fails(offer.encoded)
+        works, p, held = ~fails(offer.encoded), None, _any(offer.encoded)
+        if limits is not None:
+            log_p = limits.holding.at(self.field, offer)
+            p = np.exp(log_p)
+            held = p >= EDGE
+            new = works & ~waiting(offer.encoded) & ~self._itself(beliefs, held)
+            risked = self._risked(beliefs, p, limits.least, new)
+            kept = new & (p >= limits.least) if risked is None else risked
+            values, works = values + (limits.of(log_p) if risked is None else log_p), kept if kept.any() else works
         if self.actions is None:
-            teaches, new = works & ~self._spent(beliefs, stay), ~waiting(offer.encoded)
-            if not self.earns and beliefs.seen.any():  # another result there is no improvement on itself
-                means = beliefs.M.mean(axis=0)
-                teaches &= ~(beliefs.seen & (means == means[beliefs.seen].max()))
+            teaches, new = works & ~self._spent(beliefs, held, stay), ~waiting(offer.encoded)
+            teaches &= ~self._itself(beliefs, held)
         else:  # what the next rounds offer is unknown: the best is asked as often as it is, but once in a batch
             teaches, new = works, ~self._waiting(self.batch)(offer.encoded)
         best = teaches & new & wanted(offer.encoded)
@@ -324,7 +370,24 @@ class Turn:
         if self.left is not None and self.actions is None:  # what failed once, before what is known
             order.insert(3, np.isin(np.arange(len(values)), self.left))
         left = next(some for some in order if some.any())
-        return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs)
+        return Found(offer, first_alike(offer, int(np.where(left, values, -np.inf).argmax())), beliefs, p)
+
+    def _itself(self, beliefs: Beliefs, held: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """The best known point, where only the best in the end counts: another result there is no improvement on it."""
+        known = beliefs.seen & held
+        if self.earns or not known.any():
+            return np.zeros(len(known), dtype=bool)
+        means = beliefs.M.mean(axis=0)
+        return np.asarray(beliefs.seen & (means == means[known].max()))
+
+    def _risked(self, beliefs: Beliefs, p: Array, least: float, new: NDArray[np.bool_]) -> NDArray[np.bool_] | None:
+        """Where none of the new points that keep the limits with a probability of `least` may be better than the best
+        known one: those that may be, and keep them with a probability of RISKED; None if there is no need, or none."""
+        if not self.held(self.known).any():
+            return None
+        gains = upper(RIVAL)(beliefs.M, beliefs.S).values - float(np.mean(self.best_means))
+        risked = new & (p >= RISKED) & (gains > NEGLIGIBLE)
+        return risked if risked.any() and not (new & (p >= least) & (gains > 0)).any() else None
 
     def _alike(self, U: Array) -> NDArray[np.bool_]:
         """Which points are so much like a pending one, as the model has learnt, that they would answer one question."""

@@ -32,6 +32,7 @@ class Observations:
     ids         of the queries; -1 for data from elsewhere
     forgotten   results before these, of which only sums are left (`policy.compact`)
     noise       their own standard deviations, NaN for those without
+    limits      values of limited quantities by name, NaN where they are unknown
     """
 
     x: Array
@@ -39,6 +40,7 @@ class Observations:
     ids: NDArray[np.intp]
     forgotten: int = 0
     noise: Array = dataclasses.field(default_factory=lambda: np.zeros(0))
+    limits: Mapping[str, Array] = dataclasses.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -141,6 +143,7 @@ class Recommendation:
     caveats        if not, why not, one sentence each
     note           what else is worth knowing, such as that a grounded band excludes the model's mean; else empty
     tried          how many results there are at this very point; 0 for a point that was never evaluated
+    probability    of keeping all limits there, as the policy has learnt them; None without limits
     params, row    the point by name on a Space, or as a row of a table; else None
     context        the context that it is for, where there is one
     position       row of the actions that were handed in, else None
@@ -161,6 +164,7 @@ class Recommendation:
     row: Mapping[str, Any] | None = None
     context: Array | None = None
     position: int | None = None
+    probability: float | None = None
 
     def __post_init__(self) -> None:
         _freeze_names(self)

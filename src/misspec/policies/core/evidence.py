@@ -59,6 +59,12 @@ class Evidence:
         """Feed the result of a query that was just asked to these posteriors only."""
         self._restricted[id_] = posteriors
 
+    def redirect(self, id_: int, place: Place, to: Posterior, instead_of: Posterior | None) -> None:
+        """Feed the result of a pending query, restricted before, to this posterior too, or instead of another."""
+        self._restricted[id_] = [each for each in self._restricted[id_] if each is not instead_of] + [to]
+        if id_ in self._expected:
+            to.expect(place.code)
+
     def feeds(self, id_: int) -> list[Posterior]:
         """The posteriors that a pending query is meant for."""
         return self._restricted.get(id_, self.posteriors)

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from misspec.errors import LARGEST, InvalidInput, array, shown
+from misspec.errors import LARGEST, InvalidInput, array, listed, nearest, real, shown, too_large
 from misspec.files import frames
+from misspec.limits import names_of_limits
 from misspec.policies.core.answers import Query
 from misspec.policies.core.field import Field
 from misspec.policies.core.log import Asked, Log
@@ -59,6 +60,58 @@ def noises(policy: Hooks, noise: Any, count: int) -> list[float] | None:
         )
     policy.model.precision(found, count)  # raises where the model has none
     return found
+
+
+def limit_values(policy: Hooks, given: Any, count: int) -> dict[str, list[float]]:
+    """The values of limited quantities by name, one for each of so many results, NaN where it is unknown; without those
+    that are unknown of all."""
+    if given is None or (isinstance(given, Mapping) and not given):
+        return {}
+    names = names_of_limits(policy.limits)
+    if not names:
+        raise InvalidInput(
+            f"this {type(policy).__name__} has no limits, which only Auto can have: ms.Auto(domain, limits="
+            '"impurity < 2")'
+        )
+    if not isinstance(given, Mapping):
+        example = f"limits={{{names[0]!r}: 1.3}}, or a list with a number for each of several results"
+        raise InvalidInput(f"limits must be values by name, as in {example}; got {shown(given)}")
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise InvalidInput(f"there is no limit on {shown(unknown[0])}{nearest(unknown[0], names)}")
+    found = {name: _values(name, value, count) for name, value in given.items()}
+    return {name: values for name, values in found.items() if not all(map(math.isnan, values))}
+
+
+def beside_results(policy: Hooks, noise: Any, limits: Any, count: int) -> list[list[Any]]:
+    """What the event of each result has beside it: its own noise or None, values of limited quantities; as far as there
+    are any."""
+    own, values = noises(policy, noise, count) or [math.nan] * count, limit_values(policy, limits, count)
+    found: list[list[Any]] = []
+    for i, one in enumerate(own):
+        known = {name: column[i] for name, column in values.items() if not math.isnan(column[i])}
+        found.append([None if math.isnan(one) else one, known] if known else [] if math.isnan(one) else [one])
+    return found
+
+
+def _values(name: str, given: Any, count: int) -> list[float]:
+    """Values of a limited quantity, one for each result."""
+    several = isinstance(given, list | tuple) or hasattr(given, "to_numpy") or getattr(given, "ndim", 0) > 0
+    cells = listed(f"values of {shown(name)}", given) if several else [given]
+    if len(cells) != count:
+        wanted = "one number" if count == 1 else f"{count} numbers in a list"
+        raise InvalidInput(f"values of {shown(name)} must be {wanted}, got {len(cells)}: {shown(given)}")
+    values = []
+    for cell in cells:
+        unknown = cell is None or (isinstance(cell, float | np.floating) and math.isnan(cell))
+        value = math.nan if unknown else real(cell, truth=True)
+        if not unknown and not abs(value) <= LARGEST:
+            raise InvalidInput(
+                f"a value of {shown(name)} must be a finite number{too_large(value)}, or None where it is unknown, got "
+                f"{shown(cell)}"
+            )
+        values.append(value)
+    return values
 
 
 def is_empty(given: Any) -> bool:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from misspec.domains import Domain
 from misspec.errors import StorageError
+from misspec.limits import Limit
 from misspec.model import Model
 from misspec.policies.core import log
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations
@@ -62,6 +63,7 @@ class Hooks(abc.ABC):
     theorem     what bounds its regret as it is set, as `reports` know it; "" for nothing
     limit       evaluations after which it ends, None for no end
     minimize    whether smaller is better
+    limits      on quantities that are measured beside the objective
     """
 
     abilities: Abilities = Abilities()
@@ -69,6 +71,7 @@ class Hooks(abc.ABC):
     theorem: str = ""
     limit: int | None = None
     minimize: bool = False
+    limits: tuple[Limit, ...] = ()
     domain: Domain
     model: Model
     field: Field
@@ -128,6 +131,9 @@ class Hooks(abc.ABC):
     ) -> None:
         """Data came from elsewhere; noise: as for `on_tell`, NaN for results without."""
         self._evidence.observe(actions.points, places, y, noise)
+
+    def on_limits(self, places: Sequence[Place], values: Mapping[str, Sequence[float]]) -> None:  # noqa: B027  # optional
+        """Results that were just learnt have these values of limited quantities, NaN where they are unknown."""
 
     def check_details(self, details: Mapping[str, Any]) -> None:  # noqa: B027  # optional
         """InvalidInput where the details of a stored query, which this policy reads back, are not as it writes them."""

@@ -1,9 +1,10 @@
 """The events of a policy, in order, and what can be read from them alone.
 
 ("ask", query)                       a query was handed out, or others have begun it (OTHERS in its details)
-("tell", id, y[, noise])             its result, with its own noise if it has one
+("tell", id, y[, noise[, limits]])   its result, with its own noise if it has one, and the values of limited quantities
 ("drop", id)                         its evaluation failed
-("observe", points, values[, c[, n]])   data from elsewhere, with contexts and noises if there are any (c may be None)
+("observe", points, values[, c[, n[, limits]]])   data from elsewhere, with contexts, noises and values of limited
+                                     quantities if there are any. What is left out before others is None
 ("snapshot", content)                all that was learnt before (`undo.py`): events before it are history
 (kind, …)                            what a policy records for itself (`Policy.on_event`)
 
@@ -11,7 +12,8 @@ They are JSON, in states and in files alike, but for
 
 ["ask", {…}]          a query: id, index, position and asked_at, those that are set; as base64 of little-endian
                       float64 the context, x without an index, and NUMBERS as `by`, if one is set; details, if any
-["observe", points, values, contexts, noises]      arrays (`encoding.encode_array`), the last two where there are any
+["observe", points, values, contexts, noises, limits]   arrays (`encoding.encode_array`), the last three where there
+                      are any; limits: by name, NaN where a value is unknown
 
 In decimal digits these would take three times as long and twice the bytes.
 """
@@ -25,6 +27,7 @@ from binascii import a2b_base64, b2a_base64
 from collections import OrderedDict
 from collections.abc import Sequence
 from operator import attrgetter
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,9 +50,13 @@ GROWTH = 1.1  # beyond OFTEN they are looked for again whenever the results have
 COUNTS = ("t", "answered", "next_id", "calls", "_latest", "_last_of_others")  # that a snapshot keeps
 TYPES: dict[str, list[list[type]]] = {  # what can follow the names of events
     "ask": [[dict]],
-    "tell": [[int, float], [int, int], [int, float, float], [int, int, float]],
+    "tell": [[int, y, *more] for y in (int, float) for more in ([], [float], [float, dict], [NoneType, dict])],
     "drop": [[int]],
-    "observe": [[dict, dict], [dict, dict, dict], [dict, dict, dict, dict], [dict, dict, type(None), dict]],
+    "observe": [
+        [dict, dict, *more]
+        for c in (dict, NoneType)
+        for more in ([], [dict], [c, dict], [c, dict, dict], [c, NoneType, dict])
+    ],
 }
 STORED = {"id", "position", "details", "asked_at"}  # of a query, besides where it is and what it was chosen by
 ENCODE = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":")).encode
@@ -190,15 +197,23 @@ def pending_of(content: Any, field: Field) -> list[Asked]:
     return [Asked(asked, place_of(asked, field), copied(asked.details), turn) for asked, turn in pending]
 
 
-def observed(field: Field, model: Model, points: Any, _: Any, contexts: Any = None, __: Any = None) -> Actions:
+def observed(field: Field, model: Model, points: Any, _: Any, contexts: Any = None, *__: Any) -> Actions:
     return field.parse(points, model, contexts)
 
 
 def noises_of(kind: str, rest: Sequence[Any]) -> list[float]:
     """The own noises of the results of an event, NaN for those without."""
     if kind == "tell":
-        return [rest[2] if len(rest) > 2 else math.nan]
-    return list(rest[3]) if len(rest) > 3 else [math.nan] * len(rest[1])
+        return [math.nan if len(rest) < 3 or rest[2] is None else rest[2]]
+    return [math.nan] * len(rest[1]) if len(rest) < 4 or rest[3] is None else list(rest[3])
+
+
+def limited(kind: str, rest: Sequence[Any]) -> list[dict[str, float]]:
+    """The values of limited quantities, by name, of each result of an event."""
+    if kind == "tell":
+        return [rest[3] if len(rest) > 3 else {}]
+    values: dict[str, list[float]] = rest[4] if len(rest) > 4 else {}
+    return [{name: column[i] for name, column in values.items()} for i in range(len(rest[1]))]
 
 
 def results_of(event: Event, query: Query | None, field: Field, model: Model) -> list[tuple[Array, float, float]]:
@@ -217,6 +232,7 @@ def columns(told: Sequence[tuple[Array, float, float]], field: Field) -> tuple[A
 def observations(events: Sequence[Event], field: Field, model: Model, forgotten: int = 0) -> Observations:
     """All results in the order told; forgotten: how many came before the first of these events."""
     told, ids = [], []
+    beside: list[dict[str, float]] = []
     asked: dict[int, Query] = {}
     for event in events:
         kind, subject = event[:2]
@@ -227,9 +243,12 @@ def observations(events: Sequence[Event], field: Field, model: Model, forgotten:
         elif kind in ("tell", "observe"):
             new = results_of(event, asked[subject] if kind == "tell" else None, field, model)
             told += new
+            beside += limited(kind, event[1:])
             ids += [subject if kind == "tell" else -1] * len(new)
     x, y, noise = columns(told, field)
-    return Observations(x, y, np.array(ids, dtype=np.intp), forgotten, noise)
+    names = dict.fromkeys(name for each in beside for name in each)
+    limits = {name: np.array([each.get(name, math.nan) for each in beside]) for name in names}
+    return Observations(x, y, np.array(ids, dtype=np.intp), forgotten, noise, limits)
 
 
 def milestone(events: Sequence[Event], t: int) -> int:
@@ -321,12 +340,13 @@ def told_prefix(
 def line(event: tuple[Any, ...]) -> bytes:
     """An event as one line of JSON; TypeError, ValueError or RecursionError for details that are none."""
     kind, *rest = event
-    if kind == "tell":  # this and "ask" in every round: `json` takes several times as long
+    if kind == "tell" and len(rest) < 4:  # this and "ask" in every round: `json` takes several times as long
         return f'["tell",{",".join(map(repr, rest))}]'.encode()
     if kind == "ask":
         return f'["ask",{{{_fields(rest[0])}}}]'.encode()
     if kind == "observe":
-        rest = [None if each is None else encode_array(np.asarray(each)) for each in rest]
+        arrays = [None if each is None else encode_array(np.asarray(each)) for each in rest[:4]]
+        rest = [*arrays, *({name: encode_array(np.asarray(v)) for name, v in each.items()} for each in rest[4:])]
     return ENCODE([kind, *rest]).encode()
 
 
@@ -367,8 +387,9 @@ def decoded(event: Any, field: Field) -> tuple[Any, ...]:
     if kind == "observe":
         points, values = map(_numbers, rest[:2])
         contexts = [None if each is None else _numbers(each) for each in rest[2:3]]
-        noises = [decode_array("stored data", each).tolist() for each in rest[3:]]  # checked where they are learnt
-        return kind, points, values.tolist(), *contexts, *noises
+        noises = [None if each is None else _listed(each) for each in rest[3:4]]  # checked where they are learnt
+        limits = [{name: _listed(values) for name, values in each.items()} for each in rest[4:]]  # so are these
+        return kind, points, values.tolist(), *contexts, *noises, *limits
     if kind not in TYPES:
         check_plain(f"a {shown(kind)} event", rest)  # of the policy's own: it says what it does not know
     return tuple(event)  # of results: `tell` and `drop` say what they do not take
@@ -380,6 +401,10 @@ def _numbers(values: Any) -> Any:
     if not found.size or found.dtype.kind not in "iuf" or not np.isfinite(found).all():
         raise StorageError(f"stored data must be finite numbers, got {shown(found)}")
     return found
+
+
+def _listed(values: Any) -> Any:
+    return decode_array("stored data", values).tolist()
 
 
 def stored_query(stored: dict[str, Any], field: Field) -> Query:

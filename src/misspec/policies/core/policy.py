@@ -24,6 +24,7 @@ from misspec.domains import Domain
 from misspec.errors import (
     LARGEST,
     MOST_AT_ONCE,
+    AwaitingResults,
     HorizonReached,
     InvalidInput,
     flag,
@@ -39,7 +40,7 @@ from misspec.policies.core import state, undo
 from misspec.policies.core.answers import Query
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.fields import field_of
-from misspec.policies.core.given import is_empty, list_of, meant, noises, round_of
+from misspec.policies.core.given import beside_results, is_empty, limit_values, list_of, meant, noises, round_of
 from misspec.policies.core.hooks import LOG
 from misspec.policies.core.journal import Journal, attach, compact, compact_due, retract, save
 from misspec.policies.core.log import OTHERS, Asked, Log
@@ -181,7 +182,7 @@ class Policy(Readings):
             for hand_out in queries:
                 try:
                     batch.append(hand_out())
-                except HorizonReached:  # what was learnt in this call may be that fewer are left
+                except (AwaitingResults, HorizonReached):  # this call may have learnt that fewer are left
                     if not batch:
                         raise
                     break
@@ -206,36 +207,41 @@ class Policy(Readings):
         self._evidence.ask(query.id, place, asked.details[OTHERS] - query.id if asked.of_others else None)
         self.on_ask(asked)
 
-    def tell(self, query: Any, y: Any, *, noise: Any = None) -> None:
+    def tell(self, query: Any, y: Any, *, noise: Any = None, limits: Any = None) -> None:
         """The result of a query, or results of several, in any order and in parts. A failed call changes nothing.
         Text is not a number; True is 1, and False 0.
 
         noise: a standard deviation of its own, one for all or one each (NaN: none), known before the result: the error
         of an average of replicates, or of a better instrument. It replaces the model's; for `Auto` it comes on top.
+        limits: values of the quantities that `Auto` has limits on, by name, {"impurity": 1.3}; a list for each name
+        where there are several results. One that is not known is left out, None or NaN.
 
         A query is known by itself or its id; on a Space by a dict of its params, on a table by its row, on a domain
         with names by its name: the one that has waited longest, where several are alike. A frame is a list of rows.
         """
-        if isinstance(query, Query | int) and type(y) is float and abs(y) <= LARGEST and noise is None:  # as usual
-            batch, values = [query], [y]
+        if isinstance(query, Query | int) and type(y) is float and abs(y) <= LARGEST and noise is None:
+            batch, values = [query], [y]  # as usual
         else:
             batch = list_of(query)
             values = vector("results", y, length=len(batch), remedy=FAILED).tolist()
         with self._held():
             known = meant(batch, self.log, self.field, "told")
-            own = [[] if one != one else [one] for one in noises(self, noise, len(values)) or [math.nan] * len(values)]
+            beside = beside_results(self, noise, limits, len(values))
 
             def learn() -> None:
-                for asked, value, one in zip(known, values, own, strict=True):
-                    self._learn(asked, value, *one)
+                for asked, value, rest in zip(known, values, beside, strict=True):
+                    self._learn(asked, value, *rest)
 
             self._changed(learn)
             if not self._replaying:
                 LOG.debug("%s: told %s", type(self).__name__, [asked.query.id for asked in known])
 
-    def _learn(self, asked: Asked, value: float, *noise: float) -> None:
-        self.log.add("tell", asked.query.id, value, *noise)
-        self.on_tell(asked, self.log.sign * value, *noise)
+    def _learn(self, asked: Asked, value: float, *beside: Any) -> None:
+        """beside: its own noise; and values of limited quantities, where the noise may be None."""
+        self.log.add("tell", asked.query.id, value, *beside)
+        self.on_tell(asked, self.log.sign * value, *beside[:1])
+        for limits in beside[1:]:
+            self.on_limits([asked.place], {name: [each] for name, each in limits.items()})
 
     def drop(self, query: Any) -> None:
         """A failed evaluation, or several: forget that it was asked. Known as for `tell`.
@@ -266,9 +272,11 @@ class Policy(Readings):
                 raise InvalidInput("data from elsewhere (observe) cannot be taken back; make a policy without them")
             retract(self, whole("a query to retract (or its id)", id_), query if isinstance(query, Query) else None)
 
-    def observe(self, points_or_indices: ArrayLike, y: ArrayLike, *, noise: Any = None, context: Any = None) -> None:
-        """Data from elsewhere (a warm start): indices, points, or points by name, as for `ask(actions=…)`. noise: as
-        for `tell`.
+    def observe(
+        self, points_or_indices: ArrayLike, y: ArrayLike, *, noise: Any = None, limits: Any = None, context: Any = None
+    ) -> None:
+        """Data from elsewhere (a warm start): indices, points, or points by name, as for `ask(actions=…)`. noise and
+        limits: as for `tell`.
 
         On a `Joint` domain, points are rows [x, c]; with context=, x alone, and one context for all or one per row.
 
@@ -276,10 +284,10 @@ class Policy(Readings):
         on, what came first may have been chosen like that, and bands are guaranteed no longer, unless
         delays="independent" says that it was not.
         """
-        self._learn_from(points_or_indices, y, context, noise, warn=True)
+        self._learn_from(points_or_indices, y, context, noise, limits, warn=True)
 
     def _learn_from(
-        self, points_or_indices: Any, y: Any, context: Any, noise: Any = None, *, warn: bool = False
+        self, points_or_indices: Any, y: Any, context: Any, noise: Any = None, limits: Any = None, *, warn: bool = False
     ) -> None:
         """Learn data from elsewhere. warn: say, before anything is learnt, how many lie outside the domain."""
         with self._held():
@@ -289,7 +297,7 @@ class Policy(Readings):
                 return  # a table, or a file of results, that has none yet
             given = self.admit(self.field.parse(points_or_indices, self.model, context))
             values = vector("observations", y, length=len(given.points), remedy=FAILED).tolist()
-            own = noises(self, noise, len(values))
+            own, beside = noises(self, noise, len(values)), limit_values(self, limits, len(values))
             places = [self.field.place(given, row) for row in range(len(values))]
             if warn and self.field.fixed and not self.field.indexed:
                 outside = np.flatnonzero(~self.domain.contains(given.points))
@@ -302,9 +310,14 @@ class Policy(Readings):
 
             def learn() -> None:
                 points, *contexts = given.stored(indexed=self.field.indexed)
-                self.log.add("observe", points, values, *(contexts if own is None else [*(contexts or [None]), own]))
+                parts = [*contexts, *[None] * (1 - len(contexts)), own, beside or None]
+                while parts and parts[-1] is None:
+                    parts.pop()
+                self.log.add("observe", points, values, *parts)
                 signed = [self.log.sign * value for value in values]
                 self.on_observe(given, places, signed, *([] if own is None else [own]))
+                if beside:
+                    self.on_limits(places, beside)
 
             self._changed(learn)
 

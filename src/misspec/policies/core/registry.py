@@ -106,8 +106,9 @@ def copied_setting(value: Any) -> Any:
 
 
 def made(cls: Any, domain: Domain, model: Model | None, settings: Mapping[str, Any]) -> Any:
-    """A policy of this class before all its events; one that learns its model takes none."""
-    given = (domain, model) if "model" in signature_of(cls).parameters else (domain,)
+    """A policy of this class before all its events; one that learns its model takes none, and one of other policies
+    has their domain."""
+    given = [each for name, each in (("domain", domain), ("model", model)) if name in signature_of(cls).parameters]
     policy: Any = cls.__new__(cls, *given, **settings)
     policy._fresh = False
     policy.__init__(*given, **settings)

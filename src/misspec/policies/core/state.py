@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from misspec.policies.core.policy import Policy
 
 VERSION = 5  # of states and files
+POLICIES = "policies"  # the key of a setting that is a list of these
 
 
 def name_of(cls: type) -> str:
@@ -37,23 +38,38 @@ def encode(policy: Policy) -> dict[str, Any]:
 
 def encode_made(policy: Policy) -> dict[str, Any]:
     """The state without events: settings, model and domain, and the random state."""
-    settings = {name: encode_value(f"setting {name}", value) for name, value in policy._settings.items()}
-    keys = {kernel_key(model.kernel) for model in [policy.model, *_models(list(policy._settings.values()))]}
+    keys = {kernel_key(model.kernel) for model in _models(policy)}
     if sum(key.startswith("custom") for key in keys) > 1:
         raise InvalidInput("bases with several custom kernels cannot be stored; use kernels of scikit-learn")
+    random = policy._rng.bit_generator.state
+    return {"format": VERSION, **_settings(policy), "domain": state_of(policy.domain), "random": random}
+
+
+def _settings(policy: Policy) -> dict[str, Any]:
+    """What a policy is made of, but for its domain."""
     return {
-        "format": VERSION,
         "policy": name_of(type(policy)),
-        "domain": state_of(policy.domain),
         "model": encode_model(policy.model_as_given) if "model" in signature_of(type(policy)).parameters else None,
-        "settings": settings,
-        "random": policy._rng.bit_generator.state,
+        "settings": {name: _setting(name, value) for name, value in policy._settings.items()},
     }
+
+
+def _setting(name: str, value: Any) -> Any:
+    """A setting as JSON; policies without their domain, which is that of the policy they are bases of."""
+    if _are_policies(value):
+        return {POLICIES: [_settings(each) for each in value]}
+    return encode_value(f"setting {name}", value)
+
+
+def _are_policies(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) > 0 and all(type(each) in REGISTRY.values() for each in value)
 
 
 def _models(value: Any) -> list[Model]:
     if isinstance(value, list | tuple):
         return [model for each in value for model in _models(each)]
+    if type(value) in REGISTRY.values():
+        return [value.model, *_models(list(value._settings.values()))]
     return [value] if isinstance(value, Model) else []
 
 
@@ -90,20 +106,34 @@ def policy_of_state(state: dict[str, Any], *, kernel: Any, domain: Domain | None
             f"this has format {shown(state['format'])} and was written by another version of misspec, which alone "
             f"reads it; this one reads format {VERSION}"
         )
+    for part in ("domain", "model", "settings"):
+        check_plain(f"{part} of a policy's state", state.get(part))
+    given = Given(kernel, width=width)
+    make = _maker(state, given)
+    with _unexpected("be made"):
+        given.check()
+        return make(stored_domain(state.get("domain"), domain))
+
+
+def _maker(state: dict[str, Any], given: Given) -> Callable[[Domain], Policy]:
+    """What makes the policy of a state on a domain, or one of the policies that it balances."""
     name, stored = _part(state, "policy", str), _part(state, "settings", dict)
     if name not in REGISTRY:
         missing = name.partition(":")[0] if ":" in name else "the module that defines it"
         raise StorageError(f"this state is of the policy {name}, which is not imported; import {missing} first")
     cls: Any = REGISTRY[name]
     known = signature_of(cls).parameters
-    for part in ("domain", "model", "settings"):
-        check_plain(f"{part} of a policy's state", state.get(part))
-    given = Given(kernel, width=width)
     with _unexpected("be made"):
-        settings = {key: decode_value(key, value, given) for key, value in stored.items()}
-        if type(width) in (str, int, float) and settings.get("width") == width:
+        bases = {
+            key: _part(each, POLICIES, list)
+            for key, each in stored.items()
+            if isinstance(each, dict) and POLICIES in each
+        }
+        makers = {key: [_maker(each, given) for each in several] for key, several in bases.items()}
+        settings = {key: decode_value(key, value, given) for key, value in stored.items() if key not in bases}
+        if type(given.functions["width"]) in (str, int, float) and settings.get("width") == given.functions["width"]:
             given.fits.add("width")
-        unknown = sorted(set(settings) - (set(known) - {"domain", "model"}))
+        unknown = sorted(set(stored) - (set(known) - {"domain", "model"}))
         if unknown:
             raise StorageError(f"{name} has no setting {shown(unknown[0])}; was this written by a newer misspec?")
         model = state.get("model")
@@ -111,9 +141,13 @@ def policy_of_state(state: dict[str, Any], *, kernel: Any, domain: Domain | None
             wrong = "lacks" if model is None else "has no use for"
             raise StorageError(f"the state of a policy {name} {wrong} its model")
         model = None if model is None else decode_model(model, given)
-        given.check()
-        policy: Policy = registry.made(cls, stored_domain(state.get("domain"), domain), model, settings)
+
+    def make(domain: Domain) -> Policy:
+        inside = {key: [each(domain) for each in several] for key, several in makers.items()}
+        policy: Policy = registry.made(cls, domain, model, {**settings, **inside})
         return policy
+
+    return make
 
 
 def _part(state: dict[str, Any], name: str, kind: type) -> Any:

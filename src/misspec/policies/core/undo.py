@@ -23,7 +23,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from misspec.encoding import kept, restored
-from misspec.errors import LARGEST, MOST_AT_ONCE, InvalidInput, MisspecError, NumericalError, StorageError, shown, whole
+from misspec.errors import (
+    LARGEST,
+    MOST_AT_ONCE,
+    AwaitingResults,
+    HorizonReached,
+    InvalidInput,
+    MisspecError,
+    NumericalError,
+    StorageError,
+    shown,
+    whole,
+)
 from misspec.policies.core.log import OTHERS, Event, place_of
 from misspec.policies.core.registry import made
 from misspec.threads import lock_after_fork, one_thread
@@ -59,7 +70,8 @@ def changed(policy: Policy, change: Callable[[], Changed], *, drawing: bool = Fa
             policy._journal.rewind(before.events)
         with contextlib.suppress(Exception):
             repair(policy)
-        LOG.warning("a call of %s failed and was undone", type(policy).__name__)
+        if not isinstance(error, AwaitingResults | HorizonReached):  # which are answers
+            LOG.warning("a call of %s failed and was undone", type(policy).__name__)
         if isinstance(error, np.linalg.LinAlgError):
             raise NumericalError(
                 f"rounding has made a matrix singular ({error}); a larger regularization (λ) than "
@@ -122,15 +134,17 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
             if kind == "ask":
                 _ask_again(policy, rest[0])
             elif kind == "tell":
-                id_, y, noise = (*rest, None)[:3]
-                if noise is None and type(y) is float and abs(y) <= LARGEST and id_ in log.pending:  # as usual
+                id_, y, noise, limits = (*rest, None, None)[:4]
+                if (
+                    noise is limits is None and type(y) is float and abs(y) <= LARGEST and id_ in log.pending
+                ):  # as usual
                     policy._learn(log.pending[id_], y)
                 else:
-                    policy.tell(id_, y, noise=noise)
+                    policy.tell(id_, y, noise=noise, limits=limits)
             elif kind == "drop":
                 policy.drop(*rest)
             elif kind == "observe":
-                policy._learn_from(*(*rest, None, None)[:4])
+                policy._learn_from(*(*rest, None, None, None)[:5])
             elif kind == "snapshot":
                 _resume(policy, *rest)
                 history = rest[0]["history"]

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from misspec import search
 from misspec.errors import Array
 from misspec.hyperparameters import REACH, Scaling
-from misspec.policies.auto.feasible import Likely
+from misspec.policies.auto.feasible import Weight
 from misspec.policies.core.field import Field, Search
 from misspec.policies.core.points import Actions, Candidates
 from misspec.posterior import Posterior
@@ -103,7 +103,7 @@ def _log_improvement(u: Array) -> tuple[Array, Array, Array]:
     return log_h, np.where(u > 0, below / h, ratio / over), np.where(u > 0, density / h, 1.0 / over)
 
 
-class Mixture:
+class ModelAverage:
     """The average of posteriors, in units of the y that it is fed. `at`, `mean` and `std` are those of one posterior.
 
     It is fed as one posterior is, so that a point is encoded once for all of them.
@@ -116,7 +116,7 @@ class Mixture:
         self._scales = np.array([[each.model.scale] for each in posteriors])
 
     def __repr__(self) -> str:
-        return f"Mixture({len(self.posteriors)} samples of the model, t={self.t})"
+        return f"ModelAverage({len(self.posteriors)} samples of the model, t={self.t})"
 
     @property
     def t(self) -> int:
@@ -214,26 +214,22 @@ class Mixture:
         *,
         pending: bool = True,
         barred: Callable[[Array], NDArray[np.bool_]] | None = None,
-        success: Likely | None = None,
+        success: Weight | None = None,
     ) -> Search:
         """The search for the best score where there is no list of candidates. barred: which points are not wanted;
-        success: whose ln P is added to the score."""
+        success: what is added to the score."""
 
         def scored(U: Array, _: Array) -> Array:
-            values = score(*self._stacked([each.look(U, pending=pending) for each in self.posteriors])).values
+            values = self.rated(score, U, pending=pending)
             if success is not None:
                 values = values + success(U)
             barring = np.zeros(len(U), dtype=bool) if barred is None else barred(U)
             return values if barring.all() else np.where(barring, -np.inf, values)
 
-        climbing = functools.cache(lambda: Climbing(self.posteriors, pending=pending))  # once a climb begins
+        unweighted = self.slope_of(score, pending=pending)
 
         def slope(U: Array) -> tuple[Array, Array]:
-            here = climbing()(U)
-            stds = np.sqrt(np.maximum(here.variance, LEAST**2))
-            values, by_mean, by_std = score(here.mean, self._scales * stds)
-            by_variance = by_std * self._scales / (2.0 * stds)
-            gradient = (by_mean[:, :, None] * here.dmean + by_variance[:, :, None] * here.dvariance).sum(axis=0)
+            values, gradient = unweighted(U)
             if success is None:
                 return values, gradient
             likely, by_point = success.slope(U)
@@ -245,6 +241,23 @@ class Mixture:
         halvings = max(0, math.ceil(math.log2(max(cost, 1.0) / EASY)))  # Sobol' points come in powers of two
         effort = EFFORT._replace(cover=max(LEAST_COVER, EFFORT.cover >> halvings))
         return Search(self.posteriors[0], own, scored, slope, turn, snap=False, effort=effort)
+
+    def rated(self, score: Score, U: Array, *, pending: bool) -> Array:
+        """A score of points as the kernel sees them."""
+        return score(*self._stacked([each.look(U, pending=pending) for each in self.posteriors])).values
+
+    def slope_of(self, score: Score, *, pending: bool) -> Callable[[Array], tuple[Array, Array]]:
+        """The same with its gradient, while the posteriors stay as they are."""
+        climbing = functools.cache(lambda: Climbing(self.posteriors, pending=pending))  # once a climb begins
+
+        def slope(U: Array) -> tuple[Array, Array]:
+            here = climbing()(U)
+            stds = np.sqrt(np.maximum(here.variance, LEAST**2))
+            values, by_mean, by_std = score(here.mean, self._scales * stds)
+            by_variance = by_std * self._scales / (2.0 * stds)
+            return values, (by_mean[:, :, None] * here.dmean + by_variance[:, :, None] * here.dvariance).sum(axis=0)
+
+        return slope
 
     def _stacked(self, looks: Sequence[Candidates] | Sequence[Glance]) -> tuple[Array, Array]:
         """M and S, of a look of each posterior."""
