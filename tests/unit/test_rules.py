@@ -1,9 +1,11 @@
 """Rules between parameters: what texts mean, what is refused, and that every way to a query keeps them."""
 
 import ast
+import copy
 import json
 import math
 import operator
+import pickle
 
 import numpy as np
 import pytest
@@ -287,6 +289,14 @@ def test_states_hold_texts_and_functions_are_handed_in_again():
     with pytest.raises(StorageError, match="differs"):
         ms.restore(state, domain=ms.Space(PARAMETERS, where=["n < 7", rule]))
     assert ms.restore(state, domain=space).ask().params == policy.ask().params
+
+
+def test_ruled_spaces_are_pickled_and_copied():
+    policy = ms.Auto(ms.Space(PARAMETERS, where=["T + n < 100", "stirred or n < 5"]), seed=3)
+    policy.tell(policy.ask(), 1.0)
+    for twin in (pickle.loads(pickle.dumps(policy)), copy.deepcopy(policy)):
+        assert twin.domain.rules.settings() == policy.domain.rules.settings()
+        assert twin.ask().params == copy.deepcopy(policy).ask().params
 
 
 def test_a_rule_that_fails_or_says_neither_true_nor_false_is_an_error():
