@@ -18,6 +18,7 @@ import misspec as ms
 from cover import covering, slowly
 from misspec import hyperparameters
 from misspec.errors import HorizonReached, InvalidInput, StorageError
+from misspec.policies.auto import learnt as learnings
 from misspec.policies.auto.average import improvement, upper
 from misspec.policies.auto.model import Learner, due
 from misspec.policies.auto.rules import is_coarse
@@ -1390,3 +1391,24 @@ def test_the_posterior_that_is_read_knows_all_results():
     state = policy.state()
     assert policy.posterior is policy.posterior  # made once
     assert policy.state() == state
+
+
+@pytest.mark.filterwarnings("ignore:.*observed lie outside")
+def test_what_a_rule_forbids_is_data_and_no_standard():
+    """The best results lie where no query may go: they teach the model, and what can be asked is not held to them."""
+
+    def value(x, y):
+        return -((x - 0.9) ** 2) - (y - 0.9) ** 2
+
+    space = ms.Space({"x": ms.Float(0, 1), "y": ms.Float(0, 1)}, where="x + y <= 1")
+    policy = ms.Auto(space, seed=0)
+    forbidden = np.array([[0.9, 0.9], [0.8, 0.9], [0.95, 0.8], [0.7, 0.8]])
+    policy.observe(forbidden, [value(*x) for x in forbidden])
+    for _ in range(16):
+        query = policy.ask()
+        policy.tell(query, value(*query.x))
+    told = policy.observations
+    legal = space.contains(told.x)
+    assert legal.sum() == 16
+    assert told.y[legal].max() > -0.32 - 1e-4  # at (0.5, 0.5)
+    assert learnings.best_tried(policy).mean < -0.31  # of what is allowed

@@ -1329,7 +1329,7 @@ def test_a_training_script_killed_five_times():
 
 # -- rules, mixtures, and parameters that exist only sometimes -------------------------------------------------------
 
-RULED = """
+WITH_RULES = """
 where = "x + k < 6"
 x = { low = 0.0, high = 1.0 }
 k = { low = 1, high = 9 }
@@ -1346,7 +1346,7 @@ assert (C == "", n == "") == ("C" not in given, "n" not in given) == (kind == "r
 assert float(x) + int(k) < 6 and abs(float(a) + float(b) + float(c) - 1) < 1e-9 and "0.0" in (a, b, c)
 print(float(x) + int(k) + float(a))
 """
-NAMES = ["x", "k", "kind", "C", "n", "a", "b", "c", "params"]
+PLACES = ["x", "k", "kind", "C", "n", "a", "b", "c", "params"]
 
 
 def test_what_does_not_exist_is_an_empty_word():
@@ -1359,10 +1359,10 @@ def test_what_does_not_exist_is_an_empty_word():
 
 @pytest.mark.parametrize("url", ["sqlite:///misspec.db", "journal:///misspec.journal"])
 def test_a_space_with_rules_mixtures_and_conditions_is_evaluated_and_continued(url):
-    Path("space.toml").write_text(RULED)
+    Path("space.toml").write_text(WITH_RULES)
     Path("checked.py").write_text(CHECKED)
     space = space_file.read("space.toml")
-    line = [PYTHON, "-I", "-S", "checked.py", *(f"{{{name}}}" for name in NAMES)]
+    line = [PYTHON, "-I", "-S", "checked.py", *(f"{{{name}}}" for name in PLACES)]
     policy = command.go(space, line, evaluations=4, storage=url, name="s", seed=0)
     assert policy.t == 4
     policy = command.go(space, line, evaluations=7, jobs=2, storage=url, name="s", seed=0)
@@ -1377,7 +1377,7 @@ def test_a_space_with_rules_mixtures_and_conditions_is_evaluated_and_continued(u
         ("high = 1.0", "high = 2.0", "'x' was .* and is"),
         ("< 6", "< 5", r'its rules were \["x . k < 6"\] and are \["x . k < 5"\]'),
     ]:
-        Path("space.toml").write_text(RULED.replace(old, new))
+        Path("space.toml").write_text(WITH_RULES.replace(old, new))
         with pytest.raises(ms.InvalidInput, match=f"study 's' in .* is about another space: {said}"):
             command.go(space_file.read("space.toml"), line, evaluations=7, storage=url, name="s")
 

@@ -165,9 +165,14 @@ def best_tried(policy: Any, doubted: Sequence[int] = ()) -> Tried:
     averages = np.bincount(points.position, y / counts[points.position])
     means = policy.posterior.at(points.points)[0] if modelled(policy) else averages
     worse = means if policy.minimize else -means
+    legal = np.ones(len(worse), dtype=bool)
+    if getattr(policy.domain, "rules", None) is not None:  # of those that no rule forbids, if there are any
+        legal = policy.domain.contains(points.points)
+        legal |= not legal.any()
+    worse = np.where(legal, worse, np.inf)
     if policy.limits:  # where they are likely to hold, if that is anywhere
         p = policy.probability(points.points)
-        worse = np.where(p >= min(EDGE, float(p.max())), worse, np.inf)
+        worse = np.where(p >= min(EDGE, float(p[legal].max())), worse, np.inf)
     i = int(worse.argmin())
     return Tried(float(means[i]), float(averages[i]), int(counts[i]))
 

@@ -212,11 +212,20 @@ class Turn:
         p = self.quantities.probability(actions)
         return np.ones(len(actions.points), dtype=bool) if p is None else p >= EDGE
 
+    def counted(self, actions: Actions) -> NDArray[np.bool_]:
+        """What there is to improve on: where the limits are likely to hold and, if that is anywhere, no rule is broken:
+        the best of what cannot be asked is no standard for what can."""
+        held = self.held(actions)
+        if self.actions is not None or getattr(self.field.domain, "rules", None) is None:
+            return held
+        legal = held & self.field.domain.contains(actions.points)
+        return legal if legal.any() else held
+
     @once
     def best_means(self) -> Array:
-        """For each sample of the model, the largest of their means, where the limits hold."""
+        """For each sample of the model, the largest of their means, of those that count."""
         M = self.mixture.look(self.field, self.own, self.known, pending=False).M
-        return np.asarray(M[:, self.held(self.known)].max(axis=1))
+        return np.asarray(M[:, self.counted(self.known)].max(axis=1))
 
     @once
     def best_result(self) -> Array | float:
@@ -224,9 +233,9 @@ class Turn:
         one result can be. Without noise, what is better by too little to matter is no better."""
         if self.actions is None:
             results = self.mixture.scaling.to(np.delete(self.outcomes.y, self.doubted))
-            if self.quantities.limits:
+            if self.quantities.limits or getattr(self.field.domain, "rules", None) is not None:
                 places = self.parse(np.delete([place.x for place in self.outcomes.told], self.doubted, axis=0))
-                results = results[self.held(places)]
+                results = results[self.counted(places)]
             if self.pending:
                 waiting = self.parse(np.array([asked.place.x for asked in self.pending]))
                 means = self.mixture.look(self.field, self.own, waiting, pending=False).M.mean(axis=0)
