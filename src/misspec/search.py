@@ -202,9 +202,10 @@ def _along(slope: Slope, border: Array, steps: int, region: Any) -> Array:
             return np.asarray(region.margins(region.on(_moved(here, w[None, :], region)))[0] - TINY)  # noqa: B023
 
         def slopes(w: Array) -> Array:
-            near = np.concatenate([w[None, :], w + TINY * np.eye(len(w))])
+            steps = np.where(w > 0.5, -TINY, TINY)  # inwards
+            near = np.concatenate([w[None, :], w + np.diag(steps)])
             values = region.margins(region.on(_moved(np.repeat(here, len(near), axis=0), near, region)))  # noqa: B023
-            return np.asarray((values[1:] - values[0]).T / TINY)
+            return np.asarray((values[1:] - values[0]).T / steps)
 
         found = minimize(
             downhill, start[region.free], jac=True, method="SLSQP", bounds=np.stack([low[i], high[i]], axis=1),

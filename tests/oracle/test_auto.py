@@ -91,13 +91,16 @@ def allowed(b, offer, pending, batch, stay, incumbent=True):
     return next(some for some in order if some.any())
 
 
-def untried(policy, tried):
-    """Candidates with an option that none of those tried had, or a number that is not as good as the only one."""
+def untried(policy, there, failed=()):
+    """Candidates with an option that none of those with a result or pending had, and at most two of those that failed;
+    or with a number that is not as good as the only one."""
+    tried = [*there, *failed]
     Z, new = policy.domain.encoded, np.zeros(len(policy.domain), dtype=bool)
     for each in policy.domain.columns:
         column = Z[:, each.start : each.stop]
         if each.choice:
-            new |= (column[:, (column[tried] == 0.0).all(axis=0)] > 0).any(axis=1)
+            never = (column[list(there)] == 0.0).all(axis=0) & ((column[list(failed)] > 0).sum(axis=0) < 3)
+            new |= (column[:, never] > 0).any(axis=1)
         elif np.ptp(column[tried]) <= 0.1 * np.ptp(column):
             new |= np.abs(column[:, 0] - np.median(column[tried])) > 0.1 * np.ptp(column)
     return new
@@ -119,7 +122,7 @@ def decide(policy, history, offer, batch, anywhere=False, asked=0):
     if once and offer is None:
         best = max(once, key=lambda row: hopes[row])
         return "confirm", np.arange(len(everything)) == told[best], np.zeros(len(everything))
-    new = untried(policy, [*told, *pending, *failed])
+    new = untried(policy, [*told, *pending], failed)
     if offer is None and due(lambda n: n / 3, n) and new.any():
         may = allowed(b, offer, pending, batch, False, policy.aim == "earn")
         return "untried", may & new, b.upper(1.0)

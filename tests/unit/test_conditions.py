@@ -107,6 +107,16 @@ def test_bad_when(when):
         ms.Float(0, 1, when=when)
 
 
+def test_conditions_are_asked_of_settled_parents():
+    space = ms.Space({"a": ms.Float(0, 1, step=0.1), "b": ms.Float(0, 5, when={"a": 0.3}), "n": ms.Int(0, 100, step=5),
+                      "z": ms.Float(0, 1, when={"n": [70, 75]})}, where="b > 1")  # fmt: skip
+    np.testing.assert_array_equal(space.validate([[0.1 * 3, 4.0, 74, 0.3]]), [[0.3, 4.0, 74, 0.3]])
+    assert space.params([0.1 * 3, 4.0, 74, 0.3]) == {"a": 0.3, "b": 4.0, "n": 74, "z": 0.3}  # 74 is nearest to 75
+    assert space.contains([[0.1 * 3, 0.5, 75, 0.3], [0.3, 2.0, 75, 0.3]]).tolist() == [False, True]
+    with pytest.raises(InvalidInput, match="expected a CSV file"):
+        space.points_of([{"a": 0.3, "b": 2.0, "n": 75, "z": 0.1}, 5])
+
+
 def test_members_count_once():
     space = ms.Space({
         "a": ms.Choice(["x", "y"]), "n": ms.Int(1, 4, when={"a": "x"}), "m": ms.Int(1, 3, when={"a": "y"}),

@@ -132,6 +132,12 @@ def test_auto_finds_a_blend_and_its_state_restores():
     assert twin.ask().params == policy.ask().params
 
 
+def test_one_part_alone_is_the_total_to_the_bit():
+    one = ms.Mixture(["a", "b", "c"], at_most=1)
+    X = one.nearest(np.random.default_rng(0).random((200, 3)))
+    assert set(np.unique(X)) == {0.0, 1.0}
+
+
 def test_rules_choose_among_blends():
     space = ms.Space({"blend": MIXTURE}, where=["a >= 20", "b == 0 or b >= 5"])
     X = space.decode(space.uniform(300, [0]))

@@ -167,6 +167,36 @@ def test_where_takes_texts_and_functions_only():
     assert ms.Space(PARAMETERS, where=[]).rules is None
 
 
+def test_options_that_are_numbers_among_others_and_decimals_are_compared_as_people_do():
+    mixed = {"c": ms.Choice([1, "auto", 1.5, True]), "d": ms.Choice(["x", 1.0])}
+    rows = [[i, j] for i in range(4) for j in range(2)]
+    X = np.array(rows, dtype=float)
+
+    def holds(text):
+        return Rules(text, mixed).held(X, np.ones(X.shape, dtype=bool))[0].tolist()
+
+    assert holds("c == 1") == [True, True] + [False] * 6  # True is not 1
+    assert holds("c in [1, 1.5]") == [True, True, False, False, True, True, False, False]
+    assert holds("c == d") == [False, True] + [False] * 6
+    grid = {"x": ms.Float(0, 1, step=0.1), "y": ms.Float(0, 1, step=0.1)}
+    for text, count in [
+        ("x + y == 0.3", 4),
+        ("x + y <= 0.3", 10),
+        ("x + y < 0.3", 6),
+        ("x + y != 0.3", 117),
+        ("x + y > 0.3", 111),
+    ]:
+        assert ms.Space(grid, where=text).size == count
+
+
+def test_names_beside_backticks_and_texts_with_them():
+    space = ms.Space({"_name0_": ms.Float(0, 10), "flow (x)": ms.Float(0, 10)}, where="_name0_ + `flow (x)` < 3")
+    assert space.contains([[9, 1], [1, 1]]).tolist() == [False, True]
+    space = ms.Space({"c": ms.Choice(["a`b`c", "d"])}, where="c == 'a`b`c'")
+    assert space.size == 1
+    assert ms.Space(PARAMETERS, where="T < 100\n  and n < 5").rules is not None
+
+
 # -- rules that leave nothing, or little -------------------------------------------------------------------------------
 
 
@@ -176,7 +206,7 @@ def test_what_nothing_satisfies_is_said_with_the_nearest_point():
     assert "'T': 20.0" in str(e.value)
     with pytest.raises(InvalidInput, match=r"no point .* nearest is \{'n': 1\}, where 'n > 9' fails by 8"):
         ms.Space({"n": ms.Int(1, 1)}, where="n > 9")
-    with pytest.raises(InvalidInput, match=r"held at none of .* take ms\.Mixture"):
+    with pytest.raises(InvalidInput, match=r"held at 2 of .* take ms\.Mixture"):
         ms.Space({"a": ms.Float(0, 1), "b": ms.Float(0, 1)}, where="a + b == 1")
     with pytest.raises(InvalidInput, match="no point was found at which the function holds"):
         ms.Box([(0, 1)], where=lambda x: False)
@@ -198,6 +228,55 @@ def test_a_region_too_small_to_be_hit_by_chance_is_found():
     assert (np.ptp(found, axis=0) > 0.003).all()  # all over it
 
 
+def test_spaces_that_can_be_listed_are_known_exactly():
+    parameters = {f"p{i}": ms.Int(0, 12) for i in range(4)}
+    for where in ("p0 + p1 + p2 + p3 == 24", "p0 > 10", "p2 == p3 and p1 < 4 or p0 > 11"):
+        space = ms.Space(parameters, where=where)
+        every = np.stack(np.meshgrid(*[np.arange(13.0)] * 4, indexing="ij"), axis=-1).reshape(-1, 4)
+        members = every[space.contains(every)]
+        assert space.size == len(members)
+        assert space.share == len(members) / 13**4
+        drawn = space.decode(space.uniform(1024, [0]))
+        assert space.contains(drawn).all()
+        np.testing.assert_allclose(drawn.mean(axis=0), members.mean(axis=0), atol=0.8)
+        np.testing.assert_allclose(space.known.mean(axis=0), members.mean(axis=0), atol=0.6)
+
+
+def test_functions_are_not_called_for_every_member_of_a_large_space():
+    calls = []
+
+    def rule(point):
+        calls.append(1)
+        return point["p0"] + point["p1"] > 61
+
+    space = ms.Space({f"p{i}": ms.Int(0, 31) for i in range(4)}, where=rule)
+    assert len(calls) <= 3 * 4096
+    before = len(calls)
+    assert space.size == 32**4  # an upper bound
+    assert len(calls) == before
+
+
+def test_thin_regions_are_walked_along():
+    for where in ("abs(x0 - x1) < 1e-4", lambda x: abs(x[0] - x[1]) < 1e-3):
+        box = ms.Box([(0, 1), (0, 1)], where=where)
+        X = box.decode(box.uniform(512, [0]))
+        assert box.contains(X).all()
+        assert np.ptp(X[:, 0]) > 0.8
+
+
+def test_an_equality_of_options_is_no_reason_to_stop_searching():
+    space = ms.Space(
+        {"c": ms.Choice(["a", "b"]), "x": ms.Float(0, 1), "y": ms.Float(0, 1)}, where="c == 'a' and x + y < 0.0005"
+    )
+    assert space.contains(space.draw(np.random.default_rng(0)))[0]
+    blends = ms.Space({"m": ms.Mixture(["a", "b", "c"])}, where="a == 0 or c == 0")
+    assert blends.contains(blends.decode(blends.uniform(64, [0]))).all()
+    with pytest.raises(InvalidInput, match="no point was found"):
+        ms.Space({"T": ms.Float(20, 150)}, where="T == 3")
+    with pytest.raises(InvalidInput, match="put options in quotes"):
+        ms.Space(PARAMETERS, where="solvent == water")
+
+
 def test_small_regions_are_covered_evenly():
     box = ms.Box([(0, 1), (0, 1)], where="x0 ** 2 + x1 ** 2 < 0.01")  # 0.8 %: covers come from a walk
     X = box.decode(box.uniform(4000, [1]))
@@ -208,6 +287,15 @@ def test_small_regions_are_covered_evenly():
 
 
 # -- the border --------------------------------------------------------------------------------------------------------
+
+
+def test_climbs_go_on_along_the_border_from_a_face():
+    box = ms.Box([(0, 1), (0, 1)], where="x0 + x1 < 1.5")
+    towards = np.array([1.0, 2.0])
+    end = search.climb(
+        lambda U: (U @ towards, np.tile(towards, (len(U), 1))), np.array([[1.0, 0.2]]), 60, 1e6, region=box
+    )
+    np.testing.assert_allclose(end, [[0.5, 1.0]], atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -280,13 +368,17 @@ def test_states_hold_texts_and_functions_are_handed_in_again():
     def rule(point):
         return point["T"] < 100
 
+    for domain in (ms.Box([(0, 1)], where=lambda x: bool(x[0] < 0.5)), ms.Space(PARAMETERS, where=rule)):
+        policy = ms.Auto(domain, seed=3)
+        state = json.loads(json.dumps(policy.state()))
+        np.testing.assert_array_equal(ms.restore(state, domain=domain).ask().x, policy.ask().x)
     space = ms.Space(PARAMETERS, where=["n < 8", rule])
     policy = ms.Auto(space, seed=3)
     policy.tell(policy.ask(), 1.0)
     state = json.loads(json.dumps(policy.state()))
     with pytest.raises(StorageError, match=r"rules that are functions.*domain="):
         ms.restore(state)
-    with pytest.raises(StorageError, match="differs"):
+    with pytest.raises(StorageError, match="not the one that this policy was made with"):
         ms.restore(state, domain=ms.Space(PARAMETERS, where=["n < 7", rule]))
     assert ms.restore(state, domain=space).ask().params == policy.ask().params
 

@@ -62,9 +62,9 @@ class Box(Region):
         return self.coding if self.rules is None else {"bounds": self.coding, "where": self.rules.settings()}
 
     @property
-    def coding(self) -> list[tuple[float, float]]:
+    def coding(self) -> list[list[float]]:
         """What makes its encoding, as JSON."""
-        return self.bounds
+        return [list(pair) for pair in self.bounds]
 
     @property
     def columns(self) -> tuple[Columns, ...]:

@@ -49,6 +49,7 @@ class Conditions:
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
         self._places = {name: i for i, name in enumerate(parameters)}
+        self._parameters = list(parameters.values())
         self._needs: list[tuple[int, int, Array]] = []  # (parameter, parent, numbers of the parent), parents first
         ready: set[str] = set()
         left = {name: p for name, p in parameters.items() if not p.when or self._check(name, p, parameters)}
@@ -89,7 +90,11 @@ class Conditions:
         """Which parameters exist at which points, shape (n, d)."""
         there = np.ones(X.shape, dtype=bool)
         for i, parent, numbers in self._needs:
-            there[:, i] &= there[:, parent] & np.isin(X[:, parent], numbers)
+            p, here = self._parameters[parent], X[:, parent]
+            off = ~p.inside(here)
+            if off.any():  # a result between two values of the parent is of the nearer one
+                here = np.where(off, p.decode(p.encode(np.where(p.wrong(here), self.first[parent], here))), here)
+            there[:, i] &= there[:, parent] & np.isin(here, numbers)
         return there
 
     def settled(self, X: Array) -> Array:

@@ -38,6 +38,8 @@ class Open:
     def __init__(self, dimension: int, radius: float | None = None, box: ArrayLike | Box | None = None) -> None:
         self.dimension = whole("dimension", dimension, at_least=1, at_most=MOST_DIMENSIONS)
         self.radius = None if radius is None else number("radius", radius, above=0)
+        if getattr(box, "rules", None) is not None:
+            raise InvalidInput("an Open domain takes what rounds bring and has no rules; hand in a box without where=")
         self.box: Box | None = None if box is None else Box(box.bounds if hasattr(box, "bounds") else box)
         if self.box is not None and self.box.dimension != self.dimension:
             raise InvalidInput(

@@ -102,7 +102,9 @@ class Mixture:
         """Blends with the same proportions, of the largest shares; equal parts where there is none."""
         kept = self.kept(np.maximum(X, 0.0))
         kept[kept.sum(axis=1) <= 0.0, : self.most] = 1.0
-        return np.asarray(kept * (self.total / kept.sum(axis=1, keepdims=True)))
+        blends = kept * (self.total / kept.sum(axis=1, keepdims=True))
+        pure = (kept > 0.0).sum(axis=1) == 1  # equal to the bit, whatever rounding makes of it
+        return np.where(pure[:, None] & (kept > 0.0), self.total, blends)
 
     def changed(self, X: Array, k: int, shares: Array) -> Array:
         """Blends with another share of part k, the others in the proportions that they had."""

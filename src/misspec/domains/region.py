@@ -25,6 +25,7 @@ from misspec.errors import Array, InvalidInput, seeded, shown, whole
 KEPT = 512  # legal points that walks start from
 DRAWN, DRAWN_BY_FUNCTIONS = 2**17, 2**12  # points drawn to find them: a text takes 0.1 µs at each, a function 10 µs
 AT_ONCE = 2**15  # of them in one array
+FEW, EXPLORED = 64, 60  # known legal points below which walks look for more, and the most walks
 RARE = 1 / 32  # share of legal points below which covers come from a walk
 WALK = 12  # steps of a walk
 NEAR, ROUNDS, TRIED = 32, 200, 16  # points that climb towards the rules, for how many rounds, tries of each in a round
@@ -136,33 +137,57 @@ class Region(ABC):
         if not self.rules.settings():
             self.rules = None
             return
-        listed = self.every()
-        most = len(listed) if listed is not None else DRAWN_BY_FUNCTIONS if self.rules.functions else DRAWN
+        listed, most = self.every(), DRAWN_BY_FUNCTIONS if self.rules.functions else DRAWN
+        if listed is not None and len(listed) > most:
+            listed = None
         found, missed, margins, tried = [np.zeros((0, self.dimension))], [], [], 0
-        while tried < most and sum(map(len, found)) < KEPT:
-            count = min(max(1024, tried), AT_ONCE)
-            X = self.from_unit(search.sobol(self._units, count, [tried])) if listed is None else listed[tried:][:count]
+        while not tried or (listed is None and tried < most and sum(map(len, found)) < KEPT):
+            X = self._drawn(tried) if listed is None else listed
             legal = self.legal(X)
             found.append(X[legal])
             missed.append(X[~legal])
             margins.append(self.rules.held(missed[-1], self.there(missed[-1]))[1])
             tried += len(X)
-        self.known: Array = np.concatenate(found)[:KEPT]
-        self.share = sum(map(len, found)) / tried  # of points that are legal, as far as known
+        legal_points, rng = np.concatenate(found), np.random.default_rng(0)
+        some = rng.choice(len(legal_points), min(KEPT, len(legal_points)), replace=False)
+        self.known: Array = legal_points[np.sort(some)]
+        self.share = len(legal_points) / tried  # of points that are legal: exact where they are listed
         by = np.concatenate(margins)
         sizes = [float(np.median(part)) if len(part) else 1.0 for m in np.abs(by).T for part in [m[m < UNKNOWN]]]
         self._sizes: Array = np.array([size or 1.0 for size in sizes])  # of the margins of each text
-        if len(self.known):
+        if not len(self.known):
+            points, nearest = np.concatenate(missed), np.argsort(self._lacking(by), kind="stable")[:NEAR]
+            self.known = points[nearest] if listed is not None else self._approached(points[nearest])
+            if not self.legal(self.known[:1])[0]:
+                raise self._impossible(self.known[0])
+        if listed is not None or len(legal_points) >= FEW:
             return
-        if listed is None and any("==" in text for text in self.rules.texts):
+        if self.rules.equates:
             raise InvalidInput(
-                f"{self.rules.said()} held at none of {tried:,} points: an equality of numbers leaves next to nothing; "
-                "leave out the parameter that follows from the others, and for shares of a total take ms.Mixture"
+                f"{self.rules.said()} held at {len(legal_points)} of {tried:,} points: an equality of numbers leaves "
+                "next to nothing; leave out the parameter that follows from the others, and for shares of a total take "
+                "ms.Mixture"
             )
-        points, nearest = np.concatenate(missed), np.argsort(self._lacking(by), kind="stable")[:NEAR]
-        self.known = points[nearest] if listed is not None else self._approached(points[nearest])
-        if not self.legal(self.known[:1])[0]:
-            raise self._impossible(self.known[0])
+        self._explore(rng)
+
+    def _drawn(self, tried: int) -> Array:
+        """More points to try, all over the region; its faces come first."""
+        if not tried:
+            return self.from_unit(search.cover_with_faces(self._units, 1024, [0]))
+        return self.from_unit(search.sobol(self._units, min(max(1024, tried), AT_ONCE), [tried]))
+
+    def _explore(self, rng: np.random.Generator) -> None:
+        """Walk from the few legal points that are known to others, until these spread no further."""
+        assert self.rules is not None
+        rounds, walkers = (EXPLORED, KEPT) if not self.rules.functions else (EXPLORED // 8, KEPT // 8)
+        reach, still = 0.0, 0
+        for _ in range(rounds):
+            self.known = search.distinct(np.concatenate([self.known, self._walked(walkers, rng)])).points
+            self.known = self.known[np.sort(rng.choice(len(self.known), min(KEPT, len(self.known)), replace=False))]
+            before, reach = reach, float(np.ptp(self.encode(self.known), axis=0).sum())
+            still = still + 1 if reach < 1.02 * before else 0
+            if still > 2:
+                return
 
     def _lacking(self, margins: Array) -> Array:
         """How far points are from legal."""
@@ -206,10 +231,14 @@ class Region(ABC):
 
     def _walked(self, count: int, rng: np.random.Generator) -> Array:
         """Legal points by a random walk from known ones."""
-        U = self.encode(self.known[rng.integers(len(self.known), size=count)])
-        spread = np.maximum(self.encode(self.known).std(axis=0), 0.05)
-        for _ in range(WALK):
-            steps = 10.0 ** -rng.uniform(0.0, 2.5, (len(U), 1)) * spread * rng.standard_normal(U.shape)
+        K = self.encode(self.known)
+        U, spread = K[rng.integers(len(K), size=count)], np.maximum(K.std(axis=0), 0.05)
+        for turn in range(WALK):
+            sizes = 10.0 ** -rng.uniform(0.0, 2.5, (len(U), 1))
+            steps = sizes * spread * rng.standard_normal(U.shape)
+            if turn % 2:  # along the differences of two known points: a thin region is followed lengthwise
+                pairs = K[rng.integers(len(K), size=(2, len(U)))]
+                steps = 4.0 * sizes * (pairs[0] - pairs[1])
             V, inside = self.moved(U, steps, rng)
             U[inside] = V[inside]
         return self.decode(U)

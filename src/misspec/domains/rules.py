@@ -5,8 +5,8 @@
 
 A text is parsed by Python's `ast` and translated node by node into functions of arrays: nothing is ever evaluated by
 Python. A comparison yields whether it holds, and by how much, its *margin* (right − left for <), so that searches find
-legal points and follow the border. One that cannot be computed, such as a logarithm of −1, does not hold; one about a
-parameter that does not exist at a point (`conditions.py`) does.
+legal points and follow the border. One whose value is not a number, such as a logarithm of −1, does not hold; one about
+a parameter that does not exist at a point (`conditions.py`) does. Numbers that differ by rounding are equal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from misspec.errors import LARGEST, Array, InvalidInput, listed, nearest, short, shown
 
 LONGEST = 2000  # characters of a rule: the parser's stack is finite
-QUOTED = re.compile(r"`([^`]+)`")
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`([^`]+)`")  # text is left alone
+ROUNDING = 16 * np.finfo(np.float64).eps  # of numbers that are equal: 0.1 + 0.2 is 0.3
 EXAMPLE = 'a rule says what must hold, as in "temperature + pressure < 200"'
 REMEDIES = {  # what people write instead of what rules know
     ast.BinOp: "rules know + - * / ** and, to combine comparisons, the words and, or, not",
@@ -96,7 +97,9 @@ class Rules:
             if not callable(each):
                 raise InvalidInput(f"where must be texts or functions; {EXAMPLE}; got {shown(each)}")
         self.parameters = parameters
-        self._tests = [_Parser(text, parameters).test for text in self.texts]
+        parsed = [_Parser(text, parameters) for text in self.texts]
+        self._tests = [each.test for each in parsed]
+        self.equates = any(each.equates for each in parsed)  # whether numbers are to be equal
 
     def __repr__(self) -> str:
         all_of = [*self.texts, *self.functions]
@@ -157,10 +160,12 @@ class _Parser:
     def __init__(self, text: str, parameters: Mapping[str, Any]) -> None:
         self.text, self.parameters = text, parameters
         self.quoted: dict[str, str] = {}  # words that stand for names in backticks
+        self.equates = False
         try:
             if len(text) > LONGEST:
                 raise self.wrong(f"it has {len(text)} characters, at most {LONGEST} are read; split it into several")
-            tree = ast.parse(QUOTED.sub(self._word, text).strip(), mode="eval").body
+            words = QUOTED.sub(self._word, text).strip()
+            tree = ast.parse(f"({words})" if words else "", mode="eval").body
             self.test: Test = self.truth(tree, positive=True)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             if isinstance(error, InvalidInput):
@@ -175,7 +180,11 @@ class _Parser:
         return InvalidInput(f"rule {shown(self.text)}: {what}; {EXAMPLE}")
 
     def _word(self, match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0]
         word = f"_name{len(self.quoted)}_"
+        while word in self.text or word in self.parameters:
+            word += "_"
         self.quoted[word] = match[1]
         return word
 
@@ -227,7 +236,9 @@ class _Parser:
                 raise self.wrong(f"{self.piece(left)} {sign} {self.piece(right)} compares what has no order")
             for one, other in ((a, b), (b, a)):
                 self._check_option(one, other)
-            return _where_there(_of_options(a.value, b.value, sign == "=="), names)
+            first, second = (side.value if side.names else _same(side.constant) for side in (a, b))
+            return _where_there(_of_options(first, second, sign == "=="), names)
+        self.equates |= sign == "=="
         return _where_there(_of_numbers(a.value, b.value, sign), names)
 
     def _check_option(self, side: Term, other: Term) -> None:
@@ -237,17 +248,16 @@ class _Parser:
         (name,) = side.names
         p = self.parameters[name]
         if not hasattr(p, "has") or not p.has(other.constant):
-            expected = f"{name} {p.expects}" if not hasattr(p, "has") else f"{name} is {p.expects}"
-            raise self.wrong(f"{expected}, never {shown(other.constant)}")
+            raise self.wrong(f"{name} is {p.expects}, never {shown(other.constant)}")
 
     # -- numbers and options -------------------------------------------------------------------------------------
 
     def name(self, node: ast.Name) -> str:
         name = self.quoted.get(node.id, node.id)
         if name not in self.parameters:
-            raise InvalidInput(
-                f"rule {shown(self.text)}: {shown(name)} is not a parameter{nearest(name, self.parameters)}"
-            )
+            known = [str(each) for p in self.parameters.values() for each in getattr(p, "options", ())]
+            said = "; put options in quotes" if name in known else nearest(name, self.parameters)
+            raise InvalidInput(f"rule {shown(self.text)}: {shown(name)} is not a parameter{said}")
         return name
 
     def term(self, node: ast.AST) -> Term:
@@ -295,15 +305,22 @@ class _Parser:
 # -- tests -------------------------------------------------------------------------------------------------------------
 
 
-def _of_numbers(a: Callable[[Values], Any], b: Callable[[Values], Any], sign: str) -> Test:
-    compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal}
+def _same(constant: Any) -> Callable[[Values], Any]:
+    return lambda _: constant
 
+
+def _of_numbers(a: Callable[[Values], Any], b: Callable[[Values], Any], sign: str) -> Test:
     def test(values: Values) -> Held:
         left, right = (np.broadcast_to(np.asarray(side(values), dtype=np.float64), values.n) for side in (a, b))
+        apart = left - right
+        near = np.abs(apart) <= ROUNDING * np.maximum(np.abs(left), np.abs(right))
+        equal = np.where(np.isfinite(apart), near, left == right)
         if sign == "!=":
-            return Held((left != right) & ~np.isnan(left - right), np.abs(left - right))
-        margin = {"<": right - left, ">": left - right, "=": -np.abs(left - right)}[sign[0]]
-        return Held(compare[sign](left, right), margin)
+            return Held(~equal & ~np.isnan(apart), np.abs(apart))
+        if sign == "==":
+            return Held(equal, -np.abs(apart))
+        beyond = left < right if sign[0] == "<" else left > right
+        return Held((beyond | equal) if sign[1:] else (beyond & ~equal), -apart if sign[0] == "<" else apart)
 
     return test
 
@@ -311,7 +328,8 @@ def _of_numbers(a: Callable[[Values], Any], b: Callable[[Values], Any], sign: st
 def _of_options(a: Callable[[Values], Any], b: Callable[[Values], Any], equal: bool) -> Test:
     def test(values: Values) -> Held:
         left, right = (np.broadcast_to(np.array(side(values), dtype=object), values.n) for side in (a, b))
-        same = np.fromiter((x is y or (type(x) is type(y) and x == y) for x, y in zip(left, right, strict=True)), bool)
+        pairs = zip(left.tolist(), right.tolist(), strict=True)
+        same = np.fromiter((isinstance(x, bool) == isinstance(y, bool) and x == y for x, y in pairs), dtype=bool)
         return _held(same == equal)
 
     return test

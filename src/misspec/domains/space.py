@@ -15,12 +15,12 @@ from misspec.domains.conditions import MIDDLE, Conditions, condition_of
 from misspec.domains.finite import Finite
 from misspec.domains.mixture import Mixture
 from misspec.domains.parameters import Choice, Columns, Float, Int, Parameter, code_columns, encode_parameter
-from misspec.domains.region import Region
+from misspec.domains.region import DRAWN_BY_FUNCTIONS, Region
 from misspec.errors import Array, InvalidInput, matrix, nearest, shown, vector
 from misspec.files import frames
 from misspec.threads import once
 
-LISTED = 2**20  # members up to which those that keep the rules are counted
+LISTED = 2**17  # members up to which those that keep the rules are counted
 
 
 class Space(Region):
@@ -97,9 +97,11 @@ class Space(Region):
         counts = [p.count for p in self._parameters.values()]
         if None in counts:
             return None
-        product = math.prod(counts)
-        fewer = self.rules is not None or bool(self.conditions.conditional)
-        return len(self.members()) if fewer and product <= LISTED else product
+        product = int(math.prod(counts))
+        if product > LISTED or (self.rules is None and not self.conditions.conditional):
+            return product
+        functions = self.rules is not None and bool(self.rules.functions)
+        return product if functions and product > DRAWN_BY_FUNCTIONS else len(self.members())
 
     # -- points in user units ----------------------------------------------------------------------------------
 
@@ -107,7 +109,7 @@ class Space(Region):
         """Points as floats, one number per parameter, or by name; they may lie outside bounds, grids and rules."""
         if frames.is_named(points):
             return self.points_of(points)
-        X = self.conditions.settled(matrix("points", points, columns=self.dimension))
+        X = self._settled(matrix("points", points, columns=self.dimension))
         for i, (name, p) in enumerate(self._parameters.items()):
             wrong = p.wrong(X[:, i])
             if wrong.any():
@@ -117,12 +119,16 @@ class Space(Region):
                     f"parameter {name!r} must be {p.expects}{position}, got {X[row, i]:g} in row {row}; "
                     "integers and choices are not rounded"
                 )
-            X[:, i] = p.settled(X[:, i])
         return X
+
+    def _settled(self, X: Array) -> Array:
+        """Numbers on their grids to the bit, and then the first value of what does not exist."""
+        return self.conditions.settled(np.stack([p.settled(X[:, i]) for i, p in self._numbered], axis=1))
 
     def points_of(self, given: Any) -> Array:
         """Points from a dict, a list of dicts, or a data frame, one row per point."""
-        if isinstance(given, list | tuple) and self.conditions.conditional:  # rows have what exists there
+        named = isinstance(given, list | tuple) and all(isinstance(row, Mapping) for row in given)
+        if named and self.conditions.conditional:  # rows have what exists there
             missing = dict.fromkeys(self.names[i] for i in sorted(self.conditions.conditional))
             given = [missing | dict(row) for row in given]
         frame = frames.read(given, "the points")
@@ -160,9 +166,7 @@ class Space(Region):
     def contains(self, points: Any, slack: float = 0.0) -> NDArray[np.bool_]:  # noqa: ARG002  # none
         """For each point, whether it is within bounds, on the grids, a blend, and allowed by the rules."""
         named = frames.is_named(points)
-        X = self.conditions.settled(
-            self.points_of(points) if named else matrix("points", points, columns=self.dimension)
-        )
+        X = self.points_of(points) if named else self._settled(matrix("points", points, columns=self.dimension))
         inside = np.all([p.inside(X[:, i]) for i, p in self._numbered], axis=0)
         for mixture, at in self.groups:
             inside &= mixture.contains(X[:, at])
@@ -196,9 +200,11 @@ class Space(Region):
 
     def members(self) -> Finite:
         """All members in order, the last parameter fastest, where no float varies."""
-        return Finite(self._members(), box=self)
+        X = self._combinations()
+        return Finite(X[self.legal(X)], box=self)
 
-    def _members(self) -> Array:
+    def _combinations(self) -> Array:
+        """Members, those that break rules too."""
         counts = [p.count for p in self._parameters.values()]
         if None in counts:
             raise InvalidInput(f"{shown(self)} has a float that varies, and so no list of members; take cover(n)")
@@ -208,17 +214,12 @@ class Space(Region):
         X = np.stack([axis.ravel() for axis in mesh], axis=1)
         if self.conditions.conditional:
             X = X[np.sort(search.distinct(self.conditions.settled(X)).first)]
-        return X[self.legal(X)]
+        return X
 
     def every(self) -> Array | None:
         counts = [p.count for p in self._parameters.values()]
-        if None in counts or math.prod(counts) > LISTED:
-            return None
-        rules, self.rules = self.rules, None
-        try:
-            return self._members()
-        finally:
-            self.rules = rules
+        few = None not in counts and math.prod(counts) <= min(LISTED, MOST_NUMBERS // self.dimension)
+        return self._combinations() if few else None
 
     def cover(self, n: int, seed: int = 0) -> Finite:
         """A Finite of at most n Sobol' points (the next power of two), scrambled by the seed."""

@@ -21,7 +21,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Choice, Space
-from misspec.errors import Array
+from misspec.errors import Array, short
 from misspec.integrations.optuna.spaces import parameter_of
 
 MOST_VALUES = 64  # of a parameter that decides which others exist
@@ -179,7 +179,7 @@ class Shapes:
     @staticmethod
     def _title(names: Sequence[str], taken: set[str]) -> str:
         """A name for a hidden choice, which rules can have in backticks."""
-        plain = f"with {', '.join(names)}".replace("`", "'")
+        plain = short(f"with {', '.join(names)}").replace("`", "'")  # it stands in a rule, which has its limits
         return next(each for each in _numbered(plain) if each not in taken)
 
 

@@ -107,7 +107,9 @@ def _exchanged(domain: Any, A: Array, B: Array) -> tuple[Array, Any]:
     A = np.where(domain.there(A), A, B)
     for j in range(d):
         stacked[j + 1] = domain.validate(changed(A, j, B[:, j]))
-        counts[j + 1] = domain.legal(stacked[j + 1])
+        counts[j + 1] = domain.contains(stacked[j + 1])
+        if not counts[j + 1].any():  # what never varied lies outside
+            counts[j + 1] = domain.legal(stacked[j + 1])
     return stacked, counts
 
 

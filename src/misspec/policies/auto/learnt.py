@@ -97,7 +97,8 @@ def earlier(policy: Any, results: int) -> Any:
     """An Auto that knows what this one knew before its last results, of a whole domain; what failed is known to it."""
     told, other = policy.observations, made(type(policy), policy.domain, None, policy.settings)
     own = None if np.isnan(told.noise).all() else told.noise[:-results]
-    other._learn_from(told.x[:-results], told.y[:-results], None, own)
+    limits = {name: values[:-results] for name, values in told.limits.items()}
+    other._learn_from(told.x[:-results], told.y[:-results], None, own, limits or None)
     failed = [place.x for place in policy._outcomes.dropped]
     if failed:
         other.drop(other.mark_pending(np.array(failed)))

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from misspec.domains import Domain
 from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, flag, number, one_of, shown, whole
 from misspec.hyperparameters import Scaling
-from misspec.limits import read_limits
+from misspec.limits import names_of_limits, read_limits
 from misspec.model import Model
 from misspec.policies.auto import doubt, learnt, units
 from misspec.policies.auto.average import ModelAverage, moments, upper
@@ -84,6 +84,9 @@ class Auto(Policy):
         seed: int = 0,
     ) -> None:
         self.limits = read_limits(limits)
+        for name in names_of_limits(self.limits):
+            if name in (getattr(domain, "parameters", None) or ()):
+                raise InvalidInput(f"{shown(name)} is a parameter, which rules bound: where=… of the domain")
         known = None if noise is None else number("noise", noise, above=0)
         self._learner = Learner(domain, known, seed, exact=not flag("repeats", repeats))
         super().__init__(domain, self._learner.before_data(), grounded=True, minimize=minimize, seed=seed)

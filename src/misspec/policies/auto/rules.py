@@ -63,6 +63,7 @@ from misspec.theory.own_bands import OwnBands
 from misspec.threads import once
 
 TRIED = 16  # random points of which the farthest from all others is the next of the first ones: a rough maximin design
+GIVEN_UP = 3  # failures of an option without a result after which it is not tested any more
 UNTRIED = 1 / 3  # share of the rounds that test what was never tried, while there is any: at 1/2 the rest starves
 VARIED = 0.1  # range of a number's values, in units of its reach, up to which it was never varied
 FAR = 1 / 2  # share of the rounds for the best in the end that look far: with all of them the best came later
@@ -317,11 +318,14 @@ class Turn:
 
     @once
     def _untried(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
-        """Columns of the encoding of options that no evaluation had; those of numbers that hardly varied, and where
-        these were."""
+        """Columns of the encoding of options that no result has, and few failures; those of numbers that hardly varied,
+        and where these were."""
         tried = self.outcomes.tried([asked.place.x for asked in self.pending])
+        failed = len(self.outcomes.dropped)
         options, numbers = self.outcomes.kinds
-        new = options[~(tried[:, options] > 0).any(axis=0)]
+        had = tried[:, options] > 0
+        failures = had[len(self.pending) : len(self.pending) + failed].sum(axis=0)
+        new = options[(had.sum(axis=0) == failures) & (failures < GIVEN_UP)]
         fixed = numbers[np.ptp(tried[:, numbers], axis=0) <= VARIED]
         return new, fixed, np.asarray(np.median(tried[:, fixed], axis=0))
 

@@ -115,7 +115,10 @@ def _with_functions(settings: Any, given: Any) -> Domain:
     if given is None:
         raise StorageError(FUNCTIONS)
     if given.settings() != settings:
-        raise StorageError(DIFFERS)
+        raise StorageError(
+            f"the domain handed in is not the one that this policy was made with, which is {shown(settings)} with None "
+            "for rules that are functions; hand in that one"
+        )
     domain: Domain = given
     return domain
 
