@@ -157,9 +157,6 @@ class Space(Region):
         pairs = zip(self._parameters.items(), numbers, there, strict=True)
         return {name: p.value(number) for (name, p), number, exists in pairs if exists}
 
-    def as_seen(self, x: Array) -> dict[str, Any]:
-        return self.params(x)
-
     def there(self, X: Array) -> NDArray[np.bool_]:
         return self.conditions.there(X)
 

@@ -302,9 +302,11 @@ class Policy(Readings):
             if warn and self.field.fixed and not self.field.indexed:
                 outside = np.flatnonzero(~self.domain.contains(given.points))
                 if len(outside):
+                    first = places[int(outside[0])]
+                    point = self.field.describe(first).get("params", first.x.tolist())
                     warnings.warn(
                         f"{len(outside)} of {len(values)} points observed lie outside {shown(self.domain)}, first "
-                        f"{shown(given.points[outside[0]].tolist())}; are they in other units?",
+                        f"{shown(point)}; if bounds, grids and rules do not say why, are they in other units?",
                         stacklevel=3,
                     )
 
