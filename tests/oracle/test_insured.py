@@ -39,18 +39,22 @@ def pooled(rows, y):
 
 
 def sizes(P, kernel, rows, y):
-    """τ and σ as they were learnt last: after 4 results, then whenever there are 15 % more."""
+    """τ, σ and the probability of a misfit as they were learnt last: after 4 results, then whenever there are 15 % more."""
     t, last = 4, 0
     while t <= len(rows):
         last, t = t, max(t + 1, math.ceil(1.15 * t))
     if not last:
-        return 0.0, NOISE
+        return 0.0, NOISE, 0.0
     rows, y = rows[:last], y[:last]
     noise = pooled(rows, y)
     grid = [0.0, *(B * 0.5**k for k in range(7, -1, -1))]
     found = [evidence(P, kernel, rows, y, size, noise) for size in grid]
     shows = int(np.argmax(found)) > 0
-    return max(size for size, e in zip(grid, found, strict=True) if e >= max(found) - 1) if shows else 0.0, noise
+    prior = [0.5] + [0.5 / 8] * 8
+    likely = [p * math.exp(e - max(found)) for p, e in zip(prior, found, strict=True)]
+    chance = sum(q for q, size in zip(likely, grid, strict=True) if size > 0.9 * B / 32) / sum(likely)
+    size = max(size for size, e in zip(grid, found, strict=True) if e >= max(found) - 1) if shows else 0.0
+    return size, noise, chance
 
 
 KERNELS = {"rbf": RBF(0.3), "matern": Matern(0.3, nu=1.5), "linear": DotProduct(sigma_0=0)}
@@ -80,8 +84,9 @@ def test_the_layered_posterior(name, tracked):
         mean, variance = dense(points, kernel, told, seen, layered.misfit_size, layered.noise, everything)
         np.testing.assert_allclose(here.mean, mean, atol=1e-6)
         np.testing.assert_allclose(here.variance, variance, atol=1e-6)
-        tau, noise = sizes(points, kernel, told, seen)
+        tau, noise, chance = sizes(points, kernel, told, seen)
         assert (layered.misfit_size, pytest.approx(layered.noise, rel=1e-9)) == (tau, noise)
+        assert layered.chance == pytest.approx(chance, abs=1e-6)
         for k in (3, 3, 39):
             p.expect(points[[k]])
             layered.expect(k, points[[k]])
@@ -100,9 +105,9 @@ def test_the_layered_posterior(name, tracked):
 def transcription(kernel, premium, horizon, tell, X):
     """InsuredUCB as its file says it, by dense formulas."""
     N, everything = len(X), np.arange(len(X))
-    rows, y, first, paid, tests, again = np.zeros(0, dtype=int), np.zeros(0), [], 0.0, 0, 0
+    rows, y, first, paid, tests, again, explored = np.zeros(0, dtype=int), np.zeros(0), [], 0.0, 0, 0, 0.0
     for t in range(1, horizon + 1):
-        tau, noise = sizes(X, kernel, rows, y)
+        tau, noise, chance = sizes(X, kernel, rows, y)
         mean, variance = dense(X, kernel, rows, y, tau, noise, everything) if t > 1 else (
             np.full(N, OFFSET), (B / 2) ** 2 * kernel.diag(X)
         )  # fmt: skip
@@ -114,7 +119,8 @@ def transcription(kernel, premium, horizon, tell, X):
             lower[j], upper[j] = average[j] - r, average[j] + r
         score = np.clip(mean + 2 * np.sqrt(np.maximum(variance, 0)), lower, upper)
         chosen = eager = int(score.argmax())
-        if tests + 1 <= min(math.sqrt(t), t / 5):
+        extent = max(mean.max() - mean.min(), B / 4)
+        if tests + 1 <= min(t ** (2 / 3), t / 5):
             possible = upper >= lower.max()
             test, its_own = None, False
             if 2 * again < tests:
@@ -134,15 +140,17 @@ def transcription(kernel, premium, horizon, tell, X):
             if test is None:
                 fewest = min(n[j] for j in range(N) if possible[j])
                 test = max((j for j in range(N) if possible[j] and n[j] == fewest), key=lambda j: (mean[j], -j))
-            extent = max(mean.max() - mean.min(), B / 4)
             loss = (mean.max() - mean[test]) / extent
-            allowance = premium * min(math.sqrt(t), t / 5) * (1 / 60 + 0.5 * tau / extent)
+            allowance = min(t ** (2 / 3), t / 5) * (1 / 300 + 0.15 * tau / extent)
+            allowance = premium * (allowance + (0.05 + 0.5 * chance) * explored)
             if test != eager and paid + loss <= allowance:
                 chosen, tests, again, paid = test, tests + 1, again + its_own, paid + loss
+        if chosen == eager:
+            explored += (mean.max() - mean[eager]) / extent
         if chosen not in first:
             first.append(chosen)
         rows, y = np.append(rows, chosen), np.append(y, tell(chosen))
-        yield chosen, tests, again, paid, tau
+        yield chosen, tests, again, paid, tau, explored
 
 
 def member(P, kernel, rows, y, misfit, noise):
@@ -179,12 +187,12 @@ def test_insured(name, seed, size, premium, N):
     )
     other, taus = iter(noise), set()
     expected = transcription(kernel, premium, 160 if premium == 30.0 else 80, lambda j: truth[j] + next(other), P)
-    for chosen, tests, again, paid, tau in expected:
+    for chosen, tests, again, paid, tau, explored in expected:
         query = policy.ask()
         assert query.index == chosen
         policy.tell(query, truth[query.index] + next(results))
         assert (policy.tests, policy._again) == (tests, again)
-        assert policy.paid == pytest.approx(paid, abs=1e-6)
+        assert (policy.paid, policy.explored) == pytest.approx((paid, explored), abs=1e-6)
         taus.add(tau)
     assert policy.tests >= 2
     assert policy._again > 0 or name == "matern" or N == 6  # tests of both kinds were compared
