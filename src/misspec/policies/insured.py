@@ -7,19 +7,20 @@ that the model undervalues, and that is never tried, gives no sign. So up to s(t
 
 1. a point whose own results lie two standard deviations above what the model says of it, if it may be the best
    (every other test at most);
-2. else, of the points tried least, the one that the model likes best: the one for which the model would have to be
-   wrong by the least. Points whose own band lies below that of another are out.
+2. else the point at which (n + 1)(loss + 1/20) is least, n the number of its results and loss what a test of it is
+   expected to lose: the points for which the model would have to be wrong by the least come first, and what tests lose
+   is spread evenly. Points whose own band lies below that of another are out.
 
 A test is made only if what it and all tests before it were expected to lose, each in units of the range of means on
 offer at its time, is at most
 
-    s(t)/300 + 0.15·s(t)·τ + (0.05 + 0.5·P)·E,
+    s(t)/200 + 0.15·s(t)·τ + (0.04 + 0.4·P²)·E,
 
     τ   the misfit that shows, in units of the range          P   the probability that there is one, given the results
     E   what eager rounds were expected to lose, in units of the range
 
-So insurance costs a share of what learning costs anyway: a small one where nothing is wrong, half of it where something
-is. A point that the model undervalues is found the sooner the less wrong the model has to be about it; own evidence does
+So insurance costs a share of what learning costs anyway: a small one where nothing is wrong, more where something is. A
+point that the model undervalues is found the sooner the less wrong the model has to be about it; own evidence does
 the rest. Ranges count as B/4 at least: differences between the means of points that are all alike are noise.
 
 The shares were chosen on the part of `benchmarks/regret.py` that was for choosing. Points that extrapolation makes doubtful
@@ -47,12 +48,12 @@ from misspec.policies.core.points import Actions, Round, first_alike
 from misspec.policies.core.registry import Choosing
 from misspec.policies.ec_gp_ucb import UpperConfidence, decision
 from misspec.posterior.layered import Known, Layered
-from misspec.theory.bounds import ALLOWANCE, tests_allowed
+from misspec.theory.bounds import ALLOWANCE, LEAST_LOSS, tests_allowed
 from misspec.theory.own_bands import Key
 
 EAGER = 2.0  # standard deviations
 SEEN = 0.15  # of the misfit that shows, per test that is allowed: what tests may lose beside a share of the range
-CALM, ALARMED = 0.05, 0.5  # shares of what eager rounds lose that tests may lose too: at least, and where a misfit is certain
+CALM, ALARMED = 0.04, 0.4  # shares of what eager rounds lose that tests may lose too: at least, and where a misfit is certain
 NOISY = 1.5  # times the model's noise: more than that is worth a caveat
 SURPRISING = 2.0  # standard deviations above what the model says
 
@@ -96,8 +97,8 @@ class InsuredUCB(UpperConfidence):
         details: dict[str, Any] = {"eager": float(losses[row])}
         listed, budget = bool(self.field.size) or isinstance(actions, Actions), tests_allowed(self.t + 1)
         if self.premium and listed and self.tests + 1 <= budget:
-            test, again = self._test(known, row, lower, upper, offer)
-            seen = (CALM + ALARMED * self.layered.chance) * self.explored + SEEN * budget * self.misfit_size / extent
+            test, again = self._test(known, losses, row, lower, upper, offer)
+            seen = (CALM + ALARMED * self.layered.chance**2) * self.explored + SEEN * budget * self.misfit_size / extent
             allowance = self.premium * (budget * ALLOWANCE + seen)
             if test != row and self.paid + float(losses[test]) <= allowance:
                 row, details = test, {"test": float(losses[test]), "again": again}
@@ -105,7 +106,9 @@ class InsuredUCB(UpperConfidence):
         reasons = {"mean": float(known.mean[row]), "std": float(std[row]), "upper": float(score[row])}
         return decision(self.field, actions, offer, row, **reasons, multiplier=EAGER, details=details)
 
-    def _test(self, known: Known, eager: int, lower: Array, upper: Array, offer: Actions) -> tuple[int, bool]:
+    def _test(
+        self, known: Known, losses: Array, eager: int, lower: Array, upper: Array, offer: Actions
+    ) -> tuple[int, bool]:
         """The row to test, and whether for its own results. It may be the eager choice, and then costs nothing."""
         possible = upper >= lower.max()  # own bands do not say that another is better
         if 2 * self._again < self.tests:
@@ -117,11 +120,10 @@ class InsuredUCB(UpperConfidence):
             surprising[eager] = False
             if surprising.any():
                 return int(np.where(surprising, hopeful, -np.inf).argmax()), True
-        tries = known.hoped
+        tries = known.hoped + 1.0
         if self._failed:
-            tries = tries + np.array([max(self._failed.get(key, 0) - 1, 0) for key in self.field.keys(offer)])
-        least = possible & (tries == tries[possible].min())
-        return int(np.where(least, known.mean, -np.inf).argmax()), False
+            tries += np.array([max(self._failed.get(key, 0) - 1, 0) for key in self.field.keys(offer)])
+        return int(np.where(possible, tries * (losses + LEAST_LOSS), np.inf).argmin()), False
 
     # -- its parts -------------------------------------------------------------------------------------------
 

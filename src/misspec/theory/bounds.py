@@ -24,9 +24,10 @@ from misspec.theory.episodes import Schedule, check_schedule, complete_episodes,
 from misspec.theory.information import InformationGain, Rounds
 
 REGRETS = ("true", "in_class")
-# `InsuredUCB` may always lose this share of the range per test that is allowed: where no misfit shows that is at most a
-# thousandth of the range per round, and a third of that after 1,000 rounds
-ALLOWANCE = 1.0 / 300.0
+# `InsuredUCB` may always lose this share of the range per test that is allowed: a thousandth of the range per round at
+# first, half of that after 1,000 rounds
+ALLOWANCE = 1.0 / 200.0
+LEAST_LOSS = 0.05  # of the range, beside what a test is expected to lose: points that lose nothing take turns with others
 Gain = float | InformationGain  # γ_T
 
 
@@ -196,9 +197,11 @@ def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0,
     For rounds that offer all N points, each result told before the next query, no data from elsewhere, no failures.
     While all own bands ȳ ± r hold, an eager round at x loses at most 2r(x) + 2r(x*): scores lie within the bands, and
     that of the best point x* is no larger. x* is never dismissed. A test is refused where it would lose too much, or
-    where s(t) tests were made. Each pays at most 1, so up to round t, with p = min{1, premium/300}, at least p·s(t) − 2
-    rounds were tests, or eager rounds at the very point to be tested; half of these went to a point tried least, so x*
-    has been tried at least k(t) = ⌊(p·s(t) − 3)/(2N)⌋ times. With Δ = 2(B + ε), from round 125 on, where s(t) = t^{2/3},
+    where s(t) tests were made. Each pays at most 1, so up to round t, with p = min{1, premium/200}, at least p·s(t) − 2
+    rounds were tests, or eager rounds at the very point to be tested; half of these took a point with the least
+    (n + 1)(loss + 1/20), where losses are at most 1. While x* has been tried k times, no point has had more than 21(k + 1)
+    of them: x* has been tried at least k(t) = ⌊(p·s(t) − 3)/(42N)⌋ − 1 times. With Δ = 2(B + ε), from round 125 on, where
+    s(t) = t^{2/3},
 
         R ≤ Δ(T^{2/3} + 125 + N) + Σ_t min{Δ, 2r_{k(t)}} + 2N Σ_{n ≤ T/N} r_n.
 
@@ -215,10 +218,11 @@ def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0,
         union = np.log(2.0 * np.pi**2 * n**2 * N * (N + 1) / (3.0 * model.delta))  # δ/2 for own bands
         return np.asarray(model.noise * np.sqrt(2.0 * union / n))
 
-    tries = np.arange(0, int(max(paid * T ** (2.0 / 3.0) - 3.0, 0.0) / (2 * N)) + 2, dtype=np.float64)  # k
+    each = 2.0 * N * (1.0 + LEAST_LOSS) / LEAST_LOSS  # tests after which x* has surely been tried once more
+    tries = np.arange(0, int(max(paid * T ** (2.0 / 3.0) - 3.0, 0.0) / each) + 1, dtype=np.float64)  # k
     begins = np.full(len(tries), T + 1.0)  # the round from which x* has been tried k times
     if paid:
-        tests = np.maximum((2.0 * N * tries + 3.0) / paid, 25.0)
+        tests = np.maximum((each * (tries + 1.0) + 3.0) / paid, 25.0)
         begins = np.minimum(np.ceil(tests**1.5), T + 1.0)
     begins[0] = 1.0
     rounds = np.append(begins[1:], T + 1.0) - begins
