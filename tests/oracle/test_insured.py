@@ -39,7 +39,7 @@ def pooled(rows, y):
 
 
 def sizes(P, kernel, rows, y):
-    """τ, σ and the probability of a misfit as they were learnt last: after 4 results, then whenever there are 15 % more."""
+    """τ, σ and P(misfit) as they were learnt last: after 4 results, then whenever there are 15 % more."""
     t, last = 4, 0
     while t <= len(rows):
         last, t = t, max(t + 1, math.ceil(1.15 * t))

@@ -41,7 +41,7 @@ def test_tests_find_what_the_model_has_written_off():
     plain = [play(ms.InsuredUCB(PLANE, SMOOTH, premium=0.0), problem, 1000, seed) for seed in range(8)]
     insured = [play(ms.InsuredUCB(PLANE, SMOOTH), problem, 1000, seed) for seed in range(8)]
     assert sum(run[-200:].mean() > 0.3 for run in plain) >= 4
-    assert max(run[-200:].mean() for run in insured) < 0.02
+    assert max(run[-200:].mean() for run in insured) < 0.05
     assert np.mean(insured) < 0.1
 
 

@@ -19,12 +19,12 @@ offer at its time, is at most
     τ   the misfit that shows, in units of the range          P   the probability that there is one, given the results
     E   what eager rounds were expected to lose, in units of the range
 
-So insurance costs a share of what learning costs anyway: a small one where nothing is wrong, more where something is. A
-point that the model undervalues is found the sooner the less wrong the model has to be about it; own evidence does
-the rest. Ranges count as B/4 at least: differences between the means of points that are all alike are noise.
+So insurance costs a share of what learning costs anyway: a small one where nothing is wrong, more where something
+is. A point that the model undervalues is found the sooner the less wrong the model has to be about it; own evidence
+does the rest. Ranges count as B/4 at least: differences between the means of points that are all alike are noise.
 
-The shares were chosen on the part of `benchmarks/regret.py` that was for choosing. Points that extrapolation makes doubtful
-first, by the weights or the deviation of the posterior, cost more to find there than the order of their means.
+The shares were chosen on instances of `benchmarks/regret.py`. An order of tests by weights or deviations of the
+posterior, in place of means, costs more until the best is found (docs/architecture.md).
 
 What is proved (`theory.insured_bound`, which says why): on N candidates, whatever the truth, regret is at most of order
 T^{2/3}√(N ln T). What makes the policy quick is not proved.
@@ -53,7 +53,8 @@ from misspec.theory.own_bands import Key
 
 EAGER = 2.0  # standard deviations
 SEEN = 0.15  # of the misfit that shows, per test that is allowed: what tests may lose beside a share of the range
-CALM, ALARMED = 0.04, 0.4  # shares of what eager rounds lose that tests may lose too: at least, and where a misfit is certain
+CALM = 0.04  # of what eager rounds expected to lose: tests may lose that too,
+ALARMED = 0.4  # and so much more where a misfit is certain
 NOISY = 1.5  # times the model's noise: more than that is worth a caveat
 SURPRISING = 2.0  # standard deviations above what the model says
 

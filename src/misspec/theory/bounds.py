@@ -27,7 +27,9 @@ REGRETS = ("true", "in_class")
 # `InsuredUCB` may always lose this share of the range per test that is allowed: a thousandth of the range per round at
 # first, half of that after 1,000 rounds
 ALLOWANCE = 1.0 / 200.0
-LEAST_LOSS = 0.05  # of the range, beside what a test is expected to lose: points that lose nothing take turns with others
+LEAST_LOSS = (
+    0.05  # of the range, beside what a test is expected to lose: points that lose nothing take turns with others
+)
 Gain = float | InformationGain  # γ_T
 
 
@@ -188,7 +190,7 @@ def balancing_bound(
 def tests_allowed(t: float) -> float:
     """s(t) = min{t^{2/3}, t/5}: the most tests that `InsuredUCB` makes among its first t rounds."""
     t = number("t", t, at_least=0)
-    return min(t ** (2.0 / 3.0), t / 5.0)
+    return float(min(t ** (2.0 / 3.0), t / 5.0))
 
 
 def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0, *, premium: float = 1.0) -> float:
@@ -199,9 +201,9 @@ def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0,
     that of the best point x* is no larger. x* is never dismissed. A test is refused where it would lose too much, or
     where s(t) tests were made. Each pays at most 1, so up to round t, with p = min{1, premium/200}, at least p·s(t) − 2
     rounds were tests, or eager rounds at the very point to be tested; half of these took a point with the least
-    (n + 1)(loss + 1/20), where losses are at most 1. While x* has been tried k times, no point has had more than 21(k + 1)
-    of them: x* has been tried at least k(t) = ⌊(p·s(t) − 3)/(42N)⌋ − 1 times. With Δ = 2(B + ε), from round 125 on, where
-    s(t) = t^{2/3},
+    (n + 1)(loss + 1/20), where losses are at most 1. While x* has been tried k times, no point has had more than
+    21(k + 1) of them: x* has been tried at least k(t) = ⌊(p·s(t) − 3)/(42N)⌋ − 1 times. With Δ = 2(B + ε), from round
+    125 on, where s(t) = t^{2/3},
 
         R ≤ Δ(T^{2/3} + 125 + N) + Σ_t min{Δ, 2r_{k(t)}} + 2N Σ_{n ≤ T/N} r_n.
 
@@ -229,7 +231,7 @@ def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0,
     best = np.append(most, np.minimum(most, 2.0 * radius(tries[1:])))
     alone = float(radius(np.arange(1.0, math.ceil(T / N) + 1.0)).sum())
     bound = most * (T ** (2.0 / 3.0) + 125.0 + N) + float(best @ rounds) + 2.0 * N * alone
-    return min(bound, most * T)
+    return float(min(bound, most * T))
 
 
 def needle_lower_bound(horizon: Rounds, points: int, height: float) -> Rounds:
