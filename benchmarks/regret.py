@@ -86,7 +86,7 @@ BUDGET = {"starts": worlds.STARTS, "misfits per start": 40, "worlds": 2, "rounds
 
 def search(against, at_most, redo):
     """Seek the misfits that are still missing, one after the other; each is written down when it is found."""
-    attacked = [e for e in worlds.instances() + worlds.fresh() if e.against]
+    attacked = [e for e in worlds.everything() if e.against]
     chosen = [e for e in attacked if (e.against == against if against else e.group != worlds.RECOMMENDED)]
     if redo:
         write({name: each for name, each in worlds.found().items() if name not in {e.name for e in chosen}})
@@ -504,7 +504,7 @@ def text_box(note):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--part", choices=("development", "held-out", "all", "fresh"), default="development")
+    parser.add_argument("--part", choices=("development", "held-out", "all", *worlds.FRESH), default="development")
     parser.add_argument("--policies", help="some of them, names separated by commas; all by default")
     parser.add_argument("--horizon-at-most", type=int, default=10**9, metavar="T", help="instances no longer than that")
     parser.add_argument("--seeds", type=int, default=3)
@@ -526,8 +526,8 @@ def main():
     unknown = set(names) - set(POLICIES)
     if unknown:
         parser.error(f"no policy {sorted(unknown)[0]!r}; there are {', '.join(POLICIES)}")
-    wanted = {"development": (False,), "held-out": (True,), "all": (False, True), "fresh": (True,)}[given.part]
-    there = worlds.fresh() if given.part == "fresh" else worlds.instances()
+    wanted = {"development": (False,), "held-out": (True,), "all": (False, True)}.get(given.part, (True,))
+    there = worlds.fresh(given.part) if given.part in worlds.FRESH else worlds.instances()
     chosen = [e for e in there if e.held_out in wanted and e.horizon <= given.horizon_at_most]
     parts = parts_of(chosen, given)
     if given.redo and not given.report:

@@ -186,6 +186,7 @@ def test_the_demo_is_valid_and_has_all_six_forms():
     for kind in ("GPUCB", "ECGPUCB", "PhasedUncertaintySampling", "RegretBalancing"):
         assert (kind, True) in kinds
         assert (kind, False) in kinds
+    assert ("InsuredUCB", False) in kinds  # the one that the docs recommend
     assert len(demo.all_seeds) > 1
     assert len(demo.epsilons) > 1
 
