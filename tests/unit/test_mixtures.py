@@ -70,6 +70,9 @@ def test_with_at_most_k_parts_every_set_of_k_comes_as_often():
     assert (parts.sum(axis=1) == 3).all()
     assert len(parts) == 4
     np.testing.assert_allclose(counts / counts.sum(), 0.25, atol=0.03)
+    there = X[X > 0].reshape(-1, 3)  # uniform on their triangle, whichever they are
+    np.testing.assert_allclose((there < 50).mean(axis=0), 0.75, atol=0.03)
+    np.testing.assert_allclose((there < 5).mean(axis=0), 1 - 0.95**2, atol=0.01)
 
 
 def test_pure_parts_are_at_distance_one_of_each_share():
