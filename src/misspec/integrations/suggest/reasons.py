@@ -76,6 +76,8 @@ class Reasons(NamedTuple):
             what = "the most promising of what was never tried"
         elif not others and rule != "mean and spread":
             what = "the largest improvement is expected here"
+            if chance < HARDLY:
+                what = "little is expected of any experiment, and most of this one"
         return f"{what}: {odds} the best so far, which is put at {rounded(self.best, self.step)}"
 
     def _kept(self, key: Key) -> list[str]:
