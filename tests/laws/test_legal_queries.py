@@ -6,6 +6,7 @@ import pytest
 import misspec as ms
 from misspec.errors import AwaitingResults, HorizonReached, InvalidInput
 from misspec.policies import UniformSampling
+from misspec.search import climb
 
 POLICIES = {
     "uniform": lambda space, model: UniformSampling(space, model),
@@ -105,3 +106,37 @@ def test_queries_are_legal(seed):
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_many_queries_are_legal(seed):
     assert legal_everywhere(seed, 600, 20) >= 600
+
+
+def points_of_searches(seed):
+    """Points of every kind of search on one random space, all of them legal; how many there were."""
+    rng = np.random.default_rng(seed)
+    space = some_space(rng)
+    U = space.uniform(400, [seed])
+    V, inside = space.moved(U, 0.1 * rng.standard_normal(U.shape), rng)
+    w = rng.standard_normal(U.shape[1])
+    made = {
+        "uniform": U,
+        "spread": space.spread(400, [seed]),
+        "around": space.around(U[:60], rng, 12),
+        "neighbours": space.neighbours(U[:20])[0],
+        "moved": V[inside],
+        "climbed": climb(
+            lambda Z: (np.sin(3 * Z @ w), 3 * np.cos(3 * Z @ w)[:, None] * w), U[:8], 30, 1e6, region=space
+        ),
+    }
+    found = {name: space.decode(codes) for name, codes in made.items() if len(codes)}
+    found["drawn"] = np.concatenate([space.draw(rng) for _ in range(20)])
+    for name, X in found.items():
+        assert space.contains(X).all(), (name, space, X[~space.contains(X)])
+    return sum(map(len, found.values()))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_searches_make_legal_points(seed):
+    assert points_of_searches(seed) > 100
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_points_of_searches_are_legal():
+    assert sum(points_of_searches(seed) for seed in range(7000, 7060)) > 100_000
