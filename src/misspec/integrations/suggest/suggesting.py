@@ -242,13 +242,13 @@ def suggest(
     else:
         table = sheets.File(path)
         goal = _target(target, read, [*table.sheet.header, *limited], path, notes)
+        menu = OfTable(
+            table, goal, names, ignore, columns, where=where, strict=strict, repeats=repeats, limited=limited
+        )
         for name in (name for name in limited if name in table.sheet.header):
             done = table.sheet.cells(goal) if goal in table.sheet.header else [""] * len(table.sheet.rows)
             if any(cell and not y for cell, y in zip(table.sheet.cells(name), done, strict=True)):
                 raise InvalidInput(f"{shown(name)} is known of candidates that have no result: bound it by --where")
-        menu = OfTable(
-            table, goal, names, ignore, columns, where=where, strict=strict, repeats=repeats, limited=limited
-        )
         notes += table.notes
     if read is None and goal not in menu.known:
         raise InvalidInput(
