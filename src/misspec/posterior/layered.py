@@ -11,8 +11,8 @@ ever less about its neighbours, so that what a wrong model says elsewhere is not
     f*(x_j)         mean + a_j(ȳ_j − mean), variance (1 − a_j)²v + τ²(1 − a_j), with a_j = τ²/(τ² + σ²/n_j)
 
 τ is 0 if that maximises the marginal likelihood over a grid (0, and B halved up to seven times), or if misfits of B/32
-or more have a probability below 0.3 (of which 0 has half beforehand, and each other size as much), else the largest whose
-log-likelihood is at most 1 below the maximum: a misfit that shows is taken for no less than it may be. σ² is the
+or more have a probability below 0.3 (0 has half of it beforehand, each other size as much as any), else the largest
+whose log-likelihood is at most 1 below the maximum: a misfit that shows is taken for no less than it may be. σ² is the
 model's, corrected by the spread of repeated results as if ten of them had shown the model's, and at least s/1000. Both
 are learnt again whenever the observations have grown by 15 %. s = B/2, so that two standard deviations without noise
 are the class's own bound, B·σ(x). Nothing here is a guarantee.
