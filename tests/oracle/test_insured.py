@@ -53,7 +53,6 @@ def sizes(P, kernel, rows, y):
     prior = [0.5] + [0.5 / 8] * 8
     likely = [p * math.exp(e - max(found)) for p, e in zip(prior, found, strict=True)]
     chance = sum(q for q, size in zip(likely, grid, strict=True) if size > 0.9 * B / 32) / sum(likely)
-    shows &= chance >= 0.3
     size = max(size for size, e in zip(grid, found, strict=True) if e >= max(found) - 1) if shows else 0.0
     return size, noise, chance
 
@@ -141,11 +140,11 @@ def transcription(kernel, premium, horizon, tell, X):
             if test is None:
                 test = min(
                     (j for j in range(N) if possible[j]),
-                    key=lambda j: ((n[j] + 1) * ((mean.max() - mean[j]) / extent + 0.2), j),
+                    key=lambda j: ((n[j] + 1) * ((mean.max() - mean[j]) / extent + 0.05), j),
                 )
             loss = (mean.max() - mean[test]) / extent
-            allowance = min(t ** (2 / 3), t / 5) * (1 / 100 + 0.15 * tau / extent)
-            allowance = premium * (allowance + (0.1 + 0.4 * chance**2) * explored)
+            allowance = min(t ** (2 / 3), t / 5) * (1 / 200 + 0.15 * tau / extent)
+            allowance = premium * (allowance + (0.04 + 0.4 * chance**2) * explored)
             if test != eager and paid + loss <= allowance:
                 chosen, tests, again, paid = test, tests + 1, again + its_own, paid + loss
         if chosen == eager:

@@ -7,14 +7,14 @@ that the model undervalues, and that is never tried, gives no sign. So up to s(t
 
 1. a point whose own results lie two standard deviations above what the model says of it, if it may be the best
    (every other test at most);
-2. else the point at which (n + 1)(loss + 1/5) is least, n the number of its results and loss what a test of it is
+2. else the point at which (n + 1)(loss + 1/20) is least, n the number of its results and loss what a test of it is
    expected to lose: the points for which the model would have to be wrong by the least come first, and what tests lose
    is spread evenly. Points whose own band lies below that of another are out.
 
 A test is made only if what it and all tests before it were expected to lose, each in units of the range of means on
 offer at its time, is at most
 
-    s(t)/100 + 0.15·s(t)·τ + (0.1 + 0.4·P²)·E,
+    s(t)/200 + 0.15·s(t)·τ + (0.04 + 0.4·P²)·E,
 
     τ   the misfit that shows, in units of the range          P   the probability that there is one, given the results
     E   what eager rounds were expected to lose, in units of the range
@@ -53,7 +53,7 @@ from misspec.theory.own_bands import Key
 
 EAGER = 2.0  # standard deviations
 SEEN = 0.15  # of the misfit that shows, per test that is allowed: what tests may lose beside a share of the range
-CALM = 0.1  # of what eager rounds expected to lose: tests may lose that too,
+CALM = 0.04  # of what eager rounds expected to lose: tests may lose that too,
 ALARMED = 0.4  # and so much more where a misfit is certain
 NOISY = 1.5  # times the model's noise: more than that is worth a caveat
 SURPRISING = 2.0  # standard deviations above what the model says

@@ -10,9 +10,8 @@ ever less about its neighbours, so that what a wrong model says elsewhere is not
     C, b            (I/s² + Σ w_j φ_j φ_jᵀ)⁻¹ and Σ w_j ȳ_j φ_j: f̃(x) has mean φ·Cb and variance φ·Cφ + s²·res(x)
     f*(x_j)         mean + a_j(ȳ_j − mean), variance (1 − a_j)²v + τ²(1 − a_j), with a_j = τ²/(τ² + σ²/n_j)
 
-τ is 0 if that maximises the marginal likelihood over a grid (0, and B halved up to seven times), or if misfits of B/32
-or more have a probability below 0.3 (0 has half of it beforehand, each other size as much as any), else the largest
-whose log-likelihood is at most 1 below the maximum: a misfit that shows is taken for no less than it may be. σ² is the
+τ is 0 if that maximises the marginal likelihood over a grid (0, and B halved up to seven times), else the largest whose
+log-likelihood is at most 1 below the maximum: a misfit that shows is taken for no less than it may be. σ² is the
 model's, corrected by the spread of repeated results as if ten of them had shown the model's, and at least s/1000. Both
 are learnt again whenever the observations have grown by 15 %. s = B/2, so that two standard deviations without noise
 are the class's own bound, B·σ(x). Nothing here is a guarantee.
@@ -39,7 +38,6 @@ from misspec.posterior.table import FeatureTable, Key, Table
 HALVINGS = 7  # of B, the sizes of misfit that are considered beside none
 GROWTH = 1.15  # growth of the observations after which τ and σ are learnt again
 BELIEVED = 10.0  # repeated results that the model's noise counts for
-DOUBT = 0.3  # misfits that are less probable are taken for none: false ones cost more than late ones
 VISIBLE = 3  # the place of B/32 among the sizes: results can seldom exclude what is smaller
 OPTIMISM = 1.0  # of misfits whose log-likelihood is so little below the largest, the largest is taken
 LEAST = 1e-6  # of s²: noise is never taken for less, as the ridge of a model
@@ -206,11 +204,10 @@ class Layered:
         sizes = [0.0, *(model.norm_bound * 0.5**k for k in range(HALVINGS, -1, -1))]
         evidence = np.array([_evidence(F, known + size**2, y, self._sums(size), self.scale) for size in sizes])
         best = int(evidence.argmax())  # the smallest of equals
+        self.misfit_size = sizes[int(np.flatnonzero(evidence >= evidence[best] - OPTIMISM).max()) if best else 0]
         likely = np.exp(evidence - evidence[best])
         likely[0] *= HALVINGS + 1  # none is as probable beforehand as all sizes together
         self.chance = float(likely[VISIBLE:].sum() / likely.sum())
-        shows = best > 0 and self.chance >= DOUBT
-        self.misfit_size = sizes[int(np.flatnonzero(evidence >= evidence[best] - OPTIMISM).max()) if shows else 0]
 
     def _renew(self) -> None:
         """C, b and the variances over the candidates from the sums."""

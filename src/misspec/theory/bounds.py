@@ -24,10 +24,10 @@ from misspec.theory.episodes import Schedule, check_schedule, complete_episodes,
 from misspec.theory.information import InformationGain, Rounds
 
 REGRETS = ("true", "in_class")
-# `InsuredUCB` may always lose this share of the range per test that is allowed: two thousandths of the range per round
-# at first, half of that after 1,000 rounds
-ALLOWANCE = 1.0 / 100.0
-LEAST_LOSS = 0.2  # of the range, counted for every test: points that lose nothing take turns with others
+# `InsuredUCB` may always lose this share of the range per test that is allowed: a thousandth of the range per round at
+# first, half of that after 1,000 rounds
+ALLOWANCE = 1.0 / 200.0
+LEAST_LOSS = 0.05  # of the range, counted for every test: points that lose nothing take turns with others
 Gain = float | InformationGain  # γ_T
 
 
@@ -197,10 +197,10 @@ def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0,
     For rounds that offer all N points, each result told before the next query, no data from elsewhere, no failures.
     While all own bands ȳ ± r hold, an eager round at x loses at most 2r(x) + 2r(x*): scores lie within the bands, and
     that of the best point x* is no larger. x* is never dismissed. A test is refused where it would lose too much, or
-    where s(t) tests were made. Each pays at most 1, so up to round t, with p = min{1, premium/100}, at least p·s(t) − 2
+    where s(t) tests were made. Each pays at most 1, so up to round t, with p = min{1, premium/200}, at least p·s(t) − 2
     rounds were tests, or eager rounds at the very point to be tested; half of these took a point with the least
-    (n + 1)(loss + 1/5), where losses are at most 1. While x* has been tried k times, no point has had more than
-    6(k + 1) of them: x* has been tried at least k(t) = ⌊(p·s(t) − 3)/(12N)⌋ − 1 times. With Δ = 2(B + ε), from round
+    (n + 1)(loss + 1/20), where losses are at most 1. While x* has been tried k times, no point has had more than
+    21(k + 1) of them: x* has been tried at least k(t) = ⌊(p·s(t) − 3)/(42N)⌋ − 1 times. With Δ = 2(B + ε), from round
     125 on, where s(t) = t^{2/3},
 
         R ≤ Δ(T^{2/3} + 125 + N) + Σ_t min{Δ, 2r_{k(t)}} + 2N Σ_{n ≤ T/N} r_n.
