@@ -34,9 +34,7 @@ REGRETS = ("true", "in_class")
 # `InsuredUCB` may always lose this share of the range per test that is allowed: a thousandth of the range per round at
 # first, half of that after 1,000 rounds
 ALLOWANCE = 1.0 / 200.0
-LEAST_LOSS = (
-    0.05  # of the range, beside what a test is expected to lose: points that lose nothing take turns with others
-)
+LEAST_LOSS = 0.05  # of the range, counted for every test: points that lose nothing take turns with others
 Gain = float | InformationGain  # γ_T
 
 
