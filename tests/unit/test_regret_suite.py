@@ -51,7 +51,7 @@ def test_instances_are_those_promised(regret):
 def test_problems_know_their_misspecification_and_their_noise(regret):
     worlds = regret.worlds
     known = worlds.recipes()
-    for each in worlds.instances() + worlds.fresh():
+    for each in worlds.everything():
         problem = worlds.problem(**known.get(each.name, each.recipe))
         span = np.ptp(problem.values)
         assert np.abs(problem.misfit).max() <= problem.epsilon + 1e-9
@@ -63,7 +63,7 @@ def test_problems_know_their_misspecification_and_their_noise(regret):
             assert problem.epsilon == 0
         if each.against:
             assert np.abs(problem.misfit) == pytest.approx(problem.epsilon)
-    assert not set(worlds.found()) - {each.name for each in worlds.instances() + worlds.fresh() if each.against}
+    assert not set(worlds.found()) - {each.name for each in worlds.everything() if each.against}
 
 
 def test_who_is_told_epsilon(regret):
