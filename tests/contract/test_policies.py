@@ -207,13 +207,17 @@ IN_FULL = {
     ),
     "learning": ("auto", "auto on a space", "balanced autos, minimising"),
 }  # fmt: skip
+LONG = {  # of which a contributor's `make test` plays only other variants
+    ("box", "splitting"), ("box", "prior elimination"), ("learning", "balanced autos, minimising"),
+    ("learning", "auto balanced on a table with results"),
+}  # fmt: skip
 SHORT = (continues_to_the_bit, refused_calls_change_nothing, recommends_the_best_lower_bound)
 
 
 def cases(kind, policies):
     """(name, check) for all policies of a kind."""
     return [
-        pytest.param(name, check, id=f"{name}-{check.__name__}")
+        pytest.param(name, check, id=f"{name}-{check.__name__}", marks=[pytest.mark.slow] * ((kind, name) in LONG))
         for name in policies
         for check in (CONTRACT if name in IN_FULL[kind] else SHORT)
     ]
