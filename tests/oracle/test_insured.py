@@ -39,22 +39,18 @@ def pooled(rows, y):
 
 
 def sizes(P, kernel, rows, y):
-    """τ, σ and P(misfit) as they were learnt last: after 4 results, then whenever there are 15 % more."""
+    """τ and σ as they were learnt last: after 4 results, then whenever there are 15 % more."""
     t, last = 4, 0
     while t <= len(rows):
         last, t = t, max(t + 1, math.ceil(1.15 * t))
     if not last:
-        return 0.0, NOISE, 0.0
+        return 0.0, NOISE
     rows, y = rows[:last], y[:last]
     noise = pooled(rows, y)
     grid = [0.0, *(B * 0.5**k for k in range(7, -1, -1))]
     found = [evidence(P, kernel, rows, y, size, noise) for size in grid]
     shows = int(np.argmax(found)) > 0
-    prior = [0.5] + [0.5 / 8] * 8
-    likely = [p * math.exp(e - max(found)) for p, e in zip(prior, found, strict=True)]
-    chance = sum(q for q, size in zip(likely, grid, strict=True) if size > 0.9 * B / 32) / sum(likely)
-    size = max(size for size, e in zip(grid, found, strict=True) if e >= max(found) - 1) if shows else 0.0
-    return size, noise, chance
+    return max(size for size, e in zip(grid, found, strict=True) if e >= max(found) - 1) if shows else 0.0, noise
 
 
 KERNELS = {"rbf": RBF(0.3), "matern": Matern(0.3, nu=1.5), "linear": DotProduct(sigma_0=0)}
@@ -84,9 +80,8 @@ def test_the_layered_posterior(name, tracked):
         mean, variance = dense(points, kernel, told, seen, layered.misfit_size, layered.noise, everything)
         np.testing.assert_allclose(here.mean, mean, atol=1e-6)
         np.testing.assert_allclose(here.variance, variance, atol=1e-6)
-        tau, noise, chance = sizes(points, kernel, told, seen)
+        tau, noise = sizes(points, kernel, told, seen)
         assert (layered.misfit_size, pytest.approx(layered.noise, rel=1e-9)) == (tau, noise)
-        assert layered.chance == pytest.approx(chance, abs=1e-6)
         for k in (3, 3, 39):
             p.expect(points[[k]])
             layered.expect(k, points[[k]])
@@ -105,9 +100,9 @@ def test_the_layered_posterior(name, tracked):
 def transcription(kernel, premium, horizon, tell, X):
     """InsuredUCB as its file says it, by dense formulas."""
     N, everything = len(X), np.arange(len(X))
-    rows, y, first, paid, tests, again, explored = np.zeros(0, dtype=int), np.zeros(0), [], 0.0, 0, 0, 0.0
+    rows, y, first, paid, tests, again = np.zeros(0, dtype=int), np.zeros(0), [], 0.0, 0, 0
     for t in range(1, horizon + 1):
-        tau, noise, chance = sizes(X, kernel, rows, y)
+        tau, noise = sizes(X, kernel, rows, y)
         mean, variance = dense(X, kernel, rows, y, tau, noise, everything) if t > 1 else (
             np.full(N, OFFSET), (B / 2) ** 2 * kernel.diag(X)
         )  # fmt: skip
@@ -119,8 +114,7 @@ def transcription(kernel, premium, horizon, tell, X):
             lower[j], upper[j] = average[j] - r, average[j] + r
         score = np.clip(mean + 2 * np.sqrt(np.maximum(variance, 0)), lower, upper)
         chosen = eager = int(score.argmax())
-        extent = max(mean.max() - mean.min(), B / 4)
-        if tests + 1 <= min(t ** (2 / 3), t / 5):
+        if tests + 1 <= min(math.sqrt(t), t / 5):
             possible = upper >= lower.max()
             test, its_own = None, False
             if 2 * again < tests:
@@ -138,21 +132,17 @@ def transcription(kernel, premium, horizon, tell, X):
                 if max(hope) > -math.inf:
                     test, its_own = int(np.argmax(hope)), True
             if test is None:
-                test = min(
-                    (j for j in range(N) if possible[j]),
-                    key=lambda j: ((n[j] + 1) * ((mean.max() - mean[j]) / extent + 0.05), j),
-                )
+                fewest = min(n[j] for j in range(N) if possible[j])
+                test = max((j for j in range(N) if possible[j] and n[j] == fewest), key=lambda j: (mean[j], -j))
+            extent = max(mean.max() - mean.min(), B / 4)
             loss = (mean.max() - mean[test]) / extent
-            allowance = min(t ** (2 / 3), t / 5) * (1 / 200 + 0.15 * tau / extent)
-            allowance = premium * (allowance + (0.04 + 0.4 * chance**2) * explored)
+            allowance = premium * min(math.sqrt(t), t / 5) * (1 / 60 + 0.5 * tau / extent)
             if test != eager and paid + loss <= allowance:
                 chosen, tests, again, paid = test, tests + 1, again + its_own, paid + loss
-        if chosen == eager:
-            explored += (mean.max() - mean[eager]) / extent
         if chosen not in first:
             first.append(chosen)
         rows, y = np.append(rows, chosen), np.append(y, tell(chosen))
-        yield chosen, tests, again, paid, tau, explored
+        yield chosen, tests, again, paid, tau
 
 
 def member(P, kernel, rows, y, misfit, noise):
@@ -170,19 +160,17 @@ def member(P, kernel, rows, y, misfit, noise):
 
 
 WORLDS = [
-    ("rbf", 0, 0.6, 1.0, 40),
+    ("rbf", 0, 0.25, 30.0, 40),
     ("rbf", 3, 0.1, 30.0, 40),
-    ("matern", 3, 0.6, 1.0, 40),
-    ("linear", 0, 0.25, 3.0, 12),
-    ("rbf", 0, 0.1, 1.0, 40),
-    ("linear", 1, 0.6, 1.0, 12),
+    ("matern", 0, 0.15, 30.0, 40),
+    ("rbf", 1, 0.6, 1.0, 40),
 ]
 
 
 # a premium of 1 makes what tests lose count, and few candidates have own bands that exclude others
 @pytest.mark.parametrize(("name", "seed", "size", "premium", "N"), [*WORLDS, ("rbf", 0, 0.6, 5.0, 6)])
 def test_insured(name, seed, size, premium, N):
-    kernel, rng, P = KERNELS[name], np.random.default_rng(seed), X[:N] * (0.7 if name == "linear" else 1.0)
+    kernel, rng, P = KERNELS[name], np.random.default_rng(seed), X[:N]
     truth = OFFSET + np.sin(4 * P[:, 0] + seed) * P[:, 1] + size * rng.choice([-1, 1], N)
     noise = NOISE * rng.standard_normal(400)
     results = iter(noise)
@@ -191,13 +179,13 @@ def test_insured(name, seed, size, premium, N):
     )
     other, taus = iter(noise), set()
     expected = transcription(kernel, premium, 160 if premium == 30.0 else 80, lambda j: truth[j] + next(other), P)
-    for chosen, tests, again, paid, tau, explored in expected:
+    for chosen, tests, again, paid, tau in expected:
         query = policy.ask()
         assert query.index == chosen
         policy.tell(query, truth[query.index] + next(results))
         assert (policy.tests, policy._again) == (tests, again)
-        assert (policy.paid, policy.explored) == pytest.approx((paid, explored), abs=1e-6)
+        assert policy.paid == pytest.approx(paid, abs=1e-6)
         taus.add(tau)
     assert policy.tests >= 2
-    assert 0 < policy._again < policy.tests or size == 0.1 or N == 6  # tests of both kinds were compared
+    assert policy._again > 0 or name == "matern" or N == 6  # tests of both kinds were compared
     assert len(taus) > 1 or N == 6

@@ -38,10 +38,10 @@ def play(policy, problem, rounds, seed=0):
 def test_tests_find_what_the_model_has_written_off():
     """Eight worlds, all of which lose 0.36 per round while the best point is not tried."""
     problem = written_off()
-    plain = [play(ms.InsuredUCB(PLANE, SMOOTH, premium=0.0), problem, 1000, seed) for seed in range(8)]
-    insured = [play(ms.InsuredUCB(PLANE, SMOOTH), problem, 1000, seed) for seed in range(8)]
+    plain = [play(ms.InsuredUCB(PLANE, SMOOTH, premium=0.0), problem, 800, seed) for seed in range(8)]
+    insured = [play(ms.InsuredUCB(PLANE, SMOOTH), problem, 800, seed) for seed in range(8)]
     assert sum(run[-200:].mean() > 0.3 for run in plain) >= 4
-    assert max(run[-200:].mean() for run in insured) < 0.05
+    assert max(run[-200:].mean() for run in insured) < 0.02
     assert np.mean(insured) < 0.1
 
 
@@ -55,12 +55,10 @@ def test_what_tests_may_cost():
             loss = query.details["test"]
             assert 0 <= loss <= 1
             spread = max(np.ptp(policy.layered.over(slice(None)).mean), 0.5)
-            most = min(t ** (2 / 3), t / 5) * (1 / 200 + 0.15 * policy.misfit_size / spread)
-            most += (0.04 + 0.4 * policy.layered.chance**2) * policy.explored
-            assert paid + loss <= 2.0 * most + 1e-9
+            assert paid + loss <= 2.0 * min(math.sqrt(t), t / 5) * (1 / 60 + 0.5 * policy.misfit_size / spread) + 1e-9
             paid += loss
         policy.tell(query, problem.values[query.index] + 0.1 * rng.standard_normal())
-        assert policy.tests <= min(t ** (2 / 3), t / 5)
+        assert policy.tests <= min(math.sqrt(t), t / 5)
         assert policy.paid == pytest.approx(paid)
     assert policy.tests > 5
 
@@ -80,7 +78,7 @@ def test_a_candidate_that_always_fails_does_not_stall_it():
         policy.tell(query, problem.values[query.index] + 0.1 * rng.standard_normal())
     assert failing is not None
     assert asked <= 3
-    assert policy.tests <= 600 ** (2 / 3)
+    assert policy.tests <= math.sqrt(600)
 
 
 def test_the_first_failure_of_a_test_is_refunded_and_no_other():
@@ -121,22 +119,22 @@ def test_noise_is_corrected_by_repeats(factor):
 
 
 def test_regret_stays_below_its_bound():
-    """Two arms that the model takes for alike, and a premium at which the bound says something; error at most δ = 0.1
+    """Three arms that the model takes for alike, and a premium at which the bound says something; error at most δ = 0.1
     for each of 2 runs, each of which would have to lose several times what it does."""
-    points = np.array([[1.0], [0.8]])
+    points = np.array([[1.0], [0.9], [0.8]])
     model = ms.Model(DotProduct(sigma_0=0), norm_bound=0.5, noise=0.1)
-    problem = ms.problems.Problem("arms", ms.Finite(points), model, np.array([0.1, 0.4]), 0.2 * points[:, 0], 0.3)
+    problem = ms.problems.Problem("arms", ms.Finite(points), model, np.array([0.1, 0.0, 0.4]), 0.2 * points[:, 0], 0.3)
     T = 4000
-    bound = ms.theory.insured_bound(model, T, 2, 0.3, premium=200.0)
+    bound = ms.theory.insured_bound(model, T, 3, 0.3, premium=60.0)
     assert bound < 0.9 * 2 * 0.8 * T
     for seed in range(2):
-        assert play(ms.InsuredUCB(problem.domain, model, premium=200.0), problem, T, seed).sum() < bound
+        assert play(ms.InsuredUCB(problem.domain, model, premium=60.0), problem, T, seed).sum() < bound
 
 
-def test_the_bound_grows_with_two_thirds_of_the_exponent():
-    bounds = [ms.theory.insured_bound(MODEL, T, 3, premium=200.0) for T in (10**6, 10**7)]
-    assert 0.62 < math.log10(bounds[1] / bounds[0]) < 0.70
-    assert ms.theory.insured_bound(MODEL, 10**6, 3, premium=2e6) == bounds[0]  # tests are t^{2/3} at most
+def test_the_bound_grows_with_three_quarters_of_the_exponent():
+    bounds = [ms.theory.insured_bound(MODEL, T, 3, premium=60.0) for T in (10**5, 10**6)]
+    assert 0.70 < math.log10(bounds[1] / bounds[0]) < 0.78
+    assert ms.theory.insured_bound(MODEL, 10**5, 3, premium=6e5) == bounds[0]  # tests are √t at most
 
 
 def test_contexts():
@@ -161,7 +159,7 @@ def test_contexts():
 
 def test_restored_it_goes_on_to_the_bit_where_the_dictionary_was_chosen_anew():
     """Points in a cluster first, then far from it, in batches: features are void then, and all is made anew."""
-    rng = np.random.default_rng(8)
+    rng = np.random.default_rng(7)
     X = np.sort(np.concatenate([0.5 + 0.01 * rng.random(25), rng.random(15)]))[:, None]
     policy = ms.InsuredUCB(ms.Finite(X), ms.Model(RBF(0.5), norm_bound=2.0, noise=0.1), premium=3.0)
     for turn in range(40):

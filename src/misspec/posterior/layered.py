@@ -38,7 +38,6 @@ from misspec.posterior.table import FeatureTable, Key, Table
 HALVINGS = 7  # of B, the sizes of misfit that are considered beside none
 GROWTH = 1.15  # growth of the observations after which τ and σ are learnt again
 BELIEVED = 10.0  # repeated results that the model's noise counts for
-VISIBLE = 3  # the place of B/32 among the sizes: results can seldom exclude what is smaller
 OPTIMISM = 1.0  # of misfits whose log-likelihood is so little below the largest, the largest is taken
 LEAST = 1e-6  # of s²: noise is never taken for less, as the ridge of a model
 TINY = 1e-12
@@ -63,7 +62,6 @@ class Layered:
         model = posterior.model
         self.scale = 0.5 * model.norm_bound  # s
         self.misfit_size = 0.0  # τ
-        self.chance = 0.0  # that there is a misfit of B/32 or more
         self.noise = max(model.noise, math.sqrt(LEAST) * self.scale)  # σ, as learnt
         self._next = 4  # observations at which τ and σ are learnt
         self._squares, self._repeats = 0.0, 0  # of repeated results about their averages
@@ -205,9 +203,6 @@ class Layered:
         evidence = np.array([_evidence(F, known + size**2, y, self._sums(size), self.scale) for size in sizes])
         best = int(evidence.argmax())  # the smallest of equals
         self.misfit_size = sizes[int(np.flatnonzero(evidence >= evidence[best] - OPTIMISM).max()) if best else 0]
-        likely = np.exp(evidence - evidence[best])
-        likely[0] *= HALVINGS + 1  # none is as probable beforehand as all sizes together
-        self.chance = float(likely[VISIBLE:].sum() / likely.sum())
 
     def _renew(self) -> None:
         """C, b and the variances over the candidates from the sums."""
