@@ -200,15 +200,15 @@ class _Parser:
         """The test that a node says, or its opposite."""
         if isinstance(node, ast.BoolOp):
             parts = [self.truth(each, positive=positive) for each in node.values]
-            return _all_of(parts) if isinstance(node.op, ast.And) == positive else _any_of(parts)
+            return _combined(parts, every=isinstance(node.op, ast.And) == positive)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return self.truth(node.operand, positive=not positive)
         if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            pairs = zip(sides, node.ops, sides[1:], strict=False)
-            parts = [self.comparison(a, op if positive else SIGNS[type(op)][1](), b) for a, op, b in pairs
-                     if type(op) in SIGNS or self._unknown(node)]  # fmt: skip
-            return parts[0] if len(parts) == 1 else _all_of(parts) if positive else _any_of(parts)
+            if not all(type(op) in SIGNS for op in node.ops):
+                raise self.wrong(f"{self.piece(node)}: rules know <, <=, >, >=, ==, !=, in and not in")
+            pairs = zip([node.left, *node.comparators], node.ops, node.comparators, strict=False)
+            parts = [self.comparison(a, op if positive else SIGNS[type(op)][1](), b) for a, op, b in pairs]
+            return _combined(parts, every=positive)
         if isinstance(node, ast.Constant) and isinstance(node.value, bool):
             return _constant(node.value == positive)
         if isinstance(node, ast.Name):
@@ -217,16 +217,13 @@ class _Parser:
                 return self.comparison(node, ast.Eq(), ast.Constant(positive))
         raise self.wrong(f"{self.piece(node)} is neither true nor false; compare it with something")
 
-    def _unknown(self, node: ast.AST) -> bool:
-        raise self.wrong(f"{self.piece(node)}: rules know <, <=, >, >=, ==, !=, in and not in")
-
     def comparison(self, left: ast.AST, op: ast.cmpop, right: ast.AST) -> Test:
         sign, a = SIGNS[type(op)][0], self.term(left)
         if isinstance(op, ast.In | ast.NotIn):
             if not isinstance(right, ast.List | ast.Tuple | ast.Set) or not right.elts:
                 raise self.wrong(f"{self.piece(right)} must be a list of values, as in x in ['a', 'b']")
             parts = [self.comparison(left, ast.Eq() if sign == "in" else ast.NotEq(), each) for each in right.elts]
-            return _any_of(parts) if sign == "in" else _all_of(parts)
+            return _combined(parts, every=sign != "in")
         b = self.term(right)
         names = a.names | b.names
         if not names:
@@ -346,22 +343,15 @@ def _where_there(test: Test, names: frozenset[str]) -> Test:
     return wider
 
 
-def _all_of(parts: Sequence[Test]) -> Test:
+def _combined(parts: Sequence[Test], *, every: bool) -> Test:
+    """Whether all parts hold, or one of them."""
+    hold, margin = (np.logical_and, np.minimum) if every else (np.logical_or, np.fmax)
+
     def test(values: Values) -> Held:
         each = [part(values) for part in parts]
-        holds = np.logical_and.reduce([held.holds for held in each])
-        return Held(holds, np.minimum.reduce([held.margin for held in each]))
+        return Held(hold.reduce([held.holds for held in each]), margin.reduce([held.margin for held in each]))
 
-    return test
-
-
-def _any_of(parts: Sequence[Test]) -> Test:
-    def test(values: Values) -> Held:
-        each = [part(values) for part in parts]
-        holds = np.logical_or.reduce([held.holds for held in each])
-        return Held(holds, np.fmax.reduce([held.margin for held in each]))
-
-    return test
+    return test if len(parts) > 1 else parts[0]
 
 
 def _held(holds: NDArray[np.bool_]) -> Held:
