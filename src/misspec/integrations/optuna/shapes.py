@@ -118,7 +118,9 @@ class Shapes:
             if when is None:
                 if count[key] < 2 or len(shape.hidden) == MOST_HIDDEN:
                     continue
-                title = self._title(names, {*usable, *shape.hidden})
+                plain = short(f"with {', '.join(names)}").replace("`", "'")  # it stands in a rule, which has its limits
+                titles = itertools.chain([plain], (f"{plain} ({i})" for i in itertools.count(2)))
+                title = next(each for each in titles if each not in usable and each not in shape.hidden)
                 shape.hidden[title] = Hidden(tuple(names), *self._lately(there, known, names[0]))
                 when = {title: (True,)}
             shape.when.update(dict.fromkeys(names, when))
@@ -176,12 +178,6 @@ class Shapes:
             numbers = every[to[0] <= to[1]]
         return tuple(parameter.value(number) for number in numbers.tolist())
 
-    @staticmethod
-    def _title(names: Sequence[str], taken: set[str]) -> str:
-        """A name for a hidden choice, which rules can have in backticks."""
-        plain = short(f"with {', '.join(names)}").replace("`", "'")  # it stands in a rule, which has its limits
-        return next(each for each in _numbered(plain) if each not in taken)
-
 
 class _Explanation(NamedTuple):
     """Where parents have these values."""
@@ -212,8 +208,3 @@ def _column(stored: Array) -> _Column:
     codes = np.full(len(stored), -1, dtype=np.intp)
     codes[there] = code
     return _Column(there, codes, values)
-
-
-def _numbered(plain: str) -> Iterator[str]:
-    yield plain
-    yield from (f"{plain} ({i})" for i in itertools.count(2))
