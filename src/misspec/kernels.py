@@ -173,10 +173,10 @@ def diagonal_gradient(kernel: Any, X: Array) -> Array:
     return _differences(lambda P: diagonal(kernel, P)[:, None], X)[:, 0, :]
 
 
-def _differences(function: Any, X: Array, step: float = 1e-5) -> Array:
+def _differences(function: Any, X: Array) -> Array:
     """Central differences in one batch: function maps (n·2d, d) points to (n·2d, m) values."""
     n, d = X.shape
-    h = step * np.maximum(1.0, np.abs(X))
+    h = 1e-5 * np.maximum(1.0, np.abs(X))
     moves = np.eye(d)[None, :, :] * h[:, :, None]  # (n, d, d): one coordinate moved at a time
     high, low = (X[:, None, :] + moves).reshape(-1, d), (X[:, None, :] - moves).reshape(-1, d)
     values = function(np.concatenate([high, low]))

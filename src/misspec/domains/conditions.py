@@ -95,4 +95,4 @@ class Conditions:
 
     def settled(self, X: Array) -> Array:
         """The points, with the first value of what does not exist there."""
-        return np.where(self.there(X), X, self.first)
+        return np.where(self.there(X), X, self.first) if self.conditional else X

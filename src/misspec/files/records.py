@@ -29,10 +29,8 @@ from misspec.threads import tell_of_forks
 NAME = b"misspec "
 FIRST = NAME + b"records 3\n"
 HEAD = rb"[0-9a-f]{8} "
-BEGUN = re.compile(
-    rb"[0-9a-f]{0,8}|" + HEAD + rb"\d{0,16}|" + HEAD + rb"(?P<length>\d{1,16}) (?P<payload>[^\n]*)"
-)  # of a record: its beginning, however short
-
+# of a record: its beginning, however short
+BEGUN = re.compile(rb"[0-9a-f]{0,8}|" + HEAD + rb"\d{0,16}|" + HEAD + rb"(?P<length>\d{1,16}) (?P<payload>[^\n]*)")
 
 Mark = tuple[int, int]  # up to where a file is whole: its bytes, and the checksum of its last record
 BEGIN: Mark = (len(FIRST), 0)

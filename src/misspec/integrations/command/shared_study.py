@@ -37,7 +37,7 @@ from misspec.domains import Space
 from misspec.errors import InvalidInput
 from misspec.integrations.command import processes
 from misspec.integrations.command.storages import open_storage, without_password
-from misspec.integrations.optuna.spaces import distributions_of
+from misspec.integrations.optuna.shapes import distributions_of
 from misspec.integrations.optuna.trials import AGAIN, Axes
 
 OWNER = "misspec:owner"  # of a trial: run, host, pid, start

@@ -20,8 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Space
 from misspec.errors import LARGEST, Array, InvalidInput, instance, real, shown
-from misspec.integrations.optuna.shapes import Shape, Shapes
-from misspec.integrations.optuna.spaces import distributions_of, space_of
+from misspec.integrations.optuna.shapes import Shape, Shapes, distributions_of, space_of
 from misspec.policies import Auto
 
 NOISE = "result_noise"  # the user attribute of a trial that has the standard deviation of its result
