@@ -2,7 +2,7 @@
 
     k(x, z)     kernel(X, Z)[i, j], X of shape (n, d) and Z of shape (m, d)
     k(x, x)     kernel.diag(X)[i]; at most 1 on the domain
-    ∂k/∂x       gradient(kernel, X, Z)[i, j, :]
+    ∂k/∂x       cross_with_gradient(kernel, X, Z)[1][i, j, :]
 
 Any object with `__call__(X, Z)` and `diag(X)` is a kernel, so all of scikit-learn's are. Those are recognised by the
 name of their class, without importing scikit-learn.
@@ -108,13 +108,9 @@ def check(kernel: Any, X: Array) -> None:
         raise InvalidInput(f"kernel {shown(kernel)} is not positive semidefinite on the domain; choose another kernel")
 
 
-def gradient(kernel: Kernel, X: Array, Z: Array) -> Array:
-    """∂k(x, z)/∂x, shape (n, m, d): analytic for the common kernels of scikit-learn, central differences otherwise."""
-    return cross_with_gradient(kernel, X, Z)[1]
-
-
 def cross_with_gradient(kernel: Any, X: Array, Z: Array) -> tuple[Array, Array]:
-    """k(X, Z) and ∂k(x, z)/∂x, shapes (n, m) and (n, m, d); for RBF and Matérn kernels in one pass."""
+    """k(X, Z) and ∂k(x, z)/∂x, shapes (n, m) and (n, m, d): in one pass for RBF and Matérn kernels, analytic for the
+    other common ones of scikit-learn too, by central differences otherwise."""
     if hasattr(kernel, "with_gradient"):
         values, slopes = kernel.with_gradient(X, Z)
         return np.asarray(values), np.asarray(slopes)
@@ -177,10 +173,10 @@ def diagonal_gradient(kernel: Any, X: Array) -> Array:
     return _differences(lambda P: diagonal(kernel, P)[:, None], X)[:, 0, :]
 
 
-def _differences(function: Any, X: Array, step: float = 1e-5) -> Array:
+def _differences(function: Any, X: Array) -> Array:
     """Central differences in one batch: function maps (n·2d, d) points to (n·2d, m) values."""
     n, d = X.shape
-    h = step * np.maximum(1.0, np.abs(X))
+    h = 1e-5 * np.maximum(1.0, np.abs(X))
     moves = np.eye(d)[None, :, :] * h[:, :, None]  # (n, d, d): one coordinate moved at a time
     high, low = (X[:, None, :] + moves).reshape(-1, d), (X[:, None, :] - moves).reshape(-1, d)
     values = function(np.concatenate([high, low]))

@@ -77,7 +77,7 @@ def test_points_have_what_exists_there():
     assert axes.point({"kind": "svm"}) is None  # as of a trial that died before it had a C
     assert axes.point({"C": 1.0}) is None
     assert axes.point({"kind": "net", "C": 1.0}) is None
-    assert [axes.exists("C", params) for params in ({}, {"kind": "rf"}, {"kind": "svm"})] == [None, False, True]
+    assert [axes.exists("C", params) for params in ({}, {"kind": "rf"}, {"kind": "svm"})] == [False, False, True]
 
 
 def test_two_parents():

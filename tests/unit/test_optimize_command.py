@@ -33,7 +33,7 @@ from misspec.integrations import command, space_file
 from misspec.integrations.command import processes, runs, shared_study, storages
 from misspec.integrations.command import words as words_of
 from misspec.integrations.command.shared_study import BEAT, OWNER, PROCESS, RETRY, Shared
-from misspec.integrations.optuna.spaces import distributions_of
+from misspec.integrations.optuna.shapes import distributions_of
 from misspec.integrations.optuna.trials import AGAIN, History
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

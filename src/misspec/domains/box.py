@@ -140,12 +140,7 @@ class Box(Region):
     def _near(self, U: Array, rng: np.random.Generator, count: int, finest: float) -> Array:
         return search.around(U, rng, count, finest=finest)
 
-    def _stepped(
-        self,
-        U: Array,
-        steps: Array,
-        rng: np.random.Generator,  # noqa: ARG002
-    ) -> tuple[Array, NDArray[np.bool_]]:
+    def _stepped(self, U: Array, steps: Array, rng: np.random.Generator) -> tuple[Array, NDArray[np.bool_]]:  # noqa: ARG002
         V = U + steps
         return V, np.asarray(((V >= 0.0) & (V <= 1.0)).all(axis=1))
 

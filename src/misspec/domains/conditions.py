@@ -48,27 +48,23 @@ class Conditions:
     """Which parameters of a space exist at which points. parameters: of the space, by name."""
 
     def __init__(self, parameters: Mapping[str, Any]) -> None:
-        self._places = {name: i for i, name in enumerate(parameters)}
+        places = {name: i for i, name in enumerate(parameters)}
         self._parameters = list(parameters.values())
         self._needs: list[tuple[int, int, Array]] = []  # (parameter, parent, numbers of the parent), parents first
-        ready: set[str] = set()
+        self.order: list[str] = []  # all names, parents before what depends on them
         left = {name: p for name, p in parameters.items() if not p.when or self._check(name, p, parameters)}
         while left:
-            now = [name for name, p in left.items() if all(parent in ready for parent, _ in p.when)]
-            if not now:
+            for name, p in left.items():
+                if all(parent in self.order for parent, _ in p.when):
+                    self.order.append(name)
+                    for parent, some in p.when:
+                        numbers = np.array([parameters[parent].number(each, "") for each in some])
+                        self._needs.append((places[name], places[parent], numbers))
+            before, left = len(left), {name: p for name, p in left.items() if name not in self.order}
+            if len(left) == before:
                 raise InvalidInput(f"the conditions of {', '.join(map(shown, left))} go round in a circle; drop one")
-            for name in now:
-                self._needs += [
-                    (self._places[name], self._places[parent], self._numbers(parameters[parent], some))
-                    for parent, some in left.pop(name).when
-                ]
-            ready |= set(now)
         self.first: Array = np.array([0.0 if hasattr(p, "options") else p.low for p in parameters.values()])
         self.conditional = frozenset(i for i, _, _ in self._needs)  # positions of parameters that can be absent
-
-    @staticmethod
-    def _numbers(parent: Any, some: tuple[Any, ...]) -> Array:
-        return np.array([parent.number(each, "") for each in some])
 
     @staticmethod
     def _check(name: str, parameter: Any, parameters: Mapping[str, Any]) -> bool:
@@ -99,4 +95,4 @@ class Conditions:
 
     def settled(self, X: Array) -> Array:
         """The points, with the first value of what does not exist there."""
-        return np.where(self.there(X), X, self.first)
+        return np.where(self.there(X), X, self.first) if self.conditional else X

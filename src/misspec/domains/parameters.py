@@ -74,9 +74,8 @@ class _Parameter:
 
     def __repr__(self) -> str:
         fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.init}  # type: ignore[arg-type]
-        if not fields.pop("when"):
-            return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
-        return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in fields.items())}, when={dict(self.when)})"
+        fields |= {"when": dict(when)} if (when := fields.pop("when")) else {}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
 
 class Interval(_Parameter):

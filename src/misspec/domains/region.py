@@ -11,7 +11,7 @@ they move to back onto itself (`on`, with the gradient `pulled` back), as the sh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -220,14 +220,15 @@ class Region(ABC):
 
     # -- points for searches ---------------------------------------------------------------------------------------
 
-    def _legal_from(self, unit: Array, count: int, seed: Any) -> Array:
-        """About `count` legal points, of these of the unit cube as far as they are."""
-        X = self.from_unit(unit)
-        X = search.distinct(X[self.legal(X)]).points
-        rng = np.random.default_rng([*np.atleast_1d(seed).tolist(), 7])
+    def _legal_from(self, cover: Callable[[int, int, Any], Array], count: int, seed: Any) -> Array:
+        """About `count` legal points: those of a cover of the unit cube, where they are not rare, and of a walk."""
+        X, rng = np.zeros((0, self.dimension)), np.random.default_rng([*np.atleast_1d(seed).tolist(), 7])
+        if self.share >= RARE:
+            X = self.from_unit(cover(self._units, int(count / self.share), seed))
+            X = search.distinct(X[self.legal(X)]).points
         if len(X) > count:
-            return X[np.sort(rng.choice(len(X), count, replace=False))]
-        return np.concatenate([X, self._walked(count - len(X), rng)])
+            return self.encode(X[np.sort(rng.choice(len(X), count, replace=False))])
+        return self.encode(np.concatenate([X, self._walked(count - len(X), rng)]))
 
     def _walked(self, count: int, rng: np.random.Generator) -> Array:
         """Legal points by a random walk from known ones."""
@@ -243,25 +244,17 @@ class Region(ABC):
             U[inside] = V[inside]
         return self.decode(U)
 
-    def _enough(self, count: int) -> int:
-        """Draws of which about `count` are legal; none where these are rare."""
-        return 0 if self.share < RARE else int(count / self.share)
-
     def spread(self, count: int, seed: Any) -> Array:
         """About `count` points all over the region and its ends."""
         if self.rules is None:
             return self._coded(search.cover_with_faces(self._units, count, seed), distinct=True)
-        n = self._enough(count)
-        unit = search.cover_with_faces(self._units, n, seed) if n else np.zeros((0, self._units))
-        return self.encode(self._legal_from(unit, count, seed))
+        return self._legal_from(search.cover_with_faces, count, seed)
 
     def uniform(self, count: int, seed: Any) -> Array:
         """Uniform points, on the scales of the parameters; those without floats may repeat."""
         if self.rules is None:
             return self._coded(search.sobol(self._units, count, seed))
-        n = self._enough(count)
-        unit = search.sobol(self._units, n, seed) if n else np.zeros((0, self._units))
-        return self.encode(self._legal_from(unit, count, seed))
+        return self._legal_from(search.sobol, count, seed)
 
     def draw(self, rng: np.random.Generator) -> Array:
         """A uniform point, in user units, shape (1, d)."""

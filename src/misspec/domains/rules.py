@@ -3,10 +3,10 @@
     numbers, "text", True, False, None     parameters by name, those that are no plain words in `backticks`
     + − * / **, min, max, abs, log, exp    < ≤ > ≥ == !=, in, not in, and, or, not
 
-A text is parsed by Python's `ast` and translated node by node into functions of arrays: nothing is ever evaluated by
-Python. A comparison yields whether it holds, and by how much, its *margin* (right − left for <), so that searches find
-legal points and follow the border. One whose value is not a number, such as a logarithm of −1, does not hold; one about
-a parameter that does not exist at a point (`conditions.py`) does. Numbers that differ by rounding are equal.
+A text is parsed by Python's `ast` and evaluated here, node by node on arrays, never by Python. A comparison yields
+whether it holds, and by how much, its *margin* (right − left for <), so that searches find legal points and follow the
+border. One whose value is not a number, such as a logarithm of −1, does not hold; one about a parameter that does not
+exist at a point (`conditions.py`) does. Numbers that differ by rounding are equal.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from __future__ import annotations
 import ast
 import functools
 import keyword
-import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +44,7 @@ SIGNS: dict[type, tuple[str, type]] = {  # how a comparison is written, and its 
 }
 ARITHMETIC: dict[type, Any] = {
     ast.Add: np.add, ast.Sub: np.subtract, ast.Mult: np.multiply, ast.Div: np.divide, ast.Pow: np.power,
+    ast.USub: np.negative, ast.UAdd: np.positive,
 }  # fmt: skip
 FUNCTIONS: dict[str, Any] = {
     "min": lambda *parts: functools.reduce(np.minimum, parts),
@@ -62,6 +62,11 @@ class Values(NamedTuple):
     there: Mapping[str, NDArray[np.bool_]]
     n: int
 
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any], X: Array, there: NDArray[np.bool_]) -> Values:
+        columns = {name: compared(p, X[:, i]) for i, (name, p) in enumerate(parameters.items())}
+        return cls(columns, {name: there[:, i] for i, name in enumerate(columns)}, len(X))
+
 
 class Held(NamedTuple):
     """Whether something holds at each point, and by how much: margins below 0 say how far it is from holding."""
@@ -69,17 +74,20 @@ class Held(NamedTuple):
     holds: NDArray[np.bool_]
     margin: Array
 
+    @classmethod
+    def only(cls, holds: Any) -> Held:
+        """Of what holds by no degrees."""
+        return cls(holds, np.where(holds, 1.0, -1.0))
+
 
 class Term(NamedTuple):
-    """A number or an option at each point. kind: "number", or "option" for text, True, False and None."""
+    """A number or an option, at each point or everywhere. kind: "number", or "option" for text, True, False and None.
+    names: of the parameters in it; constant: as it is written."""
 
     kind: str
-    value: Callable[[Values], Any]
-    names: frozenset[str]  # of parameters in it
+    value: Any
+    names: frozenset[str] = frozenset()
     constant: Any = None
-
-
-Test = Callable[[Values], Held]
 
 
 class Rules:
@@ -97,16 +105,12 @@ class Rules:
             if not callable(each):
                 raise InvalidInput(f"where must be texts or functions; {EXAMPLE}; got {shown(each)}")
         self.parameters = parameters
-        parsed = [_Parser(text, parameters) for text in self.texts]
-        self._tests = [each.test for each in parsed]
-        self.equates = any(each.equates for each in parsed)  # whether numbers are to be equal
+        self._parsed = [_Text(text, parameters) for text in self.texts]
+        self.equates = any(each.equates for each in self._parsed)  # whether numbers are to be equal
 
     def __repr__(self) -> str:
         all_of = [*self.texts, *self.functions]
         return repr(all_of[0] if len(all_of) == 1 else all_of)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Rules, ([*self.texts, *self.functions], self.parameters)  # what texts are translated into has no pickle
 
     def settings(self) -> list[str | None]:
         """As JSON: None for each function."""
@@ -118,12 +122,10 @@ class Rules:
 
     def held(self, X: Array, there: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], Array]:
         """Whether all texts hold at the rows of X, and their margins, shape (n, texts). there: which parameters do."""
-        columns = {name: compared(p, X[:, i]) for i, (name, p) in enumerate(self.parameters.items())}
-        values = Values(columns, {name: there[:, i] for i, name in enumerate(columns)}, len(X))
-        with np.errstate(all="ignore"):
-            tests = [test(values) for test in self._tests]
-        holds = np.logical_and.reduce([each.holds for each in tests], axis=0) if tests else np.ones(len(X), dtype=bool)
-        margins = np.array([each.margin for each in tests]).reshape(len(tests), len(X)).T
+        values = Values.of(self.parameters, X, there)
+        each = [text.held(values) for text in self._parsed]
+        holds = np.logical_and.reduce([held.holds for held in each], axis=0) if each else np.ones(len(X), dtype=bool)
+        margins = np.array([held.margin for held in each]).reshape(len(each), len(X)).T
         return holds, np.nan_to_num(margins, nan=-LARGEST, posinf=LARGEST, neginf=-LARGEST)
 
     def allow(self, point: Any) -> bool:
@@ -154,8 +156,8 @@ def compared(parameter: Any, numbers: Array) -> NDArray[Any]:
     return np.asarray(values[numbers.astype(np.intp)])
 
 
-class _Parser:
-    """One text; `test` is what it says."""
+class _Text:
+    """One text. It is evaluated node by node; to find what is wrong with it, once without any points."""
 
     def __init__(self, text: str, parameters: Mapping[str, Any]) -> None:
         self.text, self.parameters = text, parameters
@@ -165,8 +167,9 @@ class _Parser:
             if len(text) > LONGEST:
                 raise self.wrong(f"it has {len(text)} characters, at most {LONGEST} are read; split it into several")
             words = QUOTED.sub(self._word, text).strip()
-            tree = ast.parse(f"({words})" if words else "", mode="eval").body
-            self.test: Test = self.truth(tree, positive=True)
+            self.tree = ast.parse(f"({words})" if words else "", mode="eval").body
+            nowhere = np.zeros((0, len(parameters)))
+            self.held(Values.of(parameters, nowhere, nowhere.astype(bool)))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             if isinstance(error, InvalidInput):
                 raise
@@ -196,38 +199,39 @@ class _Parser:
 
     # -- what is true or false -----------------------------------------------------------------------------------
 
-    def truth(self, node: ast.AST, *, positive: bool) -> Test:
-        """The test that a node says, or its opposite."""
+    def held(self, at: Values) -> Held:
+        with np.errstate(all="ignore"):
+            return self.truth(self.tree, at, positive=True)
+
+    def truth(self, node: ast.AST, at: Values, *, positive: bool) -> Held:
+        """Where a node holds, or its opposite."""
         if isinstance(node, ast.BoolOp):
-            parts = [self.truth(each, positive=positive) for each in node.values]
-            return _all_of(parts) if isinstance(node.op, ast.And) == positive else _any_of(parts)
+            parts = [self.truth(each, at, positive=positive) for each in node.values]
+            return _combined(parts, every=isinstance(node.op, ast.And) == positive)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return self.truth(node.operand, positive=not positive)
+            return self.truth(node.operand, at, positive=not positive)
         if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            pairs = zip(sides, node.ops, sides[1:], strict=False)
-            parts = [self.comparison(a, op if positive else SIGNS[type(op)][1](), b) for a, op, b in pairs
-                     if type(op) in SIGNS or self._unknown(node)]  # fmt: skip
-            return parts[0] if len(parts) == 1 else _all_of(parts) if positive else _any_of(parts)
+            if not all(type(op) in SIGNS for op in node.ops):
+                raise self.wrong(f"{self.piece(node)}: rules know <, <=, >, >=, ==, !=, in and not in")
+            pairs = zip([node.left, *node.comparators], node.ops, node.comparators, strict=False)
+            parts = [self.comparison(a, op if positive else SIGNS[type(op)][1](), b, at) for a, op, b in pairs]
+            return _combined(parts, every=positive)
         if isinstance(node, ast.Constant) and isinstance(node.value, bool):
-            return _constant(node.value == positive)
+            return Held.only(np.full(at.n, node.value == positive))
         if isinstance(node, ast.Name):
             options = getattr(self.parameters.get(self.name(node)), "options", ())
             if options and all(isinstance(each, bool) for each in options):
-                return self.comparison(node, ast.Eq(), ast.Constant(positive))
+                return self.comparison(node, ast.Eq(), ast.Constant(positive), at)
         raise self.wrong(f"{self.piece(node)} is neither true nor false; compare it with something")
 
-    def _unknown(self, node: ast.AST) -> bool:
-        raise self.wrong(f"{self.piece(node)}: rules know <, <=, >, >=, ==, !=, in and not in")
-
-    def comparison(self, left: ast.AST, op: ast.cmpop, right: ast.AST) -> Test:
-        sign, a = SIGNS[type(op)][0], self.term(left)
+    def comparison(self, left: ast.AST, op: ast.cmpop, right: ast.AST, at: Values) -> Held:
+        sign, a = SIGNS[type(op)][0], self.term(left, at)
         if isinstance(op, ast.In | ast.NotIn):
             if not isinstance(right, ast.List | ast.Tuple | ast.Set) or not right.elts:
                 raise self.wrong(f"{self.piece(right)} must be a list of values, as in x in ['a', 'b']")
-            parts = [self.comparison(left, ast.Eq() if sign == "in" else ast.NotEq(), each) for each in right.elts]
-            return _any_of(parts) if sign == "in" else _all_of(parts)
-        b = self.term(right)
+            equal = ast.Eq() if sign == "in" else ast.NotEq()
+            return _combined([self.comparison(left, equal, each, at) for each in right.elts], every=sign != "in")
+        b = self.term(right, at)
         names = a.names | b.names
         if not names:
             raise self.wrong(f"{self.piece(left)} {sign} {self.piece(right)} is about no parameter")
@@ -236,10 +240,12 @@ class _Parser:
                 raise self.wrong(f"{self.piece(left)} {sign} {self.piece(right)} compares what has no order")
             for one, other in ((a, b), (b, a)):
                 self._check_option(one, other)
-            first, second = (side.value if side.names else _same(side.constant) for side in (a, b))
-            return _where_there(_of_options(first, second, sign == "=="), names)
-        self.equates |= sign == "=="
-        return _where_there(_of_numbers(a.value, b.value, sign), names)
+            held = _of_options(a, b, sign == "==", at.n)
+        else:
+            self.equates |= sign == "=="
+            held = _of_numbers(a.value, b.value, sign, at.n)
+        there = np.logical_and.reduce([at.there[name] for name in names])  # elsewhere it holds
+        return held if there.all() else Held(held.holds | ~there, np.where(there, held.margin, LARGEST))
 
     def _check_option(self, side: Term, other: Term) -> None:
         """A constant that is compared with a choice must be one of its options."""
@@ -260,113 +266,66 @@ class _Parser:
             raise InvalidInput(f"rule {shown(self.text)}: {shown(name)} is not a parameter{said}")
         return name
 
-    def term(self, node: ast.AST) -> Term:
+    def term(self, node: ast.AST, at: Values) -> Term:
         if isinstance(node, ast.Constant):
             return self._constant(node)
         if isinstance(node, ast.Name):
             name = self.name(node)
             p = self.parameters[name]
             kind = "option" if hasattr(p, "options") and not p.numeric else "number"
-            return Term(kind, lambda values: values.columns[name], frozenset([name]))
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
-            part = self.number(node.operand)
-            turned = operator.neg if isinstance(node.op, ast.USub) else operator.pos
-            return Term("number", lambda values: turned(part.value(values)), part.names)
-        if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC:
-            a, b, of = self.number(node.left), self.number(node.right), ARITHMETIC[type(node.op)]
-            return Term("number", lambda values: of(a.value(values), b.value(values)), a.names | b.names)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
-            parts, of = [self.number(each) for each in node.args], FUNCTIONS[node.func.id]
-            if node.keywords or (len(parts) < 1 if node.func.id in ("min", "max") else len(parts) != 1):
+            return Term(kind, at.columns[name], frozenset([name]))
+        of: Any = None
+        if isinstance(node, ast.BinOp):
+            inside, of = [node.left, node.right], ARITHMETIC.get(type(node.op))
+        elif isinstance(node, ast.UnaryOp):
+            inside, of = [node.operand], ARITHMETIC.get(type(node.op))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
+            inside, of = node.args, FUNCTIONS[node.func.id]
+            if node.keywords or (len(inside) < 1 if node.func.id in ("min", "max") else len(inside) != 1):
                 raise self.wrong(f"{self.piece(node)} has the wrong number of arguments")
-            names = frozenset[str]().union(*(part.names for part in parts))
-            return Term("number", lambda values: of(*(part.value(values) for part in parts)), names)
-        remedy = next((said for kind, said in REMEDIES.items() if isinstance(node, kind)), "")
-        raise self.wrong(f"{self.piece(node)} is not known{remedy and '; ' + remedy}")
-
-    def number(self, node: ast.AST) -> Term:
-        found = self.term(node)
-        if found.kind != "number":
-            raise self.wrong(f"{self.piece(node)} is not a number")
-        return found
+        if of is None:
+            remedy = next((said for kind, said in REMEDIES.items() if isinstance(node, kind)), "")
+            raise self.wrong(f"{self.piece(node)} is not known{remedy and '; ' + remedy}")
+        parts = [self.term(each, at) for each in inside]
+        for each, part in zip(inside, parts, strict=True):
+            if part.kind != "number":
+                raise self.wrong(f"{self.piece(each)} is not a number")
+        return Term("number", of(*(part.value for part in parts)), frozenset().union(*(part.names for part in parts)))
 
     def _constant(self, node: ast.Constant) -> Term:
         value = node.value
         if isinstance(value, int | float) and not isinstance(value, bool):
             if not abs(value) <= LARGEST:
                 raise self.wrong(f"numbers are at most {LARGEST:g} in size")
-            number = np.float64(value)  # whose powers overflow to infinity, not to an error
-            return Term("number", lambda _: number, frozenset(), value)
+            return Term("number", np.float64(value), constant=value)  # whose powers overflow to infinity
         if value is None or isinstance(value, str | bool):
-            return Term("option", lambda _: value, frozenset(), value)
+            return Term("option", value, constant=value)
         raise self.wrong(f"{self.piece(node)} is not a value of a parameter")
 
 
-# -- tests -------------------------------------------------------------------------------------------------------------
+def _of_numbers(a: Any, b: Any, sign: str, n: int) -> Held:
+    left, right = (np.broadcast_to(np.asarray(side, dtype=np.float64), n) for side in (a, b))
+    apart = left - right
+    near = np.abs(apart) <= ROUNDING * np.maximum(np.abs(left), np.abs(right))
+    equal = np.where(np.isfinite(apart), near, left == right)
+    if sign == "!=":
+        return Held(~equal & ~np.isnan(apart), np.abs(apart))
+    if sign == "==":
+        return Held(equal, -np.abs(apart))
+    beyond = left < right if sign[0] == "<" else left > right
+    return Held((beyond | equal) if sign[1:] else (beyond & ~equal), -apart if sign[0] == "<" else apart)
 
 
-def _same(constant: Any) -> Callable[[Values], Any]:
-    return lambda _: constant
+def _of_options(a: Term, b: Term, equal: bool, n: int) -> Held:
+    sides = (np.array(side.value if side.names else side.constant, dtype=object) for side in (a, b))
+    left, right = (np.broadcast_to(side, n).tolist() for side in sides)
+    same = [isinstance(x, bool) == isinstance(y, bool) and x == y for x, y in zip(left, right, strict=True)]
+    return Held.only(np.array(same, dtype=bool) == equal)
 
 
-def _of_numbers(a: Callable[[Values], Any], b: Callable[[Values], Any], sign: str) -> Test:
-    def test(values: Values) -> Held:
-        left, right = (np.broadcast_to(np.asarray(side(values), dtype=np.float64), values.n) for side in (a, b))
-        apart = left - right
-        near = np.abs(apart) <= ROUNDING * np.maximum(np.abs(left), np.abs(right))
-        equal = np.where(np.isfinite(apart), near, left == right)
-        if sign == "!=":
-            return Held(~equal & ~np.isnan(apart), np.abs(apart))
-        if sign == "==":
-            return Held(equal, -np.abs(apart))
-        beyond = left < right if sign[0] == "<" else left > right
-        return Held((beyond | equal) if sign[1:] else (beyond & ~equal), -apart if sign[0] == "<" else apart)
-
-    return test
-
-
-def _of_options(a: Callable[[Values], Any], b: Callable[[Values], Any], equal: bool) -> Test:
-    def test(values: Values) -> Held:
-        left, right = (np.broadcast_to(np.array(side(values), dtype=object), values.n) for side in (a, b))
-        pairs = zip(left.tolist(), right.tolist(), strict=True)
-        same = np.fromiter((isinstance(x, bool) == isinstance(y, bool) and x == y for x, y in pairs), dtype=bool)
-        return _held(same == equal)
-
-    return test
-
-
-def _where_there(test: Test, names: frozenset[str]) -> Test:
-    """Let a comparison hold where one of its parameters does not exist."""
-
-    def wider(values: Values) -> Held:
-        there = np.logical_and.reduce([values.there[name] for name in names])
-        held = test(values)
-        return held if there.all() else Held(held.holds | ~there, np.where(there, held.margin, LARGEST))
-
-    return wider
-
-
-def _all_of(parts: Sequence[Test]) -> Test:
-    def test(values: Values) -> Held:
-        each = [part(values) for part in parts]
-        holds = np.logical_and.reduce([held.holds for held in each])
-        return Held(holds, np.minimum.reduce([held.margin for held in each]))
-
-    return test
-
-
-def _any_of(parts: Sequence[Test]) -> Test:
-    def test(values: Values) -> Held:
-        each = [part(values) for part in parts]
-        holds = np.logical_or.reduce([held.holds for held in each])
-        return Held(holds, np.fmax.reduce([held.margin for held in each]))
-
-    return test
-
-
-def _held(holds: NDArray[np.bool_]) -> Held:
-    return Held(holds, np.where(holds, 1.0, -1.0))
-
-
-def _constant(holds: bool) -> Test:
-    return lambda values: _held(np.full(values.n, holds))
+def _combined(parts: Sequence[Held], *, every: bool) -> Held:
+    """Where all parts hold, or one of them."""
+    if len(parts) == 1:
+        return parts[0]
+    hold, margin = (np.logical_and, np.minimum) if every else (np.logical_or, np.fmax)
+    return Held(hold.reduce([held.holds for held in parts]), margin.reduce([held.margin for held in parts]))

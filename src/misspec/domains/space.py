@@ -181,8 +181,6 @@ class Space(Region):
 
     def _absent(self, X: Array) -> list[tuple[int, NDArray[np.intp]]]:
         """For each parameter with conditions the rows where it does not exist."""
-        if not self.conditions.conditional:
-            return []
         there = self.there(X)
         return [(i, np.flatnonzero(~there[:, i])) for i in self.conditions.conditional]
 
@@ -193,7 +191,7 @@ class Space(Region):
         X = np.stack([p.decode(part) for (_, p), part in zip(self._numbered, parts, strict=True)], axis=1) + 0.0
         for mixture, at in self.groups:
             X[:, at] = mixture.nearest(X[:, at])
-        return self.conditions.settled(X) if self.conditions.conditional else X
+        return self.conditions.settled(X)
 
     def members(self) -> Finite:
         """All members in order, the last parameter fastest, where no float varies."""
@@ -230,7 +228,7 @@ class Space(Region):
 
     def from_unit(self, unit: Array) -> Array:
         X = self.values(unit)
-        return self.conditions.settled(X) if self.conditions.conditional else X
+        return self.conditions.settled(X)
 
     def values(self, unit: Array) -> Array:
         """Values of all parameters, whether they exist together or not."""
@@ -267,7 +265,7 @@ class Space(Region):
         """One integer or choice in a row jumps, on average half of the time; keep: not where it would leave. Two shares
         of a mixture change places a quarter of the time."""
         X, legal = self.decode(V), np.ones(len(V), dtype=bool)
-        before = self.there(X) if self.conditions.conditional else None
+        before = self.there(X)
         for i, p in self._discrete:
             jumps = rng.random(len(X)) < 0.5 / len(self._discrete)
             numbers = np.where(jumps, p.jump(X[:, i], rng), X[:, i])
@@ -278,35 +276,28 @@ class Space(Region):
             swapped = np.flatnonzero(rng.random(len(V)) < 0.25)
             pairs = np.array(at)[rng.integers(len(at), size=(2, len(swapped)))]
             V[swapped, pairs[0]], V[swapped, pairs[1]] = V[swapped, pairs[1]], V[swapped, pairs[0]]
-        if before is not None:  # what comes into being has any value
+        if self.conditions.conditional:  # what comes into being has any value
             X = np.where(before, X, self.values(rng.random((len(X), self._units))))
         return self._encoded_with(V, X, before), legal
 
-    def _encoded_with(self, V: Array, X: Array, before: NDArray[np.bool_] | None) -> Array:
+    def _encoded_with(self, V: Array, X: Array, before: NDArray[np.bool_]) -> Array:
         """The integers and choices of X, and the floats of V to the bit where they existed before and still do."""
-        codes, kept = self.encode(X), self.free
-        if before is not None:
-            kept = kept & np.repeat(before & self.there(X), [p.width for _, p in self._numbered], axis=1)
-        return self.on(np.where(kept, V, codes))
+        kept = self.free & np.repeat(before & self.there(X), [p.width for _, p in self._numbered], axis=1)
+        return self.on(np.where(kept, V, self.encode(X)))
 
     def _others(self, U: Array) -> tuple[Array, NDArray[np.intp]]:
         """Points with one integer or choice changed, or with a blend next to theirs, and the row of each."""
         X = self.decode(U)
-        before = self.there(X) if self.conditions.conditional else None
-        steps = [
-            (row, i, z)
-            for row, x in enumerate(X)
-            for i, p in self._discrete
-            if before is None or before[row, i]
-            for z in p.steps(float(x[i]))
-        ]
+        before = self.there(X)
+        choices = [(row, i, p) for row in range(len(X)) for i, p in self._discrete if before[row, i]]
+        steps = [(row, i, number) for row, i, p in choices for number in p.steps(float(X[row, i]))]
         rows = np.array([row for row, _, _ in steps], dtype=np.intp)
         points = X[rows]
         for point, (_, i, number) in zip(points, steps, strict=True):
             point[i] = number
-        if before is not None:  # what comes into being has the middle of its range
-            points = np.where(before[rows], points, self.values(np.full((1, self._units), 0.5)))
-        V = self._encoded_with(U[rows], points, None if before is None else before[rows])
+        # what comes into being has the middle of its range
+        points = np.where(before[rows], points, self.values(np.full((1, self._units), 0.5)))
+        V = self._encoded_with(U[rows], points, before[rows])
         for mixture, at in self.groups:
             for row, x in enumerate(X):
                 blends = np.repeat(x[None, :], len(others := mixture.others(x[at])), axis=0)

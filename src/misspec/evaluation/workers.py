@@ -365,19 +365,16 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _plain(value: float, limits: dict[Any, Any] | None) -> Any:
-    return value if limits is None else (value, limits)
-
-
 def _portable(result: Any, x: Any, *, measured: bool) -> Any:
     """What survives the way to another process: a result, as a number where it was measured, or an exception."""
     if isinstance(result, KeyboardInterrupt):
         raise result
     if not isinstance(result, BaseException):
         try:
-            return _plain(*with_limits(result, x)) if measured else result
+            found = with_limits(result, x) if measured else (result, None)
         except InvalidInput as error:
             return error
+        return found[0] if found[1] is None else found
     told = "".join(traceback.format_exception(result))
     result.add_note(f"\nIn the worker process:\n{told}")
     try:

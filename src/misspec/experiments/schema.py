@@ -163,9 +163,8 @@ class PolicySpec(_Made):
         takes = set(parameters)
         if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):  # options of as_in_paper
             takes |= set(construct.arguments(cls))
-        self._check_names(
-            takes - {"domain", "model", "models", "options", "bases", "horizon"}
-        )  # the horizon is the experiment's
+        # the horizon is the experiment's
+        self._check_names(takes - {"domain", "model", "models", "options", "bases", "horizon"})
         told = {name: value for name, value in self.settings.items() if name != "epsilon"}
         self.name = self.name or _label(self.kind, ({"as_in_paper": True} if self.as_in_paper else {}) | told)
         return self

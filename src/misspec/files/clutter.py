@@ -32,7 +32,8 @@ def untelling(columns: Mapping[str, Sequence[Any] | Array], *, candidates: bool 
 def _instead(cells: Sequence[Any] | Array) -> str:
     """What a column has that describes nothing; "" for others."""
     if isinstance(cells, np.ndarray) or all(frames.kind_of(cell) == "number" for cell in cells):
-        return NUMBERS if len(cells) >= LEAST_ROWS and _numbers_rows(cells) else ""
+        counts = len(cells) >= LEAST_ROWS and cells[0] in (0, 1) and cells[1] == cells[0] + 1  # most columns end here
+        return NUMBERS if counts and np.array_equal(cells, cells[0] + np.arange(len(cells))) else ""
     given = [cell for cell in cells if cell is not None]
     if given and all(hasattr(cell, "isoformat") for cell in given):
         return "dates"
@@ -42,12 +43,6 @@ def _instead(cells: Sequence[Any] | Array) -> str:
     if all(DATE.fullmatch(text) for text in texts):
         return "dates"
     return "texts that differ from row to row" if len(set(texts)) >= 0.9 * len(texts) else ""
-
-
-def _numbers_rows(cells: Sequence[float] | Array) -> bool:
-    """Whether a column of numbers counts its rows, from 0 or from 1 on."""
-    counted = cells[0] in (0, 1) and cells[1] == cells[0] + 1  # most columns end here
-    return bool(counted and np.array_equal(cells, cells[0] + np.arange(len(cells))))
 
 
 def note_left_out(where: str, found: Mapping[str, str], also: str = "") -> list[str]:

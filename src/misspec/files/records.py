@@ -29,10 +29,8 @@ from misspec.threads import tell_of_forks
 NAME = b"misspec "
 FIRST = NAME + b"records 3\n"
 HEAD = rb"[0-9a-f]{8} "
-BEGUN = re.compile(
-    rb"[0-9a-f]{0,8}|" + HEAD + rb"\d{0,16}|" + HEAD + rb"(?P<length>\d{1,16}) (?P<payload>[^\n]*)"
-)  # of a record: its beginning, however short
-
+# of a record: its beginning, however short
+BEGUN = re.compile(rb"[0-9a-f]{0,8}|" + HEAD + rb"\d{0,16}|" + HEAD + rb"(?P<length>\d{1,16}) (?P<payload>[^\n]*)")
 
 Mark = tuple[int, int]  # up to where a file is whole: its bytes, and the checksum of its last record
 BEGIN: Mark = (len(FIRST), 0)
@@ -44,15 +42,11 @@ def frame(payload: bytes, before: int) -> tuple[bytes, int]:
     return b"%08x %d %s\n" % (checksum, len(payload), payload), checksum
 
 
-def create(path: str | os.PathLike[str], payloads: Iterable[bytes], *, new: bool) -> Mark:
-    """Write a file with these records, whole or not at all; new: StorageError where there is one already."""
-    return _written(path, payloads, new=new)[0]
-
-
-def _written(
-    path: str | os.PathLike[str], payloads: Iterable[bytes], *, new: bool = False, hold: bool = False
+def create(
+    path: str | os.PathLike[str], payloads: Iterable[bytes], *, new: bool, hold: bool = False
 ) -> tuple[Mark, BinaryIO | None]:
-    """The end of the file, and what `storage.replace` returns."""
+    """Write a file with these records, whole or not at all; new: StorageError where there is one already. The end of
+    the file, and what `storage.replace` returns."""
     end, checksum = BEGIN
 
     def lines() -> Iterator[bytes]:
@@ -109,18 +103,17 @@ class Reader:
         """StorageError unless what does not match is the beginning of a record, with nothing after it but zeros, of
         which a power cut leaves many; before: the checksum of the record before it."""
         part = BEGUN.fullmatch(line.rstrip(b"\0"))
-        if more or part is None or not _cut_short(part, before):
+        cut = part is not None and (
+            part["payload"] is None
+            or len(part["payload"]) < int(part["length"])
+            or frame(part["payload"], before)[0] == part[0] + b"\n"  # only the line feed is missing
+        )
+        if more or not cut:
             raise StorageError(
                 f"{self.path} is damaged: record {self.records}, at byte {self.mark[0]}, does not match its "
                 "checksum, and was not cut short; restore the file from a copy, or keep its first "
                 f"{self.mark[0]} bytes, which are whole, to go on from there"
             )
-
-
-def _cut_short(part: re.Match[bytes], before: int) -> bool:
-    """Whether a record ends before its line feed, and is right where only that is missing."""
-    payload = part["payload"]
-    return payload is None or len(payload) < int(part["length"]) or frame(payload, before)[0] == part[0] + b"\n"
 
 
 class Appender:
@@ -194,7 +187,7 @@ class Appender:
         cls, path: str | os.PathLike[str], payloads: Iterable[bytes], *, sync: bool, new: bool = True
     ) -> Appender:
         """A file with these records, locked before others can open it; new: StorageError where there is one already."""
-        mark, stream = _written(path, payloads, new=new, hold=True)
+        mark, stream = create(path, payloads, new=new, hold=True)
         file = cls(path, sync=sync, stream=stream)
         file.mark = mark
         return file

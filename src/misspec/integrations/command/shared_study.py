@@ -37,7 +37,7 @@ from misspec.domains import Space
 from misspec.errors import InvalidInput
 from misspec.integrations.command import processes
 from misspec.integrations.command.storages import open_storage, without_password
-from misspec.integrations.optuna.spaces import distributions_of
+from misspec.integrations.optuna.shapes import distributions_of
 from misspec.integrations.optuna.trials import AGAIN, Axes
 
 OWNER = "misspec:owner"  # of a trial: run, host, pid, start
@@ -170,13 +170,9 @@ class Shared:
             return None
         try:
             trial = Trial(self.study, self.mine[number].trial_id)
-            left = dict(self.axes.distributions)
-            while left:
-                for name in list(left):
-                    exists = self.axes.exists(name, trial.params)
-                    if exists is not None:  # else what it depends on comes first
-                        distribution = left.pop(name)
-                        _ = trial._suggest(name, distribution) if exists else None
+            for name in self.axes.space.conditions.order:
+                if self.axes.exists(name, trial.params):
+                    trial._suggest(name, self.axes.distributions[name])
         except UpdateFinishedTrialError:  # this took so long that another machine took it for dead
             del self.mine[number]
             return None

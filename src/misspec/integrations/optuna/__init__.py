@@ -2,7 +2,7 @@
 its trials."""
 
 from misspec.integrations.optuna.sampler import MisspecSampler
-from misspec.integrations.optuna.spaces import distributions_of, space_of
+from misspec.integrations.optuna.shapes import distributions_of, space_of
 from misspec.integrations.optuna.stopping import UntilCallback
 from misspec.integrations.optuna.trials import policy_of
 

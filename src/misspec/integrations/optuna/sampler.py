@@ -27,8 +27,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Float, Space
 from misspec.errors import MOST, Array, AwaitingResults, HorizonReached, InvalidInput, callback, instance, seeded, shown
-from misspec.integrations.optuna.shapes import Shape, Shapes
-from misspec.integrations.optuna.spaces import distributions_of, parameter_of
+from misspec.integrations.optuna.shapes import Shape, Shapes, distributions_of, parameter_of
 from misspec.integrations.optuna.trials import AGAIN, ASKED, Axes, History, Relative
 from misspec.policies import Auto, Policy, Query
 from misspec.policies.auto.feasible import LIKELY, Feasible
@@ -106,13 +105,7 @@ class MisspecSampler(BaseSampler):
     def reseed_rng(self) -> None:
         self._seed = secrets.randbits(32)
 
-    def after_trial(
-        self,
-        study: Study,
-        trial: FrozenTrial,
-        state: TrialState,
-        values: Sequence[float] | None,  # noqa: ARG002
-    ) -> None:
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:  # noqa: ARG002
         """Store what constraints_func says of a trial, where Optuna's own samplers do."""
         if self._constraints_func is not None:
             _process_constraints_after_trial(self._constraints_func, study, trial, state)

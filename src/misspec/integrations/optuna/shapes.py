@@ -1,4 +1,5 @@
-"""The space of a study whose objective decides as it runs which parameters there are.
+"""Distributions of Optuna as parameters of an `ms.Space`, and the space of a study whose objective decides as it runs
+which parameters there are.
 
 Trials say which parameters appear together. A group that appears exactly where other parameters have certain values,
 as "C" does where classifier is "svm", exists `when` they have. Where no values explain it, a hidden choice stands for
@@ -12,21 +13,65 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
-from misspec.domains import Choice, Space
-from misspec.errors import Array, short
-from misspec.integrations.optuna.spaces import parameter_of
+from misspec.domains import Choice, Float, Int, Space
+from misspec.domains.parameters import Parameter
+from misspec.errors import Array, InvalidInput, instance, short, shown
 
 MOST_VALUES = 64  # of a parameter that decides which others exist
 MOST_HIDDEN = 8  # groups that nothing explains, those of most trials; the others are not modelled
 LATELY = 10  # trials: a hidden group that none of the last ones has is not asked any more
+
+
+def space_of(distributions: Mapping[str, BaseDistribution]) -> Space:
+    """An `ms.Space` of Optuna's distributions; InvalidInput names one that cannot be a parameter."""
+    given = instance("distributions", distributions, Mapping, "as a trial has them by name")
+    parameters = {name: parameter for name, each in given.items() if (parameter := parameter_of(each)) is not None}
+    for name in given:
+        if name not in parameters:
+            raise InvalidInput(f"parameter {shown(name)} cannot be one of a Space: {shown(given[name])}")
+    return Space(parameters)
+
+
+def distributions_of(space: Space) -> dict[str, BaseDistribution]:
+    """Optuna's distributions of an `ms.Space`, by name; rules and conditions are not in them."""
+    distributions: dict[str, BaseDistribution] = {}
+    for name, each in instance("space", space, Space).parameters.items():
+        if isinstance(each, Choice):
+            distributions[name] = CategoricalDistribution(each.options)
+        else:
+            kind: Any = IntDistribution if isinstance(each, Int) else FloatDistribution  # shares of mixtures are floats
+            distributions[name] = kind(each.low, each.high, log=each.log, step=each.step)
+    return distributions
+
+
+def parameter_of(distribution: BaseDistribution) -> Parameter | None:
+    """None where there is no such parameter: beyond the range of floats, say."""
+    try:
+        if isinstance(distribution, FloatDistribution | IntDistribution):
+            kind: Callable[..., Parameter] = Float if isinstance(distribution, FloatDistribution) else Int
+            return kind(distribution.low, distribution.high, log=distribution.log, step=distribution.step)
+        if isinstance(distribution, CategoricalDistribution):
+            choices = distribution.choices
+            if any(distribution.to_internal_repr(option) != i for i, option in enumerate(choices)):
+                return None  # two that Optuna takes for one
+            try:
+                return Choice(choices)
+            except InvalidInput:  # objects: by their positions
+                return Choice(tuple(f"{i}: {shown(option)}" for i, option in enumerate(choices)))
+    except (InvalidInput, OverflowError):  # the latter is Optuna's, of a whole number beside NaN
+        pass
+    return None
+
+
+# -- the shape of a study ----------------------------------------------------------------------------------------------
 
 When = dict[str, tuple[Any, ...]]
 
@@ -61,6 +106,10 @@ class _Column(NamedTuple):
     there: NDArray[np.bool_]
     code: NDArray[np.intp]
     values: Array
+
+    def having(self, some: Array) -> NDArray[np.bool_]:
+        """The trials in which it has one of these values."""
+        return np.asarray(np.append(np.isin(self.values, some), False)[self.code])
 
 
 class Shapes:
@@ -118,7 +167,9 @@ class Shapes:
             if when is None:
                 if count[key] < 2 or len(shape.hidden) == MOST_HIDDEN:
                     continue
-                title = self._title(names, {*usable, *shape.hidden})
+                plain = short(f"with {', '.join(names)}").replace("`", "'")  # it stands in a rule, which has its limits
+                titles = itertools.chain([plain], (f"{plain} ({i})" for i in itertools.count(2)))
+                title = next(each for each in titles if each not in usable and each not in shape.hidden)
                 shape.hidden[title] = Hidden(tuple(names), *self._lately(there, known, names[0]))
                 when = {title: (True,)}
             shape.when.update(dict.fromkeys(names, when))
@@ -137,8 +188,8 @@ class Shapes:
         for size in (1, 2):
             found = [each for each in _candidates(there, known, size) if np.array_equal(each.there, there)]
             if found:
-                best = min(found, key=lambda each: sum((self._before(q, name) for q in each.parents), ()))
-                return {q: self._values(q, best, there, known) for q in best.parents}
+                best = min(found, key=lambda each: sum((self._before(q, name) for q in each.values), ()))
+                return {q: self._values(q, best.values, there, known) for q in best.values}
         return None
 
     def _lately(self, there: NDArray[np.bool_], known: Mapping[str, _Column], name: str) -> tuple[bool, When]:
@@ -148,8 +199,9 @@ class Shapes:
         when: When = {}
         could = np.ones(len(there), dtype=bool)
         if found:
-            best = min(found, key=lambda each: (int(each.there.sum()), *self._before(each.parents[0], name)))
-            when, could = {best.parents[0]: self._values(best.parents[0], best, there, known)}, best.there
+            best = min(found, key=lambda each: (int(each.there.sum()), *self._before(next(iter(each.values)), name)))
+            when = {q: self._values(q, best.values, there, known) for q in best.values}
+            could = best.there
         numbers = np.where(could, np.array(self._numbers), -1)
         latest = np.argsort(-numbers)[: min(LATELY, int(could.sum()))]
         return bool(there[latest].any()), when
@@ -162,31 +214,25 @@ class Shapes:
         gaps = [(number, order.index(name) - order.index(parent)) for number, order in both]
         return sum(gap < 0 for _, gap in gaps), min(gaps)[1], parent
 
-    def _values(self, parent: str, found: _Explanation, there: NDArray[np.bool_], known: Any) -> tuple[Any, ...]:
+    def _values(
+        self, parent: str, found: Mapping[str, Array], there: NDArray[np.bool_], known: Mapping[str, _Column]
+    ) -> tuple[Any, ...]:
         """The values of a parameter with which a group is there; numbers that no trial has go with the nearest."""
         parameter: Any = parameter_of(self._first[parent])
-        column = known[parent]
-        numbers = found.values[parent]
+        column, numbers = known[parent], found[parent]
         if not isinstance(self._first[parent], CategoricalDistribution):
-            others = [q for q in found.parents if q != parent]
-            free = np.logical_and.reduce([np.ones(len(there), dtype=bool), *(_having(q, found, known) for q in others)])
+            others = [known[q].having(some) for q, some in found.items() if q != parent]
+            free = np.logical_and.reduce([np.ones(len(there), dtype=bool), *others])
             absent = np.unique(column.values[column.code[free & column.there & ~there]])
             every = parameter.every()
             to = [np.abs(every[:, None] - some[None, :]).min(axis=1, initial=np.inf) for some in (numbers, absent)]
             numbers = every[to[0] <= to[1]]
         return tuple(parameter.value(number) for number in numbers.tolist())
 
-    @staticmethod
-    def _title(names: Sequence[str], taken: set[str]) -> str:
-        """A name for a hidden choice, which rules can have in backticks."""
-        plain = short(f"with {', '.join(names)}").replace("`", "'")  # it stands in a rule, which has its limits
-        return next(each for each in _numbered(plain) if each not in taken)
-
 
 class _Explanation(NamedTuple):
-    """Where parents have these values."""
+    """Where parents, by name, have these values."""
 
-    parents: tuple[str, ...]
     values: dict[str, Array]
     there: NDArray[np.bool_]
 
@@ -196,14 +242,7 @@ def _candidates(there: NDArray[np.bool_], known: Mapping[str, _Column], size: in
     wider = [q for q, each in known.items() if (each.there | ~there).all()]
     for parents in itertools.combinations(wider, size):
         values = {q: known[q].values[np.unique(known[q].code[there])] for q in parents}
-        found = _Explanation(parents, values, there)
-        yield found._replace(there=np.logical_and.reduce([_having(q, found, known) for q in parents]))
-
-
-def _having(parent: str, found: _Explanation, known: Mapping[str, _Column]) -> NDArray[np.bool_]:
-    """The trials in which a parent has one of its values."""
-    column = known[parent]
-    return np.asarray(np.append(np.isin(column.values, found.values[parent]), False)[column.code])
+        yield _Explanation(values, np.logical_and.reduce([known[q].having(some) for q, some in values.items()]))
 
 
 def _column(stored: Array) -> _Column:
@@ -212,8 +251,3 @@ def _column(stored: Array) -> _Column:
     codes = np.full(len(stored), -1, dtype=np.intp)
     codes[there] = code
     return _Column(there, codes, values)
-
-
-def _numbered(plain: str) -> Iterator[str]:
-    yield plain
-    yield from (f"{plain} ({i})" for i in itertools.count(2))

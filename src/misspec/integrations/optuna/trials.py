@@ -14,17 +14,13 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from optuna.distributions import (
-    BaseDistribution,
-    distribution_to_json,
-)
+from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
 from misspec.domains import Space
-from misspec.errors import LARGEST, Array, InvalidInput, instance, shown
-from misspec.integrations.optuna.shapes import Shape, Shapes
-from misspec.integrations.optuna.spaces import distributions_of, space_of
+from misspec.errors import LARGEST, Array, InvalidInput, instance, real, shown
+from misspec.integrations.optuna.shapes import Shape, Shapes, distributions_of, space_of
 from misspec.policies import Auto
 
 NOISE = "result_noise"  # the user attribute of a trial that has the standard deviation of its result
@@ -108,29 +104,18 @@ class Axes:
         """x of Optuna's internal numbers, by name; None for anything else."""
         if not isinstance(stored, dict):
             return None
-        hidden = {name: float(any(each in stored for each in group)) for name, group in self.hidden.items()}
-        x, conditions = np.full(self.space.dimension, np.nan), self.space.conditions
-        for name, i, p in self._numbered:
-            number: Any = hidden.get(name, stored.get(name))
-            if number is None and i in conditions.conditional:
-                continue
-            if type(number) not in (int, float) or not abs(number) <= LARGEST or p.wrong(np.array([float(number)]))[0]:
-                return None
-            x[i] = number
-        known = np.where(np.isnan(x), conditions.first, x)[None, :]
-        if (np.isnan(x) & self.space.there(known)[0]).any():
-            return None
-        return np.asarray(self.space.validate(known)[0])
+        hidden = {name: any(each in stored for each in group) for name, group in self.hidden.items()}
+        x = np.array([[real(hidden.get(name, stored.get(name)), truth=name in hidden) for name in self.space.names]])
+        with contextlib.suppress(InvalidInput):
+            return np.asarray(self.space.validate(self.space.completed(x, "the trial"))[0])
+        return None
 
-    def exists(self, name: str, params: Mapping[str, Any]) -> bool | None:
-        """Whether a parameter exists where others have these values; None where the values do not say."""
+    def exists(self, name: str, params: Mapping[str, Any]) -> bool:
+        """Whether a parameter exists where others have these values; those that it depends on are among them, if they
+        exist."""
         for parent, some in self.space.parameters[name].when:
-            if not self.exists(parent, params):
-                return self.exists(parent, params)
-            if parent not in params:
-                return None
             p = self.space.parameters[parent]
-            if p.number(params[parent], parent) not in [p.number(each, parent) for each in some]:
+            if parent not in params or p.number(params[parent], "") not in [p.number(each, "") for each in some]:
                 return False
         return True
 
