@@ -59,11 +59,8 @@ class PriorElimination(Eliminating):
         if not isinstance(given, list | tuple) or not given or not all(isinstance(each, Model) for each in given):
             raise InvalidInput(f"models must be a list of at least one Model, got {shown(models)}")
         super().__init__(domain, given[0], parts=2, **settings)  # of δ: the widths, the test
-        options: dict[str, Any] = {"epsilon": 0.0, "width": width, "enlargement": None, "delta": self._delta}
         turned = [model.turned() if self.minimize else model for model in given]
-        self._promise(width, *turned)
-        self._bases = [Enlarged(m, self._evidence.posterior(m), None, **options) for m in turned]
-        self._keep_accounts(turned)
+        self._make_models(turned, width)
         self.residuals = [0.0] * len(turned)
         self.active = list(range(len(turned)))
 
@@ -111,10 +108,6 @@ class PriorElimination(Eliminating):
         whole("base of a stored query", details.get("base"), at_most=len(self._bases) - 1)
         for name in ("bound", "expected"):
             number(f"{name} of a stored query", details.get(name))
-
-    def on_ask(self, asked: Asked) -> None:
-        if not asked.of_others:  # else evidence only: no model chose it
-            self._ledger.ask(asked)
 
     # -- what a user sees ------------------------------------------------------------------------------------
 

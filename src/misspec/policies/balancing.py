@@ -15,7 +15,7 @@ from misspec.domains import Domain
 from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, number, one_of, shown, whole
 from misspec.model import Model
-from misspec.policies.bases import ActionSets, Eliminating, Elimination, check_base
+from misspec.policies.bases import ActionSets, Eliminating, check_base
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked
@@ -139,14 +139,14 @@ class RegretBalancing(Eliminating):
         return decided.decision(self.field, actions, details=details)
 
     def on_ask(self, asked: Asked) -> None:
-        if asked.of_others:  # no base chose it: evidence only, which none of N, J, R and the test counts
+        super().on_ask(asked)
+        if asked.of_others:
             return
         if self._offers.see(asked.details["offer"]):  # 4   D_t was received
             self._ledger.h.clear()
         if not self._shared:
             self._evidence.restrict(asked.query.id, [self._bases[asked.details["base"]].posterior])
         self.caution.asked(asked.details)
-        self._ledger.ask(asked)
 
     def _count(self, asked: Asked, y: float) -> None:
         """Rounds count in the order asked, up to the first pending one: a set chosen by its values would be biased."""
@@ -157,21 +157,10 @@ class RegretBalancing(Eliminating):
         if self._bounds != "realised":
             self._ledger.R[i] = self._bound(i)
         self.caution.counted(asked.place.key, asked.details, y)
-        if self._learnt is None:
-            self._eliminate()  # 8   update the active set
-
-    def _eliminate(self) -> None:
-        """Drop i if J_i/N_i + R_i/N_i + h_i < max over j of J_j/N_j − h_j. The maximiser never fails."""
-        N, J, R, h = self._ledger.N, self._ledger.J, self._ledger.R, self._ledger.h
-        played = [i for i in self.active if N[i] > 0]
-        right = max(J[j] / N[j] - h[j] for j in played) if played else -math.inf
-        for i in played:
-            left = (J[i] + R[i]) / N[i] + h[i]
-            if left < right:
-                self.active.remove(i)
-                counted = sum(N) + self.log.t - self.log.answered  # whatever the order of telling
-                self.eliminated.append(Elimination(i, counted, left, right))
-                self._say("after %d rounds base %d (ε̂ = %.4g) is dropped", counted, i, self.epsilons[i])
+        if self._learnt is None:  # 8   update the active set
+            counted = sum(self.counts) + self.log.t - self.log.answered  # whatever the order of telling
+            failed = self._refuted(counted)
+            self.active = [i for i in self.active if i not in failed]
 
     # -- its parts -------------------------------------------------------------------------------------------
 

@@ -166,13 +166,8 @@ class ModelAverage:
     def add(self, encoded: Array, y: float, *, expected: bool = False, noise: float | None = None) -> None:
         """One result; expected: the point counts as pending. noise: its own, beside that of the models."""
         for each in self.posteriors:
-            each.add(encoded, y, expected=expected, noise=_beside(each, noise))
-
-    def observe_index(self, index: int, y: float, *, noise: float | None = None) -> None:
-        """One result at a candidate of a list."""
-        tracked: Any = self.posteriors
-        for each in tracked:
-            each.observe_index(index, y, noise=_beside(each, noise))
+            beside = None if noise is None else math.hypot(each.model.noise, noise)
+            each.add(encoded, y, expected=expected, noise=beside)
 
     def expect(self, encoded: Array) -> None:
         """A pending point."""
@@ -214,15 +209,14 @@ class ModelAverage:
         *,
         pending: bool = True,
         barred: Callable[[Array], NDArray[np.bool_]] | None = None,
-        success: Weight | None = None,
+        weights: Sequence[Weight | None] = (),
     ) -> Search:
         """The search for the best score where there is no list of candidates. barred: which points are not wanted;
-        success: what is added to the score."""
+        weights: what is added to the score."""
+        added = [each for each in weights if each is not None]
 
         def scored(U: Array, _: Array) -> Array:
-            values = self.rated(score, U, pending=pending)
-            if success is not None:
-                values = values + success(U)
+            values = self.rated(score, U, pending=pending) + sum(each(U) for each in added)
             barring = np.zeros(len(U), dtype=bool) if barred is None else barred(U)
             return values if barring.all() else np.where(barring, -np.inf, values)
 
@@ -230,10 +224,8 @@ class ModelAverage:
 
         def slope(U: Array) -> tuple[Array, Array]:
             values, gradient = unweighted(U)
-            if success is None:
-                return values, gradient
-            likely, by_point = success.slope(U)
-            return values + likely, gradient + by_point
+            more = [each.slope(U) for each in added]
+            return values + sum(value for value, _ in more), gradient + sum(by_point for _, by_point in more)
 
         # looking at a point costs products and exponentials: fewer points where these are many
         rank = max(each.rank for each in self.posteriors)
@@ -263,8 +255,3 @@ class ModelAverage:
         """M and S, of a look of each posterior."""
         variances = np.array([each.variance for each in looks])
         return np.array([each.mean for each in looks]), self._scales * np.sqrt(np.maximum(variances, LEAST**2))
-
-
-def _beside(posterior: Posterior, noise: float | None) -> float | None:
-    """The noise of a result that has one of its own beside that of the model."""
-    return None if noise is None else math.hypot(posterior.model.noise, noise)
