@@ -1,4 +1,4 @@
-"""Balancing of any policies by learnt coefficients (ED²RB, `learnt_bounds.py`): each plays rounds of its own.
+"""Balancing of any policies by learnt coefficients (ED²RB, `bases.Learnt`): each plays rounds of its own.
 
     ask     the base with the smallest potential φ_i chooses; the others know that the query is pending
     tell    every base learns the result (evidence="shared"), or the one that played (evidence="own"); N_i and J_i,
@@ -23,7 +23,7 @@ from misspec.domains import Domain
 from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, number, one_of, shown, whole
 from misspec.model import Model
 from misspec.policies.auto import Auto
-from misspec.policies.bases import ActionSets, Ledger, check_base
+from misspec.policies.bases import ActionSets, Learnt, Ledger, check_base
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, Query
 from misspec.policies.core.fields import state_of
 from misspec.policies.core.hooks import Abilities
@@ -32,7 +32,6 @@ from misspec.policies.core.points import Actions, Context, Place, Round
 from misspec.policies.core.policy import Policy
 from misspec.policies.core.registry import made
 from misspec.policies.core.suspicion import Prediction
-from misspec.policies.learnt_bounds import Learnt
 from misspec.posterior import Posterior
 
 UNKNOWN = 1.0  # stands for the noise while it is neither given nor learnt and all results are equal

@@ -15,7 +15,7 @@ from misspec.domains import Domain
 from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, number, one_of, shown, whole
 from misspec.model import Model
-from misspec.policies.bases import ActionSets, Eliminating, check_base
+from misspec.policies.bases import ActionSets, Eliminating, Learnt, check_base
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked
@@ -23,7 +23,6 @@ from misspec.policies.core.points import Round
 from misspec.policies.core.registry import Delayed
 from misspec.policies.ec_gp_ucb import Maximiser, decide
 from misspec.policies.enlarged import Enlarged
-from misspec.policies.learnt_bounds import Learnt
 from misspec.theory import information_gain
 from misspec.theory.widths import Width
 
@@ -35,7 +34,7 @@ class RegretBalancing(Eliminating):
     """Plays the active base with the smallest candidate regret bound; drops bases whose bound the rewards refute.
 
     horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played),
-    "paper", or "learnt" (ED²RB, `learnt_bounds.py`: from the rewards alone; every base stays, without price and
+    "paper", or "learnt" (ED²RB, `bases.Learnt`: from the rewards alone; every base stays, without price and
     caution). evidence: "shared" (one posterior for all bases of one kernel) or "own". bases: (Model, ε̂) pairs instead
     of the grid. caution: what keeps bases with ε̂ > 0 from playing all the time, "price" (that factor on their bound
     when choosing who plays), "rounds" (together they play √t of them) or "proof" (1.5√t, and once the model is proved

@@ -22,8 +22,10 @@ from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Candidates, Context, Round
 from misspec.policies.ec_gp_ucb import Maximiser
 from misspec.policies.enlarged import Banded, Enlarged, keeps_weights
+from misspec.theory.bounds import LEAST
 from misspec.theory.widths import Width
 
+DOUBLED = 500  # pending rounds that can double a potential: more would overflow, and decide nothing
 VARIES = "varies"  # what is kept of an action set once two different ones were seen
 
 
@@ -113,6 +115,39 @@ class Ledger:
     def bound_with_pending(self, i: int) -> float:
         """R of a base, with rounds that do not count yet."""
         return self.R[i] + self._waiting_R[i]
+
+
+class Learnt:
+    """Learnt regret coefficients d̂ and potentials φ of bases whose regret bounds are not known (ED²RB).
+
+    Dann, Gentile & Pacchiano, *Data-driven online model selection with regret guarantees* (AISTATS 2024). With the
+    rewards û_j = J_j and the rounds n_j = N_j of base j, after a round of base i
+
+        d̂_i ← max{d_min, √n_i·(max_j [û_j/n_j − h_j] − û_i/n_i − h_i)}      what its regret proves of its coefficient
+        φ_i ← clip(d̂_i√n_i; φ_i, 2φ_i)                                      its potential
+
+    and the base with the smallest φ plays. No base is dropped: one that loses is played less and less, and comes back
+    if the others turn out worse. `theory.learnt_bound` says what regret is. All in units of the noise σ; d_min is
+    `LEAST` of these.
+    """
+
+    def __init__(self, bases: int) -> None:
+        self.coefficients = [LEAST] * bases
+        self.potentials = [LEAST] * bases
+
+    def learn(self, i: int, ledger: Ledger, noise: float) -> None:
+        """A round of base i counts from now on; the ledger has h of every base that has played."""
+        N, J, h = ledger.N, ledger.J, ledger.h
+        root = math.sqrt(N[i])
+        best = max(J[j] / N[j] - h[j] for j in h)
+        self.coefficients[i] = max(LEAST, root * (best - J[i] / N[i] - h[i]) / noise)
+        self.potentials[i] = min(max(self.coefficients[i] * root, self.potentials[i]), 2.0 * self.potentials[i])
+
+    def potential(self, i: int, ledger: Ledger) -> float:
+        """φ_i as it will be once pending rounds count, if they leave d̂_i as it is: so that batches are divided."""
+        plays, now = ledger.plays(i), self.potentials[i]
+        doubled = 2.0 ** min(plays - ledger.N[i], DOUBLED) * now
+        return max(now, min(self.coefficients[i] * math.sqrt(plays), doubled))
 
 
 class ActionSets:
