@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec import kernels, theory
-from misspec.domains import Domain
 from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, number, one_of, shown, whole
 from misspec.model import Model
 from misspec.policies.auto import Auto
@@ -71,7 +70,8 @@ class Balanced(Policy):
         self.abilities = _abilities(policies)
         super().__init__(first.domain, first.model_as_given, minimize=first.minimize, seed=seed)
         self._share = number("delta", delta, above=0, below=1)
-        self.policies = tuple(_remade(each, first.domain) for each in policies)
+        remade = [made(type(each), first.domain, each.model_as_given, each.settings) for each in policies]
+        self.policies: tuple[Policy, ...] = tuple(remade)  # before all their events
         known = [sigma for each in self.policies if (sigma := _given(each)) is not None]
         self.noise = number("noise", noise, above=0) if noise is not None else max(known, default=None)
         self._range = None if reward_range is None else number("reward_range", reward_range, above=0)
@@ -133,7 +133,9 @@ class Balanced(Policy):
     @property
     def _reach(self) -> float:
         """How far expected rewards can lie apart."""
-        known = [2.0 * (each.model.norm_bound + each.epsilon) for each in self.policies if _has_constants(each)]
+        known = [
+            2.0 * (each.model.norm_bound + each.epsilon) for each in self.policies if not isinstance(each, Learning)
+        ]
         return self._range or max(known, default=max(0.0, self._ends[1] - self._ends[0]))
 
     # -- events ----------------------------------------------------------------------------------------------
@@ -314,10 +316,6 @@ class Balanced(Policy):
 Learning = Auto | Balanced  # policies that may learn their models, and have no noise of their own to begin with
 
 
-def _has_constants(base: Policy) -> bool:
-    return not isinstance(base, Learning)
-
-
 def _given(base: Policy) -> float | None:
     """σ of a base in units of y; None where it learns that."""
     return base.noise if isinstance(base, Learning) else base.model.noise
@@ -340,17 +338,13 @@ def _checked(policies: Any, *, shared: bool) -> Policy:
             raise InvalidInput(
                 "policies must agree whether smaller is better: make all of them with the same minimize="
             )
-        if any(event[0] != "observe" for event in each.log.events) or each.t > _in_table(each):
+        held = getattr(each.domain, "observations", None)  # results of a table, which it begins with
+        begins = 0 if held is None else len(held.y)
+        if any(event[0] != "observe" for event in each.log.events) or each.t > begins:
             raise InvalidInput(f"a {name} that was asked or told something cannot be balanced: hand in a new one")
         if shared and not each.abilities.takes_data:
             raise InvalidInput(f'{name} learns from its own rounds alone: balance it with evidence="own"')
     return first
-
-
-def _in_table(policy: Policy) -> int:
-    """Results that its domain holds."""
-    given = getattr(policy.domain, "observations", None)
-    return 0 if given is None else len(given.y)
 
 
 def _abilities(policies: Sequence[Policy]) -> Abilities:
@@ -364,9 +358,3 @@ def _abilities(policies: Sequence[Policy]) -> Abilities:
         draws=any(a.draws for a in each),
         heeds_failures=any(a.heeds_failures for a in each),
     )
-
-
-def _remade(policy: Policy, domain: Domain) -> Policy:
-    """The same policy before all its events."""
-    base: Policy = made(type(policy), domain, policy.model_as_given, policy.settings)
-    return base
