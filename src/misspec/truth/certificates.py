@@ -237,13 +237,17 @@ class Averages(NamedTuple):
     def at(cls, encoded: Array, number: NDArray[np.intp], y: Array, precision: Array | None) -> Averages:
         """From observations at numbered points."""
         by = np.ones(len(y)) if precision is None else precision
-        counts = np.bincount(number, by)
+        counts = _sums(number, by)
         averages = np.bincount(number, by * y) / np.where(counts > 0, counts, 1.0)
-        within = np.bincount(number, by * (y - averages[number]) ** 2)
-        return cls(encoded, averages, counts, within, np.bincount(number, np.ones(len(y))))
+        within = _sums(number, by * (y - averages[number]) ** 2)
+        return cls(encoded, averages, counts, within, _sums(number, np.ones(len(y))))
 
     def part(self, rows: NDArray[np.intp]) -> Averages:
         return Averages(*(column[rows] for column in self))
+
+
+def _sums(number: NDArray[np.intp], values: Array) -> Array:
+    return np.asarray(np.bincount(number, values), dtype=np.float64)
 
 
 def _certificate(kind: str, epsilon: float, delta: float, distances: Array) -> Certificate:
