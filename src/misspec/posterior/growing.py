@@ -14,8 +14,8 @@ import numpy as np
 from misspec import kernels
 from misspec.errors import Array
 from misspec.model import Model
-from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained, Near
-from misspec.posterior.formulas import FeatureBase, Known, Local, nonnegative
+from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained
+from misspec.posterior.formulas import FeatureBase, Local, nonnegative
 from misspec.posterior.shadows import MOST_SHADOWS, Shadows
 from misspec.posterior.table import Table
 from misspec.posterior.view import NEGLIGIBLE, View
@@ -37,17 +37,15 @@ class FromDictionary(FeatureBase):
     def features(self, encoded: Array) -> Array:
         return self.dictionary.features(encoded)
 
-    def features_with_slopes(self, encoded: Array, near: Near | None = None) -> tuple[Array, Array]:
-        return self.dictionary.features_with_slopes(encoded, near)
+    def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
+        return self.dictionary.features_with_slopes(encoded)
 
-    def local(
-        self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None, known: Known | None = None
-    ) -> Local:
+    def local(self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None) -> Local:
         """Without norms and shadows no slopes of features are needed: a·dφ = (L⁻ᵀa)·dk for a = w, φ and Cφ."""
         if norm or self.shadows:
-            return super().local(encoded, pending=pending, norm=norm, epsilon=epsilon, known=known)
+            return super().local(encoded, pending=pending, norm=norm, epsilon=epsilon)
         kernel, dictionary, n, w = self.kernel, self.dictionary, len(encoded), self.told.w
-        values, slopes = known[0] if known else kernels.cross_with_gradient(kernel, encoded, dictionary.Z)
+        values, slopes = kernels.cross_with_gradient(kernel, encoded, dictionary.Z)
         phi = dictionary.forward(values)
         b = self.regression(pending).times(phi)
         adjoints = dictionary.backward(np.concatenate([phi, b, w[None, :]]))

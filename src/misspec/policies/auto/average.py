@@ -6,7 +6,6 @@ score    of points, from M and S, with its derivatives by them
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -21,8 +20,7 @@ from misspec.policies.auto.feasible import Weight
 from misspec.policies.core.field import Field, Search
 from misspec.policies.core.points import Actions, Candidates
 from misspec.posterior import Posterior
-from misspec.posterior.climbing import Climbing
-from misspec.posterior.formulas import Glance
+from misspec.posterior.formulas import Glance, Local
 from misspec.theory.own_bands import OwnBands
 
 EFFORT = search.Effort(starts=4, together=10, alone=20)  # each step asks all samples
@@ -220,10 +218,8 @@ class ModelAverage:
             barring = np.zeros(len(U), dtype=bool) if barred is None else barred(U)
             return values if barring.all() else np.where(barring, -np.inf, values)
 
-        unweighted = self.slope_of(score, pending=pending)
-
         def slope(U: Array) -> tuple[Array, Array]:
-            values, gradient = unweighted(U)
+            values, gradient = self.slope(score, U, pending=pending)
             more = [each.slope(U) for each in added]
             return values + sum(value for value, _ in more), gradient + sum(by_point for _, by_point in more)
 
@@ -238,18 +234,14 @@ class ModelAverage:
         """A score of points as the kernel sees them."""
         return score(*self._stacked([each.look(U, pending=pending) for each in self.posteriors])).values
 
-    def slope_of(self, score: Score, *, pending: bool) -> Callable[[Array], tuple[Array, Array]]:
-        """The same with its gradient, while the posteriors stay as they are."""
-        climbing = functools.cache(lambda: Climbing(self.posteriors, pending=pending))  # once a climb begins
-
-        def slope(U: Array) -> tuple[Array, Array]:
-            here = climbing()(U)
-            stds = np.sqrt(np.maximum(here.variance, LEAST**2))
-            values, by_mean, by_std = score(here.mean, self._scales * stds)
-            by_variance = by_std * self._scales / (2.0 * stds)
-            return values, (by_mean[:, :, None] * here.dmean + by_variance[:, :, None] * here.dvariance).sum(axis=0)
-
-        return slope
+    def slope(self, score: Score, U: Array, *, pending: bool) -> tuple[Array, Array]:
+        """The same with its gradient."""
+        each = [posterior.local(U, pending=pending) for posterior in self.posteriors]
+        here = Local(*(np.array(part) for part in zip(*each, strict=True)))
+        stds = np.sqrt(np.maximum(here.variance, LEAST**2))
+        values, by_mean, by_std = score(here.mean, self._scales * stds)
+        by_variance = by_std * self._scales / (2.0 * stds)
+        return values, (by_mean[:, :, None] * here.dmean + by_variance[:, :, None] * here.dvariance).sum(axis=0)
 
     def _stacked(self, looks: Sequence[Candidates] | Sequence[Glance]) -> tuple[Array, Array]:
         """M and S, of a look of each posterior."""

@@ -12,7 +12,7 @@ as for failures (`feasible.py`): a search that weighs gains alone ends on the bo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +57,6 @@ class Holding:
 
     def __init__(self, parts: Sequence[tuple[ModelAverage, Score]]) -> None:
         self.parts = parts
-        self._slopes: list[Callable[[Array], tuple[Array, Array]]] = []
 
     def at(self, field: Field, actions: Actions) -> Array:
         """At actions."""
@@ -70,9 +69,8 @@ class Holding:
 
     def slope(self, U: Array) -> tuple[Array, Array]:
         """ln P and its gradient."""
-        if not self._slopes:
-            self._slopes = [mixture.slope_of(score, pending=False) for mixture, score in self.parts]
-        values, gradients = zip(*(each(U) for each in self._slopes), strict=True)
+        slopes = (mixture.slope(score, U, pending=False) for mixture, score in self.parts)
+        values, gradients = zip(*slopes, strict=True)
         return np.sum(values, axis=0), np.sum(gradients, axis=0)
 
 
