@@ -109,10 +109,8 @@ class Cells:
         self._low, self._extent, self._box = self._frame()
         self.dimension = len(self._low)
         if self.dimension > MOST_DIMENSIONS:
-            raise InvalidInput(
-                f"a split would make {2**self.dimension:,} cells; DomainSplitting takes at most {MOST_DIMENSIONS} "
-                f"dimensions, got {self.dimension}; ECGPUCB takes any number"
-            )
+            most = f"at most {MOST_DIMENSIONS} dimensions, since a split makes 2^d cells"
+            raise InvalidInput(f"DomainSplitting takes {most}, got {self.dimension}; ECGPUCB takes any number")
         nothing, everything = np.zeros(self.dimension, dtype=np.intp), np.arange(field.size)
         self._root = self._cell(0, nothing, None, everything, 0, whole if self._learning else None)
         self.splits: list[Cell] = []
@@ -124,10 +122,7 @@ class Cells:
         if hasattr(box, "low") and hasattr(box, "high"):
             return np.zeros(box.dimension), np.ones(box.dimension), box
         if self._codes is None or not self._field.fixed:
-            raise InvalidInput(
-                f"DomainSplitting needs a box or a list of candidates, got {shown(domain)}; box.grid(n) or "
-                "space.cover(n) makes a list"
-            )
+            raise InvalidInput(f"DomainSplitting needs a box or a list, got {shown(domain)}; box.grid(n) makes one")
         extent = np.ptp(self._codes, axis=0)
         return self._codes.min(axis=0), np.where(extent > 0, extent, 1.0), None
 

@@ -64,10 +64,8 @@ class LBGPUCB(Eliminating):
         self._q = self._d + (2.0 * self._nu if math.isfinite(self._nu) else 0.0)
         M = self._added(self.horizon)
         if M > MOST_LENGTH_SCALES:
-            raise InvalidInput(
-                f"growth and initial would make {M:,} length scales within the horizon, {MOST_LENGTH_SCALES:,} at most "
-                "can be played; take smaller ones"
-            )
+            most = f"{MOST_LENGTH_SCALES:,} at most can be played"
+            raise InvalidInput(f"growth and initial would make {M:,} length scales, {most}; take smaller ones")
         self.length_scales = [math.exp(-i / self._q) for i in range(M)]
         self._scale = kernels.length_scale(model.kernel)
         reach = model.norm_bound * math.exp(0.5 * self._d / self._q)

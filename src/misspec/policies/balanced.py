@@ -330,14 +330,9 @@ def _checked(policies: Any, *, shared: bool) -> Policy:
     for each in policies:
         name, known = type(each).__name__, state_of(each.domain)
         if each.domain is not first.domain and (len(known) == 1 or known != state_of(first.domain)):
-            raise InvalidInput(
-                f"all policies must be on one domain, got {shown(first.domain)} and {shown(each.domain)}; "
-                "make them with the same one"
-            )
+            raise InvalidInput(f"policies must be on one domain, got {shown(first.domain)} and {shown(each.domain)}")
         if each.minimize != first.minimize:
-            raise InvalidInput(
-                "policies must agree whether smaller is better: make all of them with the same minimize="
-            )
+            raise InvalidInput("policies must agree whether smaller is better: make all with the same minimize=")
         held = getattr(each.domain, "observations", None)  # results of a table, which it begins with
         begins = 0 if held is None else len(held.y)
         if any(event[0] != "observe" for event in each.log.events) or each.t > begins:

@@ -91,10 +91,7 @@ def nonnegative(values: Array) -> Array:
     """Variances with rounding below zero clipped; NumericalError for more than rounding."""
     smallest = float(values.min(initial=0.0))
     if smallest < -SUSPICIOUS:
-        raise NumericalError(
-            f"a variance came out as {smallest:.3g}: more than rounding, so the kernel is not positive semidefinite; "
-            "choose another kernel"
-        )
+        raise NumericalError(f"a variance came out as {smallest:.3g}: the kernel is not positive semidefinite")
     return np.maximum(values, 0.0) if smallest < 0.0 else values
 
 

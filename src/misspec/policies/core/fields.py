@@ -55,10 +55,7 @@ def active_of(
 ) -> Active:
     """The whole domain as a set from which a phased policy eliminates; intersect: by the bands of several episodes."""
     if not field.fixed:
-        raise InvalidInput(
-            f"a policy that eliminates needs a fixed set, and what there is to choose on {shown(field.domain)} varies; "
-            "use RegretBalancing"
-        )
+        raise InvalidInput(f"eliminating needs a fixed set, not {shown(field.domain)}; use RegretBalancing")
     if field.listed is None:
         if intersect:
             raise InvalidInput("intersect=True is for finitely many points; leave it out, or take box.cover(n)")
