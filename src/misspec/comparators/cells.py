@@ -65,7 +65,7 @@ class Cell:
     known: dict[bool, tuple[int, Ends]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.middle = tuple(((self.corner + 0.5) / 2.0**self.level).tolist())
+        self.middle = (self.corner + 0.5) / 2.0**self.level
 
     @property
     def posterior(self) -> Posterior:
@@ -74,7 +74,7 @@ class Cell:
     def part(self, V: Array) -> NDArray[np.intp]:
         """Which half it is, in every direction, that each point of the unit cube lies in; of points beyond its faces,
         the nearest."""
-        return np.asarray((np.array(self.middle) <= V) @ (1 << np.arange(V.shape[1])))
+        return np.asarray((self.middle <= V) @ (1 << np.arange(V.shape[1])))
 
     def look(self, field: Field, actions: Actions, *, pending: bool) -> Candidates:
         return field.look(self.posterior, None, actions, pending=pending and not self.frozen)
@@ -164,11 +164,9 @@ class Cells:
 
     def leaf(self, code: Array) -> Cell:
         """The cell of a point that is not split."""
-        cell, x = self._root, self._in_cube(code)[0].tolist()
+        cell, V = self._root, self._in_cube(code)
         while cell.children:
-            cell = cell.children[
-                sum((at <= each) << j for j, (at, each) in enumerate(zip(cell.middle, x, strict=True)))
-            ]
+            cell = cell.children[int(cell.part(V)[0])]
         return cell
 
     def _leaves(self, encoded: Array) -> Iterator[tuple[Cell, NDArray[np.intp]]]:

@@ -29,7 +29,7 @@ from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Round
 from misspec.policies.core.registry import Delayed
 from misspec.policies.ec_gp_ucb import decide
-from misspec.policies.enlarged import Enlarged
+from misspec.policies.enlarged import Enlarged, contenders
 from misspec.theory.widths import Width
 
 NONE_LEFT = "none of these models is right: the predictions of each were refuted; the one that lasted longest goes on"
@@ -121,10 +121,9 @@ class PriorElimination(Eliminating):
         return Band(np.min([band.lower for band in bands], axis=0), np.max([band.upper for band in bands], axis=0))
 
     def contenders(self, within: Context | None = None) -> Actions:
-        first, *others = (self._bases[p] for p in self._playing)
-        found = first.contenders(self.field, self.log.next_id, within)
-        for base in [] if self.field.size else others:
-            found = found + base.contenders(self.field, self.log.next_id, within)
+        found = super().contenders(within)
+        for p in [] if self.field.size else self._playing[1:]:
+            found = found + contenders(self.field, self._bases[p].search, self.log.next_id, within)
         return found
 
     @property
