@@ -93,14 +93,13 @@ class Dictionary:
         self._pivot_error = np.append(self._pivot_error, new.error / new.residual)
         self.members.append(row)
 
-    def choose(self, points: Array, among: list[int], K: Array | None = None) -> tuple[Array, list[int]]:
+    def choose(self, points: Array, among: list[int]) -> tuple[Array, list[int]]:
         """Choose the members again, among some rows of the table, by a Cholesky factorisation with complete pivoting.
 
-        K: the kernel among them, if it is known. Returns the features of all points, and the rows that were left out.
+        Returns the features of all points, and the rows that were left out.
         """
         chosen = np.array(among)
-        if K is None:
-            K = kernels.cross(self.kernel, points[chosen], points[chosen])
+        K = kernels.cross(self.kernel, points[chosen], points[chosen])
         factor, pivots, r, _ = lapack.dpstrf(K, lower=1, tol=TOLERANCE)
         order = chosen[pivots - 1]
         self.members = order[:r].tolist()

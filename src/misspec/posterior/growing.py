@@ -101,19 +101,17 @@ class Growing(FromDictionary):
             self.view.shift(self.told.w - w, self.alpha() - alpha)
 
     def enter(self, keys: list[bytes], new: Array) -> None:
-        K = None
-        if len(new) > 1:
-            K = kernels.cross(self.kernel, np.concatenate([self.table.points, new]), new)
+        if len(new) > 1:  # raises if they cannot be computed
+            kernels.cross(self.kernel, np.concatenate([self.table.points, new]), new)
             self.view.try_columns(new)
         if len(new) >= max(MANY, self.rank):
-            self._enter_many(keys, new, K if K is not None and len(K) == len(new) <= BLOCK else None)
+            self._enter_many(keys, new)
         else:
             for key, x in zip(keys, new, strict=True):
                 self._enter_one(key, x)
 
-    def _enter_many(self, keys: list[bytes], new: Array, K: Array | None) -> None:
-        """Choose the dictionary among all points that there are, rather than let it grow point by point. K: the kernel
-        among the new points, where there are no others and they enter at once."""
+    def _enter_many(self, keys: list[bytes], new: Array) -> None:
+        """Choose the dictionary among all points that there are, rather than let it grow point by point."""
         kept = self.view.weights is not None
         for start in range(0, len(new), BLOCK):
             rows: list[int] = []
@@ -122,7 +120,7 @@ class Growing(FromDictionary):
                 rows.append(self.table.enter(key, x))
                 self._F.append(np.zeros(self.rank))
                 self.view.enter(rows[-1], x, at_candidates)
-            self._rebuild(rows, K)
+            self._rebuild(rows)
 
     def _enter_one(self, key: bytes, x: Array) -> None:
         z = x[None, :]
@@ -167,10 +165,10 @@ class Growing(FromDictionary):
         if table.corrections.any():  # the new feature explains a part of what they were for
             self._correct()
 
-    def _rebuild(self, newcomers: list[int], K: Array | None = None) -> None:
+    def _rebuild(self, newcomers: list[int]) -> None:
         self.generation += 1
         points, dictionary = self.table.points, self.dictionary
-        F, rest = dictionary.choose(points, [*dictionary.members, *self.shadows.rows, *newcomers], K)
+        F, rest = dictionary.choose(points, [*dictionary.members, *self.shadows.rows, *newcomers])
         self._F.replace(F)
         self.shadows = Shadows()
         self.view.rebuild(dictionary)
