@@ -81,6 +81,13 @@ def check_bounded(kernel: Kernel, X: Array, what: str = "the domain") -> Array:
     return values
 
 
+def within_one(kernel: Any, X: Array) -> bool:
+    """Whether X is finite, of allowed size, and has k(x,x) ≤ 1: `check_bounded` as a quick yes or no."""
+    if _is(kernel, "DotProduct"):  # NaN and infinity are not at most 1 either
+        return bool(np.einsum("nd,nd->n", X, X).max() + kernel.sigma_0**2 <= 1 + SLACK)
+    return bool(np.abs(X).max() <= LARGEST and diagonal(kernel, X).max() <= 1 + SLACK)
+
+
 def check(kernel: Any, X: Array) -> None:
     """Try the kernel on a sample of X: right shapes, finite, symmetric, diag as promised, positive semidefinite."""
     if not isinstance(kernel, Kernel):

@@ -31,6 +31,16 @@ class OpenField(Field):
     def __init__(self, domain: Open) -> None:
         self.domain: Open = domain
 
+    def parse(self, given: Any, model: Model | None, contexts: Any = None) -> Actions:
+        plain = contexts is None and type(given) is np.ndarray and given.dtype == np.float64 and given.ndim == 2
+        if not plain or given.shape[1] != self.domain.dimension or not len(given):
+            return super().parse(given, model, contexts)
+        points: Array = np.ascontiguousarray(given) + 0.0  # a copy, in which -0.0 is 0.0
+        small = model is None or kernels.within_one(model.kernel, points)
+        if small and (not self.domain.bounded or self.domain.inside(points).all()):
+            return Actions(points, points, None)
+        return super().parse(given, model)  # which says what is wrong
+
     def _code(self, point: Array) -> Array:
         return point
 
