@@ -9,8 +9,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
-from misspec.policies.bases import Ledger
-from misspec.policies.learnt_bounds import Learnt
+from misspec.policies.bases import Learnt, Ledger
 
 N, NOISE, DELTA, LEAST = 20, 0.2, 0.1, 0.1
 X = np.random.default_rng(0).random((N, 2))

@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import norm
 
 import misspec as ms
-from misspec.policies.auto.average import Beliefs
+from misspec.policies.auto.average import Beliefs, upper
 from misspec.policies.auto.feasible import EDGE, RECENT, SHARP, SURE, level
-from misspec.policies.auto.limits import KEPT, Both, Holding, Kept, Quantities, holding
+from misspec.policies.auto.limits import KEPT, Holding, Kept, Quantities, holding
 
 BOX = ms.Box([(0, 1)] * 2)
 
@@ -81,8 +81,10 @@ def test_gradients_are_those_of_differences():
     policy, *_ = learnt()
     held, rng, step = policy.quantities.holding, np.random.default_rng(2), 1e-6
     U = 0.05 + 0.9 * rng.random((8, 2))
-    for weight in (held, Kept(held, 0.9), Kept(held, -math.inf), Both((held, Kept(held, 0.5)))):
-        values, gradient = weight.slope(U)
+    search = policy._mixture.search(upper(1.0), None, 0, pending=False, weights=(held, None, Kept(held, 0.5)))
+    slopes = [(weight, weight.slope) for weight in (held, Kept(held, 0.9), Kept(held, -math.inf))]
+    for weight, slope in [*slopes, (lambda U: search.score(U, U), search.slope)]:
+        values, gradient = slope(U)
         np.testing.assert_allclose(values, weight(U), rtol=1e-9, atol=1e-9)
         for j in range(2):
             e = step * np.eye(2)[j]

@@ -24,7 +24,6 @@ from misspec.policies.auto.model import Learner, due
 from misspec.policies.auto.rules import is_coarse
 from misspec.policies.core.evidence import Evidence
 from misspec.policies.core.field import BoxField
-from misspec.posterior.climbing import Climbing
 
 FINITE = ms.Finite(np.random.default_rng(0).random((30, 2)))
 BOX = ms.Box([(-3.0, 0.7), (10.0, 30.0)])
@@ -173,23 +172,6 @@ def test_improvement_tells_hopeless_points_apart():
         assert (np.diff(scored.values) > 0).all()
         assert np.isfinite([scored.by_mean, scored.by_std]).all()
         assert (scored.by_mean > 0).all()
-
-
-@pytest.mark.parametrize("pending", [False, True])
-def test_climbing_has_the_slopes_of_each_posterior_to_the_bit(pending):
-    """With shadows too, which points next to each other become."""
-    policy = ms.Auto(SPACE)
-    X = SPACE.decode(SPACE.spread(16, 0))[:12]
-    near = X[:4] + 1e-7 * (X[:4] != np.round(X[:4]))
-    policy.observe(np.concatenate([X, near]), [truth(x) for x in [*X, *near]])
-    policy.ask(3)
-    policy._evidence.expect()
-    assert any(len(each._base.shadows) for each in policy.posteriors)
-    U = SPACE.encode(some(SPACE))
-    found = Climbing(policy.posteriors, pending=pending)(U)
-    for name in found._fields:
-        expected = [getattr(each.local(U, pending=pending), name) for each in policy.posteriors]
-        np.testing.assert_array_equal(getattr(found, name), expected)
 
 
 # -- renewals ------------------------------------------------------------------------------------------------

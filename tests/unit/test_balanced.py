@@ -8,7 +8,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, DotProduct
 
 import misspec as ms
-from misspec.theory.balancing import LEAST
+from misspec.theory.bounds import LEAST
 
 DOMAIN = ms.Finite(np.random.default_rng(1).random((25, 2)))
 MODEL = ms.Model(RBF(0.3), norm_bound=1.5, noise=0.1)

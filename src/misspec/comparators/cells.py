@@ -65,7 +65,7 @@ class Cell:
     known: dict[bool, tuple[int, Ends]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.middle = tuple(((self.corner + 0.5) / 2.0**self.level).tolist())
+        self.middle = (self.corner + 0.5) / 2.0**self.level
 
     @property
     def posterior(self) -> Posterior:
@@ -74,7 +74,7 @@ class Cell:
     def part(self, V: Array) -> NDArray[np.intp]:
         """Which half it is, in every direction, that each point of the unit cube lies in; of points beyond its faces,
         the nearest."""
-        return np.asarray((np.array(self.middle) <= V) @ (1 << np.arange(V.shape[1])))
+        return np.asarray((self.middle <= V) @ (1 << np.arange(V.shape[1])))
 
     def look(self, field: Field, actions: Actions, *, pending: bool) -> Candidates:
         return field.look(self.posterior, None, actions, pending=pending and not self.frozen)
@@ -109,10 +109,8 @@ class Cells:
         self._low, self._extent, self._box = self._frame()
         self.dimension = len(self._low)
         if self.dimension > MOST_DIMENSIONS:
-            raise InvalidInput(
-                f"a split would make {2**self.dimension:,} cells; DomainSplitting takes at most {MOST_DIMENSIONS} "
-                f"dimensions, got {self.dimension}; ECGPUCB takes any number"
-            )
+            most = f"at most {MOST_DIMENSIONS} dimensions, since a split makes 2^d cells"
+            raise InvalidInput(f"DomainSplitting takes {most}, got {self.dimension}; ECGPUCB takes any number")
         nothing, everything = np.zeros(self.dimension, dtype=np.intp), np.arange(field.size)
         self._root = self._cell(0, nothing, None, everything, 0, whole if self._learning else None)
         self.splits: list[Cell] = []
@@ -124,10 +122,7 @@ class Cells:
         if hasattr(box, "low") and hasattr(box, "high"):
             return np.zeros(box.dimension), np.ones(box.dimension), box
         if self._codes is None or not self._field.fixed:
-            raise InvalidInput(
-                f"DomainSplitting needs a box or a list of candidates, got {shown(domain)}; box.grid(n) or "
-                "space.cover(n) makes a list"
-            )
+            raise InvalidInput(f"DomainSplitting needs a box or a list, got {shown(domain)}; box.grid(n) makes one")
         extent = np.ptp(self._codes, axis=0)
         return self._codes.min(axis=0), np.where(extent > 0, extent, 1.0), None
 
@@ -169,11 +164,9 @@ class Cells:
 
     def leaf(self, code: Array) -> Cell:
         """The cell of a point that is not split."""
-        cell, x = self._root, self._in_cube(code)[0].tolist()
+        cell, V = self._root, self._in_cube(code)
         while cell.children:
-            cell = cell.children[
-                sum((at <= each) << j for j, (at, each) in enumerate(zip(cell.middle, x, strict=True)))
-            ]
+            cell = cell.children[int(cell.part(V)[0])]
         return cell
 
     def _leaves(self, encoded: Array) -> Iterator[tuple[Cell, NDArray[np.intp]]]:

@@ -175,8 +175,9 @@ class Corral(OverBases):
             whole("known of a stored query", details.get("known"), at_most=len(self._known[i]))
 
     def on_ask(self, asked: Asked) -> None:
+        super().on_ask(asked)
         details = asked.details
-        if asked.of_others:  # evidence only: no base chose it
+        if asked.of_others:
             return
         if not self._shared:
             feeds = [] if details["step"] == 2 else [self._bases[details["base"]].posterior]
@@ -185,7 +186,6 @@ class Corral(OverBases):
             past = Past(asked.query.id, asked.place, details["whole"], details["known"])
             self._pasts[details["base"]].append(past)
         self._half = asked if details["step"] == 1 else None
-        self._ledger.ask(asked)
 
     def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
         feeds = self._evidence.feeds(asked.query.id)

@@ -49,10 +49,8 @@ class ArmElimination(Episodic):
         super().__init__(domain, model, horizon=whole("horizon", horizon, at_least=1), **settings)
         model = self.model
         if not self.field.size:
-            raise InvalidInput(
-                f"{type(self).__name__} eliminates from a list of arms, got {shown(domain)}; ms.Finite(points) is one, "
-                "and Box.grid(n) makes one"
-            )
+            name = type(self).__name__
+            raise InvalidInput(f"{name} eliminates from a list of arms, got {shown(domain)}; box.grid(n) makes one")
         self._arms = self.field.whole(type(self).__name__)
         self._promise("", model)
         self._posterior = self._evidence.posterior(model)

@@ -17,7 +17,7 @@ from misspec.comparators.variants import with_ridge
 from misspec.domains import Domain
 from misspec.errors import InvalidInput, flag, number, whole
 from misspec.model import Model
-from misspec.policies.bases import Eliminating, Elimination
+from misspec.policies.bases import Eliminating
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Round
@@ -64,19 +64,14 @@ class LBGPUCB(Eliminating):
         self._q = self._d + (2.0 * self._nu if math.isfinite(self._nu) else 0.0)
         M = self._added(self.horizon)
         if M > MOST_LENGTH_SCALES:
-            raise InvalidInput(
-                f"growth and initial would make {M:,} length scales within the horizon, {MOST_LENGTH_SCALES:,} at most "
-                "can be played; take smaller ones"
-            )
+            most = f"{MOST_LENGTH_SCALES:,} at most can be played"
+            raise InvalidInput(f"growth and initial would make {M:,} length scales, {most}; take smaller ones")
         self.length_scales = [math.exp(-i / self._q) for i in range(M)]
         self._scale = kernels.length_scale(model.kernel)
         reach = model.norm_bound * math.exp(0.5 * self._d / self._q)
         shorter = [kernels.with_length_scales_times(model.kernel, factor) for factor in self.length_scales[1:]]
         models = [model, *(dataclasses.replace(model, kernel=k, norm_bound=reach) for k in shorter)]
-        self._promise(width, model)
-        options: dict[str, Any] = {"epsilon": 0.0, "width": width, "enlargement": None, "delta": self._delta}
-        self._bases = [Enlarged(m, self._evidence.posterior(m), None, **options) for m in models]
-        self._keep_accounts(models)
+        self._make_models(models, width)
         self._varies = False  # whether rounds have brought actions or contexts of their own
 
     @classmethod
@@ -106,17 +101,12 @@ class LBGPUCB(Eliminating):
     def _count(self, asked: Asked, y: float) -> None:
         """Reject θ if J/N + (Σ2βσ)/N + √(ξ/N) < max over θ′ of J′/N′ − √(ξ/N′), ξ = 2s²ln(Mπ²t²/(3δ))."""
         self._ledger.count(asked, y)
-        N, J, R, t = self.counts, self.rewards, self.candidate_bounds, sum(self.counts)
+        t = sum(self.counts)
         ranges = [2.0 * base.model.norm_bound for base in self._bases]
         s = theory.elimination_spread(self.model.noise, ranges, varying=self._varies)
         xi = 2.0 * s**2 * math.log(self._added(t) * math.pi**2 * t**2 / (3.0 * self._delta))
-        played = [i for i in self.active if N[i]]
-        right = max(J[i] / N[i] - math.sqrt(xi / N[i]) for i in played)
-        for i in played:
-            left = (J[i] + R[i]) / N[i] + math.sqrt(xi / N[i])
-            if left < right:
-                self.eliminated.append(Elimination(i, t, left, right))
-                self._say("after %d rounds length scale %d is dropped", t, i)
+        self._ledger.h = {i: math.sqrt(xi / n) for i, n in enumerate(self.counts) if n}
+        self._refuted(t)
 
     # -- its parts -------------------------------------------------------------------------------------------
 
@@ -137,10 +127,8 @@ class LBGPUCB(Eliminating):
         flag("varies of a stored query", details.get("varies"))
 
     def on_ask(self, asked: Asked) -> None:
-        if asked.of_others:  # evidence only: no candidate chose it
-            return
-        self._varies = self._varies or asked.details["varies"]
-        self._ledger.ask(asked)
+        super().on_ask(asked)
+        self._varies = self._varies or (not asked.of_others and asked.details["varies"])
 
     # -- what a user sees ------------------------------------------------------------------------------------
 

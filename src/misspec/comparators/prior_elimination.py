@@ -29,7 +29,7 @@ from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Round
 from misspec.policies.core.registry import Delayed
 from misspec.policies.ec_gp_ucb import decide
-from misspec.policies.enlarged import Enlarged
+from misspec.policies.enlarged import Enlarged, contenders
 from misspec.theory.widths import Width
 
 NONE_LEFT = "none of these models is right: the predictions of each were refuted; the one that lasted longest goes on"
@@ -59,11 +59,8 @@ class PriorElimination(Eliminating):
         if not isinstance(given, list | tuple) or not given or not all(isinstance(each, Model) for each in given):
             raise InvalidInput(f"models must be a list of at least one Model, got {shown(models)}")
         super().__init__(domain, given[0], parts=2, **settings)  # of δ: the widths, the test
-        options: dict[str, Any] = {"epsilon": 0.0, "width": width, "enlargement": None, "delta": self._delta}
         turned = [model.turned() if self.minimize else model for model in given]
-        self._promise(width, *turned)
-        self._bases = [Enlarged(m, self._evidence.posterior(m), None, **options) for m in turned]
-        self._keep_accounts(turned)
+        self._make_models(turned, width)
         self.residuals = [0.0] * len(turned)
         self.active = list(range(len(turned)))
 
@@ -112,10 +109,6 @@ class PriorElimination(Eliminating):
         for name in ("bound", "expected"):
             number(f"{name} of a stored query", details.get(name))
 
-    def on_ask(self, asked: Asked) -> None:
-        if not asked.of_others:  # else evidence only: no model chose it
-            self._ledger.ask(asked)
-
     # -- what a user sees ------------------------------------------------------------------------------------
 
     @property
@@ -128,10 +121,9 @@ class PriorElimination(Eliminating):
         return Band(np.min([band.lower for band in bands], axis=0), np.max([band.upper for band in bands], axis=0))
 
     def contenders(self, within: Context | None = None) -> Actions:
-        first, *others = (self._bases[p] for p in self._playing)
-        found = first.contenders(self.field, self.log.next_id, within)
-        for base in [] if self.field.size else others:
-            found = found + base.contenders(self.field, self.log.next_id, within)
+        found = super().contenders(within)
+        for p in [] if self.field.size else self._playing[1:]:
+            found = found + contenders(self.field, self._bases[p].search, self.log.next_id, within)
         return found
 
     @property

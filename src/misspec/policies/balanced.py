@@ -1,4 +1,4 @@
-"""Balancing of any policies by learnt coefficients (ED²RB, `learnt_bounds.py`): each plays rounds of its own.
+"""Balancing of any policies by learnt coefficients (ED²RB, `bases.Learnt`): each plays rounds of its own.
 
     ask     the base with the smallest potential φ_i chooses; the others know that the query is pending
     tell    every base learns the result (evidence="shared"), or the one that played (evidence="own"); N_i and J_i,
@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from misspec import kernels, theory
-from misspec.domains import Domain
 from misspec.errors import Array, AwaitingResults, HorizonReached, InvalidInput, number, one_of, shown, whole
 from misspec.model import Model
 from misspec.policies.auto import Auto
-from misspec.policies.bases import ActionSets, Ledger, check_base
+from misspec.policies.bases import ActionSets, Learnt, Ledger, check_base
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, Query
 from misspec.policies.core.fields import state_of
 from misspec.policies.core.hooks import Abilities
@@ -32,7 +31,6 @@ from misspec.policies.core.points import Actions, Context, Place, Round
 from misspec.policies.core.policy import Policy
 from misspec.policies.core.registry import made
 from misspec.policies.core.suspicion import Prediction
-from misspec.policies.learnt_bounds import Learnt
 from misspec.posterior import Posterior
 
 UNKNOWN = 1.0  # stands for the noise while it is neither given nor learnt and all results are equal
@@ -72,7 +70,8 @@ class Balanced(Policy):
         self.abilities = _abilities(policies)
         super().__init__(first.domain, first.model_as_given, minimize=first.minimize, seed=seed)
         self._share = number("delta", delta, above=0, below=1)
-        self.policies = tuple(_remade(each, first.domain) for each in policies)
+        remade = [made(type(each), first.domain, each.model_as_given, each.settings) for each in policies]
+        self.policies: tuple[Policy, ...] = tuple(remade)  # before all their events
         known = [sigma for each in self.policies if (sigma := _given(each)) is not None]
         self.noise = number("noise", noise, above=0) if noise is not None else max(known, default=None)
         self._range = None if reward_range is None else number("reward_range", reward_range, above=0)
@@ -134,7 +133,9 @@ class Balanced(Policy):
     @property
     def _reach(self) -> float:
         """How far expected rewards can lie apart."""
-        known = [2.0 * (each.model.norm_bound + each.epsilon) for each in self.policies if _has_constants(each)]
+        known = [
+            2.0 * (each.model.norm_bound + each.epsilon) for each in self.policies if not isinstance(each, Learning)
+        ]
         return self._range or max(known, default=max(0.0, self._ends[1] - self._ends[0]))
 
     # -- events ----------------------------------------------------------------------------------------------
@@ -315,10 +316,6 @@ class Balanced(Policy):
 Learning = Auto | Balanced  # policies that may learn their models, and have no noise of their own to begin with
 
 
-def _has_constants(base: Policy) -> bool:
-    return not isinstance(base, Learning)
-
-
 def _given(base: Policy) -> float | None:
     """σ of a base in units of y; None where it learns that."""
     return base.noise if isinstance(base, Learning) else base.model.noise
@@ -333,25 +330,16 @@ def _checked(policies: Any, *, shared: bool) -> Policy:
     for each in policies:
         name, known = type(each).__name__, state_of(each.domain)
         if each.domain is not first.domain and (len(known) == 1 or known != state_of(first.domain)):
-            raise InvalidInput(
-                f"all policies must be on one domain, got {shown(first.domain)} and {shown(each.domain)}; "
-                "make them with the same one"
-            )
+            raise InvalidInput(f"policies must be on one domain, got {shown(first.domain)} and {shown(each.domain)}")
         if each.minimize != first.minimize:
-            raise InvalidInput(
-                "policies must agree whether smaller is better: make all of them with the same minimize="
-            )
-        if any(event[0] != "observe" for event in each.log.events) or each.t > _in_table(each):
+            raise InvalidInput("policies must agree whether smaller is better: make all with the same minimize=")
+        held = getattr(each.domain, "observations", None)  # results of a table, which it begins with
+        begins = 0 if held is None else len(held.y)
+        if any(event[0] != "observe" for event in each.log.events) or each.t > begins:
             raise InvalidInput(f"a {name} that was asked or told something cannot be balanced: hand in a new one")
         if shared and not each.abilities.takes_data:
             raise InvalidInput(f'{name} learns from its own rounds alone: balance it with evidence="own"')
     return first
-
-
-def _in_table(policy: Policy) -> int:
-    """Results that its domain holds."""
-    given = getattr(policy.domain, "observations", None)
-    return 0 if given is None else len(given.y)
 
 
 def _abilities(policies: Sequence[Policy]) -> Abilities:
@@ -365,9 +353,3 @@ def _abilities(policies: Sequence[Policy]) -> Abilities:
         draws=any(a.draws for a in each),
         heeds_failures=any(a.heeds_failures for a in each),
     )
-
-
-def _remade(policy: Policy, domain: Domain) -> Policy:
-    """The same policy before all its events."""
-    base: Policy = made(type(policy), domain, policy.model_as_given, policy.settings)
-    return base

@@ -15,7 +15,7 @@ from misspec.domains import Domain
 from misspec.encoding import kernel_key
 from misspec.errors import Array, InvalidInput, number, one_of, shown, whole
 from misspec.model import Model
-from misspec.policies.bases import ActionSets, Eliminating, Elimination, check_base
+from misspec.policies.bases import ActionSets, Eliminating, Learnt, check_base
 from misspec.policies.core.answers import Decision
 from misspec.policies.core.field import RESOLUTION
 from misspec.policies.core.log import Asked
@@ -23,7 +23,6 @@ from misspec.policies.core.points import Round
 from misspec.policies.core.registry import Delayed
 from misspec.policies.ec_gp_ucb import Maximiser, decide
 from misspec.policies.enlarged import Enlarged
-from misspec.policies.learnt_bounds import Learnt
 from misspec.theory import information_gain
 from misspec.theory.widths import Width
 
@@ -35,7 +34,7 @@ class RegretBalancing(Eliminating):
     """Plays the active base with the smallest candidate regret bound; drops bases whose bound the rewards refute.
 
     horizon: T, for the grid of candidates. bounds: "realised" (sums of the bands' widths at the points played),
-    "paper", or "learnt" (ED²RB, `learnt_bounds.py`: from the rewards alone; every base stays, without price and
+    "paper", or "learnt" (ED²RB, `bases.Learnt`: from the rewards alone; every base stays, without price and
     caution). evidence: "shared" (one posterior for all bases of one kernel) or "own". bases: (Model, ε̂) pairs instead
     of the grid. caution: what keeps bases with ε̂ > 0 from playing all the time, "price" (that factor on their bound
     when choosing who plays), "rounds" (together they play √t of them) or "proof" (1.5√t, and once the model is proved
@@ -139,14 +138,14 @@ class RegretBalancing(Eliminating):
         return decided.decision(self.field, actions, details=details)
 
     def on_ask(self, asked: Asked) -> None:
-        if asked.of_others:  # no base chose it: evidence only, which none of N, J, R and the test counts
+        super().on_ask(asked)
+        if asked.of_others:
             return
         if self._offers.see(asked.details["offer"]):  # 4   D_t was received
             self._ledger.h.clear()
         if not self._shared:
             self._evidence.restrict(asked.query.id, [self._bases[asked.details["base"]].posterior])
         self.caution.asked(asked.details)
-        self._ledger.ask(asked)
 
     def _count(self, asked: Asked, y: float) -> None:
         """Rounds count in the order asked, up to the first pending one: a set chosen by its values would be biased."""
@@ -157,21 +156,10 @@ class RegretBalancing(Eliminating):
         if self._bounds != "realised":
             self._ledger.R[i] = self._bound(i)
         self.caution.counted(asked.place.key, asked.details, y)
-        if self._learnt is None:
-            self._eliminate()  # 8   update the active set
-
-    def _eliminate(self) -> None:
-        """Drop i if J_i/N_i + R_i/N_i + h_i < max over j of J_j/N_j − h_j. The maximiser never fails."""
-        N, J, R, h = self._ledger.N, self._ledger.J, self._ledger.R, self._ledger.h
-        played = [i for i in self.active if N[i] > 0]
-        right = max(J[j] / N[j] - h[j] for j in played) if played else -math.inf
-        for i in played:
-            left = (J[i] + R[i]) / N[i] + h[i]
-            if left < right:
-                self.active.remove(i)
-                counted = sum(N) + self.log.t - self.log.answered  # whatever the order of telling
-                self.eliminated.append(Elimination(i, counted, left, right))
-                self._say("after %d rounds base %d (ε̂ = %.4g) is dropped", counted, i, self.epsilons[i])
+        if self._learnt is None:  # 8   update the active set
+            counted = sum(self.counts) + self.log.t - self.log.answered  # whatever the order of telling
+            failed = self._refuted(counted)
+            self.active = [i for i in self.active if i not in failed]
 
     # -- its parts -------------------------------------------------------------------------------------------
 

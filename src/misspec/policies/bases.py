@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import hashlib
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -21,7 +22,10 @@ from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Candidates, Context, Round
 from misspec.policies.ec_gp_ucb import Maximiser
 from misspec.policies.enlarged import Banded, Enlarged, keeps_weights
+from misspec.theory.bounds import LEAST
+from misspec.theory.widths import Width
 
+DOUBLED = 500  # pending rounds that can double a potential: more would overflow, and decide nothing
 VARIES = "varies"  # what is kept of an action set once two different ones were seen
 
 
@@ -113,6 +117,39 @@ class Ledger:
         return self.R[i] + self._waiting_R[i]
 
 
+class Learnt:
+    """Learnt regret coefficients d̂ and potentials φ of bases whose regret bounds are not known (ED²RB).
+
+    Dann, Gentile & Pacchiano, *Data-driven online model selection with regret guarantees* (AISTATS 2024). With the
+    rewards û_j = J_j and the rounds n_j = N_j of base j, after a round of base i
+
+        d̂_i ← max{d_min, √n_i·(max_j [û_j/n_j − h_j] − û_i/n_i − h_i)}      what its regret proves of its coefficient
+        φ_i ← clip(d̂_i√n_i; φ_i, 2φ_i)                                      its potential
+
+    and the base with the smallest φ plays. No base is dropped: one that loses is played less and less, and comes back
+    if the others turn out worse. `theory.learnt_bound` says what regret is. All in units of the noise σ; d_min is
+    `LEAST` of these.
+    """
+
+    def __init__(self, bases: int) -> None:
+        self.coefficients = [LEAST] * bases
+        self.potentials = [LEAST] * bases
+
+    def learn(self, i: int, ledger: Ledger, noise: float) -> None:
+        """A round of base i counts from now on; the ledger has h of every base that has played."""
+        N, J, h = ledger.N, ledger.J, ledger.h
+        root = math.sqrt(N[i])
+        best = max(J[j] / N[j] - h[j] for j in h)
+        self.coefficients[i] = max(LEAST, root * (best - J[i] / N[i] - h[i]) / noise)
+        self.potentials[i] = min(max(self.coefficients[i] * root, self.potentials[i]), 2.0 * self.potentials[i])
+
+    def potential(self, i: int, ledger: Ledger) -> float:
+        """φ_i as it will be once pending rounds count, if they leave d̂_i as it is: so that batches are divided."""
+        plays, now = ledger.plays(i), self.potentials[i]
+        doubled = 2.0 ** min(plays - ledger.N[i], DOUBLED) * now
+        return max(now, min(self.coefficients[i] * math.sqrt(plays), doubled))
+
+
 class ActionSets:
     """Whether rounds offer the same actions: digests of the sets seen, of which more than one means that they vary."""
 
@@ -177,6 +214,10 @@ class OverBases(Banded):
     def _count(self, asked: Asked, y: float) -> None:
         """A round of a base counts from now on."""
 
+    def on_ask(self, asked: Asked) -> None:
+        if not asked.of_others:  # else no base chose it: evidence only, which none of N, J, R and the tests counts
+            self._ledger.ask(asked)
+
     def on_tell(self, asked: Asked, y: float, noise: float | None = None) -> None:  # noqa: ARG002  # none
         super().on_tell(asked, y)
         for counted, value in [] if asked.of_others else self._ledger.tell(asked, y):
@@ -205,6 +246,14 @@ class Eliminating(OverBases):
     """Bases that may have models of their own; those whose regret bound the rewards refute are dropped."""
 
     abilities = Abilities(keeps_rounds=True, draws=False)
+    active: Any  # bases that are left, in ascending order
+
+    def _make_models(self, models: Sequence[Model], width: Width) -> None:
+        """One base without misspecification for each of these models, all with the same δ."""
+        self._promise(width, *models)
+        options: dict[str, Any] = {"epsilon": 0.0, "width": width, "enlargement": None, "delta": self._delta}
+        self._bases = [Enlarged(m, self._evidence.posterior(m), None, **options) for m in models]
+        self._keep_accounts(models)
 
     def _keep_accounts(self, models: Sequence[Model]) -> None:
         """Begin with one base for each of these models."""
@@ -213,6 +262,18 @@ class Eliminating(OverBases):
         self.eliminated: list[Elimination] = []
         own = {kernel_key(model.kernel): model.kernel for model in models}
         self._others = [kernel for key, kernel in own.items() if key != kernel_key(self.model.kernel)]
+
+    def _refuted(self, now: int) -> list[int]:
+        """Note each i with J_i/N_i + R_i/N_i + h_i < max over j of J_j/N_j − h_j. The maximiser never fails."""
+        N, J, R, h = self._ledger.N, self._ledger.J, self._ledger.R, self._ledger.h
+        played = [i for i in self.active if N[i] > 0]
+        right = max((J[j] / N[j] - h[j] for j in played), default=-math.inf)
+        lefts = {i: (J[i] + R[i]) / N[i] + h[i] for i in played}
+        failed = [i for i, left in lefts.items() if left < right]
+        for i in failed:
+            self.eliminated.append(Elimination(i, now, lefts[i], right))
+            self._say("after %d rounds base %d is dropped", now, i)
+        return failed
 
     def admit(self, actions: Actions) -> Actions:
         """Bases may have kernels of their own, each of which has to be at most 1 there."""

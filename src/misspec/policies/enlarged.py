@@ -181,9 +181,6 @@ class Enlarged:
         # points next to an observed one are not asked, but count among what could be better
         return Search(posterior, self.own, score, slope, turn, snap=pending)
 
-    def contenders(self, field: Field, turn: int, within: Context | None = None) -> Actions:
-        return contenders(field, self.search, turn, within)
-
     # -- bands -----------------------------------------------------------------------------------------------
 
     def half(self, c: Candidates) -> Array:
@@ -224,7 +221,7 @@ class Banded(Policy):
         return base.band(self.field.look(base.posterior, base.own, actions, pending=False))
 
     def contenders(self, within: Context | None = None) -> Actions:
-        return self._reported.contenders(self.field, self.log.next_id, within)
+        return contenders(self.field, self._reported.search, self.log.next_id, within)
 
 
 def contenders(field: Field, search: Callable[..., Search], turn: int, within: Context | None = None) -> Actions:

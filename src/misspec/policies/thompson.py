@@ -205,10 +205,7 @@ Sample = ArmSample | BoxSample
 def basis_of(field: Field, model: Model) -> Basis | None:
     """Features of the whole domain, for samples; None where those are only ever looked at at actions."""
     if not field.fixed and field.searched:
-        raise InvalidInput(
-            f"samples are drawn at lists of actions, and those of {shown(field.domain)} are searched; make a list of "
-            "them: box.grid(n), space.cover(n)"
-        )
+        raise InvalidInput(f"samples are drawn at lists, not on {shown(field.domain)}; box.grid(n) makes one")
     if not field.fixed:
         return None
     if field.listed is not None and (field.indexed or field.size <= FEATURED):

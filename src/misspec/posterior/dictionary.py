@@ -26,9 +26,6 @@ TOLERANCE = 1e-10  # at 1e-12 the pivots are rounding noise
 ROUNDING = 2e-16  # error of a kernel value
 
 
-Near = tuple[Array, Array]  # values of the kernel with m points and their gradients, (n, m) and (n, m, d)
-
-
 class Explained(NamedTuple):
     """How far the dictionary explains a new point: φ, the residual, the residual's error."""
 
@@ -68,12 +65,12 @@ class Dictionary:
         """L_Z⁻ᵀ of each row, shape (n, r)."""
         return cast(Array, blas.dtrsm(1.0, self._L, rows.T, lower=1, trans_a=1).T) if rows.size else rows
 
-    def features_with_slopes(self, encoded: Array, near: Near | None = None) -> tuple[Array, Array]:
-        """φ(x) for each row and its gradient, shapes (n, r) and (r, n, d); near: the kernel's at Z, if it is known."""
+    def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
+        """φ(x) for each row and its gradient, shapes (n, r) and (r, n, d)."""
         (n, d), r = encoded.shape, self.rank
         if r == 0:
             return np.zeros((n, 0)), np.zeros((0, n, d))
-        values, slopes = near or kernels.cross_with_gradient(self.kernel, encoded, self.Z)
+        values, slopes = kernels.cross_with_gradient(self.kernel, encoded, self.Z)
         stacked = np.concatenate([values[:, :, None], slopes], axis=2).transpose(1, 0, 2).reshape(r, n * (d + 1))
         solved = blas.dtrsm(1.0, self._L, stacked, lower=1).reshape(r, n, d + 1)
         return np.ascontiguousarray(solved[:, :, 0].T), np.ascontiguousarray(solved[:, :, 1:])
@@ -96,14 +93,13 @@ class Dictionary:
         self._pivot_error = np.append(self._pivot_error, new.error / new.residual)
         self.members.append(row)
 
-    def choose(self, points: Array, among: list[int], K: Array | None = None) -> tuple[Array, list[int]]:
+    def choose(self, points: Array, among: list[int]) -> tuple[Array, list[int]]:
         """Choose the members again, among some rows of the table, by a Cholesky factorisation with complete pivoting.
 
-        K: the kernel among them, if it is known. Returns the features of all points, and the rows that were left out.
+        Returns the features of all points, and the rows that were left out.
         """
         chosen = np.array(among)
-        if K is None:
-            K = kernels.cross(self.kernel, points[chosen], points[chosen])
+        K = kernels.cross(self.kernel, points[chosen], points[chosen])
         factor, pivots, r, _ = lapack.dpstrf(K, lower=1, tol=TOLERANCE)
         order = chosen[pivots - 1]
         self.members = order[:r].tolist()

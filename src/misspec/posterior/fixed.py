@@ -26,7 +26,7 @@ import numpy as np
 from misspec import kernels
 from misspec.errors import Array
 from misspec.model import Model
-from misspec.posterior.dictionary import Explained, Near
+from misspec.posterior.dictionary import Explained
 from misspec.posterior.formulas import FeatureBase
 from misspec.posterior.growing import FromDictionary
 from misspec.posterior.table import Table
@@ -83,7 +83,7 @@ class Linear(Fixed):
     def features(self, encoded: Array) -> Array:
         return self._affine(encoded)
 
-    def features_with_slopes(self, encoded: Array, near: Near | None = None) -> tuple[Array, Array]:  # noqa: ARG002
+    def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
         return self._affine(encoded), self._affine.slopes(len(encoded))
 
     def enter(self, keys: list[bytes], new: Array) -> None:

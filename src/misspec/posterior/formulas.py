@@ -26,7 +26,6 @@ import numpy as np
 from misspec import kernels
 from misspec.errors import Array, NumericalError
 from misspec.model import Model
-from misspec.posterior.dictionary import Near
 from misspec.posterior.regression import Missed, Regression
 from misspec.posterior.shadows import Shadows
 from misspec.posterior.table import FeatureTable, Table
@@ -40,17 +39,6 @@ SUSPICIOUS = 1e-3  # a variance this far below zero is not rounding
 TINY = 1e-150  # a norm: 0/0 is 0
 
 Bias = Callable[[float, bool], Array]  # of ε, and whether exactly
-
-
-class Shadowed(NamedTuple):
-    """Features of the shadows, shape (s, r), their coefficients in the mean, and n/λ of each."""
-
-    F: Array
-    alpha: Array
-    ratio: Array
-
-
-Known = tuple[Near, Near, Shadowed]
 
 
 class Glance(NamedTuple):
@@ -103,10 +91,7 @@ def nonnegative(values: Array) -> Array:
     """Variances with rounding below zero clipped; NumericalError for more than rounding."""
     smallest = float(values.min(initial=0.0))
     if smallest < -SUSPICIOUS:
-        raise NumericalError(
-            f"a variance came out as {smallest:.3g}: more than rounding, so the kernel is not positive semidefinite; "
-            "choose another kernel"
-        )
+        raise NumericalError(f"a variance came out as {smallest:.3g}: the kernel is not positive semidefinite")
     return np.maximum(values, 0.0) if smallest < 0.0 else values
 
 
@@ -146,8 +131,8 @@ class Formulas(ABC):
         """φ(x) for each row, shape (n, r)."""
 
     @abstractmethod
-    def features_with_slopes(self, encoded: Array, near: Near | None = None) -> tuple[Array, Array]:
-        """φ(x) for each row and its gradient, shapes (n, r) and (r, n, d); near: the kernel at the dictionary."""
+    def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
+        """φ(x) for each row and its gradient, shapes (n, r) and (r, n, d)."""
 
     @property
     def rank(self) -> int:
@@ -188,10 +173,6 @@ class Formulas(ABC):
         if pending:
             counts = counts + np.array([self.table.pending.get(row, 0) for row in S], dtype=np.float64)
         return np.asarray(counts / self.ridge)
-
-    def shadowed(self, pending: bool) -> Shadowed:
-        """All of the shadows that does not depend on where one looks."""
-        return Shadowed(self.rows(self.shadows.rows), self.alpha(), self.shadow_ratio(pending))
 
     def alpha(self) -> Array:
         S = self.shadows.rows
@@ -245,22 +226,21 @@ class Formulas(ABC):
         variance = seen.variance if self.complete else seen.variance + self.residual(encoded, phi)
         return seen._replace(variance=nonnegative(variance))
 
-    def local(
-        self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None, known: Known | None = None
-    ) -> Local:
-        """See `Posterior.local`; known: the kernel at the dictionary, at the shadows, and `self.shadowed`."""
+    def local(self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None) -> Local:
+        """See `Posterior.local`."""
         kernel, ridge, S = self.kernel, self.ridge, self.shadows.rows
         (n, d), r = encoded.shape, self.rank
-        phi, dphi = self.features_with_slopes(encoded, known and known[0])  # (n, r), (r, n, d)
+        phi, dphi = self.features_with_slopes(encoded)  # (n, r), (r, n, d)
         v, dv = phi, dphi
         mean = phi @ self.told.w + self.model.offset
         dmean = (self.told.w @ dphi.reshape(r, n * d)).reshape(n, d)
         residual = self.residual(encoded, phi)
         dresidual = kernels.diagonal_gradient(kernel, encoded) - 2.0 * np.einsum("nr,rnd->nd", phi, dphi)
         e, de = np.zeros((n, 0)), np.zeros((n, 0, d))
-        F, alpha, ratio = known[2] if known else self.shadowed(pending)
+        # all of the shadows that does not depend on where one looks
+        F, alpha, ratio = self.rows(S), self.alpha(), self.shadow_ratio(pending)
         if S:
-            values, slopes = known[1] if known else kernels.cross_with_gradient(kernel, encoded, self.table.points[S])
+            values, slopes = kernels.cross_with_gradient(kernel, encoded, self.table.points[S])
             e = values - phi @ F.T
             de = slopes - np.einsum("sr,rnd->nsd", F, dphi)
             mean = mean + e @ alpha

@@ -14,8 +14,8 @@ import numpy as np
 from misspec import kernels
 from misspec.errors import Array
 from misspec.model import Model
-from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained, Near
-from misspec.posterior.formulas import FeatureBase, Known, Local, nonnegative
+from misspec.posterior.dictionary import TOLERANCE, Dictionary, Explained
+from misspec.posterior.formulas import FeatureBase, Local, nonnegative
 from misspec.posterior.shadows import MOST_SHADOWS, Shadows
 from misspec.posterior.table import Table
 from misspec.posterior.view import NEGLIGIBLE, View
@@ -37,17 +37,15 @@ class FromDictionary(FeatureBase):
     def features(self, encoded: Array) -> Array:
         return self.dictionary.features(encoded)
 
-    def features_with_slopes(self, encoded: Array, near: Near | None = None) -> tuple[Array, Array]:
-        return self.dictionary.features_with_slopes(encoded, near)
+    def features_with_slopes(self, encoded: Array) -> tuple[Array, Array]:
+        return self.dictionary.features_with_slopes(encoded)
 
-    def local(
-        self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None, known: Known | None = None
-    ) -> Local:
+    def local(self, encoded: Array, *, pending: bool, norm: int = 0, epsilon: float | None = None) -> Local:
         """Without norms and shadows no slopes of features are needed: a·dφ = (L⁻ᵀa)·dk for a = w, φ and Cφ."""
         if norm or self.shadows:
-            return super().local(encoded, pending=pending, norm=norm, epsilon=epsilon, known=known)
+            return super().local(encoded, pending=pending, norm=norm, epsilon=epsilon)
         kernel, dictionary, n, w = self.kernel, self.dictionary, len(encoded), self.told.w
-        values, slopes = known[0] if known else kernels.cross_with_gradient(kernel, encoded, dictionary.Z)
+        values, slopes = kernels.cross_with_gradient(kernel, encoded, dictionary.Z)
         phi = dictionary.forward(values)
         b = self.regression(pending).times(phi)
         adjoints = dictionary.backward(np.concatenate([phi, b, w[None, :]]))
@@ -103,19 +101,17 @@ class Growing(FromDictionary):
             self.view.shift(self.told.w - w, self.alpha() - alpha)
 
     def enter(self, keys: list[bytes], new: Array) -> None:
-        K = None
-        if len(new) > 1:
-            K = kernels.cross(self.kernel, np.concatenate([self.table.points, new]), new)
+        if len(new) > 1:  # raises if they cannot be computed
+            kernels.cross(self.kernel, np.concatenate([self.table.points, new]), new)
             self.view.try_columns(new)
         if len(new) >= max(MANY, self.rank):
-            self._enter_many(keys, new, K if K is not None and len(K) == len(new) <= BLOCK else None)
+            self._enter_many(keys, new)
         else:
             for key, x in zip(keys, new, strict=True):
                 self._enter_one(key, x)
 
-    def _enter_many(self, keys: list[bytes], new: Array, K: Array | None) -> None:
-        """Choose the dictionary among all points that there are, rather than let it grow point by point. K: the kernel
-        among the new points, where there are no others and they enter at once."""
+    def _enter_many(self, keys: list[bytes], new: Array) -> None:
+        """Choose the dictionary among all points that there are, rather than let it grow point by point."""
         kept = self.view.weights is not None
         for start in range(0, len(new), BLOCK):
             rows: list[int] = []
@@ -124,7 +120,7 @@ class Growing(FromDictionary):
                 rows.append(self.table.enter(key, x))
                 self._F.append(np.zeros(self.rank))
                 self.view.enter(rows[-1], x, at_candidates)
-            self._rebuild(rows, K)
+            self._rebuild(rows)
 
     def _enter_one(self, key: bytes, x: Array) -> None:
         z = x[None, :]
@@ -169,10 +165,10 @@ class Growing(FromDictionary):
         if table.corrections.any():  # the new feature explains a part of what they were for
             self._correct()
 
-    def _rebuild(self, newcomers: list[int], K: Array | None = None) -> None:
+    def _rebuild(self, newcomers: list[int]) -> None:
         self.generation += 1
         points, dictionary = self.table.points, self.dictionary
-        F, rest = dictionary.choose(points, [*dictionary.members, *self.shadows.rows, *newcomers], K)
+        F, rest = dictionary.choose(points, [*dictionary.members, *self.shadows.rows, *newcomers])
         self._F.replace(F)
         self.shadows = Shadows()
         self.view.rebuild(dictionary)

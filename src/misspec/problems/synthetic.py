@@ -86,10 +86,7 @@ def misfit_of(
     elif misfit == "ripple":
         shape = np.sin(2.0 * np.pi * (U.sum(axis=1) / wavelength + rng.random()))
         if N > 2 and np.ptp(shape) < 1.0:
-            raise InvalidInput(
-                f"a ripple of wavelength {wavelength:g} falls between the candidates, all of which lie at the same "
-                "phase of it; take another wavelength, or more candidates"
-            )
+            raise InvalidInput(f"a ripple of wavelength {wavelength:g} falls between the candidates; take another one")
     elif misfit == "spikes":
         chosen = rng.choice(N, min(N, max(1, round(wavelength * N))), replace=False)
         shape[chosen] = rng.choice([-1.0, 1.0], len(chosen))

@@ -13,21 +13,14 @@ an array, so is the bound, and with an InformationGain each entry t uses γ_t. A
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 
-from misspec.errors import MOST, MOST_ROUNDS, Array, InvalidInput, array, flag, number, one_of, shown, whole
+from misspec.errors import MOST, MOST_ROUNDS, Array, InvalidInput, array, flag, number, one_of, shown, vector, whole
 from misspec.model import Model, a_model
 from misspec.theory import widths
-from misspec.theory.balancing import (
-    LEAST,
-    candidate_bound,
-    elimination_radius,
-    elimination_spread,
-    paper_candidates,
-)
-from misspec.theory.episodes import Schedule, check_schedule, complete_episodes, episode_lengths
 from misspec.theory.information import InformationGain, Rounds
 
 REGRETS = ("true", "in_class")
@@ -35,6 +28,9 @@ REGRETS = ("true", "in_class")
 # thousandth of the range per round after 300 rounds
 ALLOWANCE = 1.0 / 60.0
 Gain = float | InformationGain  # γ_T
+Schedule = str | int  # "doubling", "few", or a number of episodes
+# d_min of learnt coefficients, in units of the noise: what a good base loses per √n before anything is proved of it
+LEAST = 0.1
 
 
 def ec_gp_ucb_bound(
@@ -325,3 +321,93 @@ def capped(bound: Any, horizon: Rounds, model: Model, epsilon: float, regret: st
     most = 2.0 * (model.norm_bound + (epsilon if regret == "true" else 0.0)) * np.asarray(horizon)
     result: Rounds = np.minimum(bound, most if flag("cap", cap) else np.inf)
     return result
+
+
+# -- the lengths of the phased policy's episodes -----------------------------------------------------------------------
+
+
+def check_schedule(schedule: Any, horizon: int | None) -> Schedule:
+    """The schedule, or InvalidInput if this horizon cannot have it."""
+    checked: Schedule
+    if isinstance(schedule, str):
+        checked = one_of("schedule (if not a number of episodes)", schedule, ("doubling", "few"))
+    else:
+        checked = whole("schedule (if not doubling or few)", schedule, at_least=1, at_most=MOST_ROUNDS)
+    if horizon is None and checked != "doubling":
+        raise InvalidInput(f"schedule={shown(checked)} plans all evaluations ahead; say how many: horizon=T")
+    if horizon is not None and isinstance(checked, int) and checked > horizon:
+        raise InvalidInput(f"schedule must be at most the horizon, {horizon} evaluations, got {checked} episodes")
+    return checked
+
+
+def episode_lengths(horizon: int, schedule: Schedule = "doubling") -> list[int]:
+    """m_1, m_2, … as planned for T evaluations, which may cut the last one short.
+
+    doubling   1, 2, 4, …: ⌊log₂T⌋ + 1 episodes (Algorithm 2)
+    few        m_e = ⌈√(T·m_{e−1})⌉, m_0 = 1: at most ⌈log₂log₂T⌉ + 1 episodes for T ≥ 3
+    a number   E episodes, m_e in proportion to T^{(1 − 2^{−e})/(1 − 2^{−E})} and adding up to T: none is cut short
+
+    The last two: Li & Scarlett, Gaussian process bandit optimization with few batches (2022), whose E episodes are as
+    long as these powers and cut at T, which for small T leaves fewer than E.
+    """
+    T = whole("horizon", horizon, at_least=1)
+    schedule = check_schedule(schedule, T)
+    if isinstance(schedule, int):
+        E = schedule
+        e = np.arange(1, E + 1)
+        power = T ** ((1.0 - 0.5**e) / (1.0 - 0.5**E))
+        ends = np.ceil(T * np.cumsum(power) / power.sum() - 1e-9).astype(np.intp)  # after each episode
+        spare = np.maximum.accumulate(ends - e).clip(0, T - E)  # beyond one evaluation in each
+        return [int(m) for m in np.diff(spare + e, prepend=0)]
+    lengths = [1 if schedule == "doubling" else _ceil_sqrt(T)]
+    while sum(lengths) < T:
+        lengths.append(2 * lengths[-1] if schedule == "doubling" else _ceil_sqrt(T * lengths[-1]))
+    return lengths
+
+
+def complete_episodes(horizon: int, lengths: Sequence[int]) -> int:
+    """E: the number of episodes that end within the horizon, and so eliminate."""
+    return int((np.cumsum(vector("lengths", lengths)) <= whole("horizon", horizon)).sum())
+
+
+def _ceil_sqrt(n: int) -> int:
+    return math.isqrt(n - 1) + 1
+
+
+# -- regret bound balancing: candidates ε̂_i, their bounds R_i, and the radius of the elimination test ------------------
+
+
+def paper_candidates(horizon: int, gain: float) -> list[float]:
+    """ε̂_i = 2^{1−i}/√γ for i = 1 … M, M = max(1, ⌈1 + ½ log₂(T/γ²)⌉)."""
+    T, gamma = whole("horizon", horizon, at_least=1), number("gain (γ_T)", gain, above=0)
+    M = max(1, math.ceil(1 + 0.5 * (math.log2(T) - 2.0 * math.log2(gamma))))
+    return [2.0 ** (1 - i) / math.sqrt(gamma) for i in range(1, M + 1)]
+
+
+def halving_candidates(horizon: int, largest: float) -> list[float]:
+    """ε̂_i = ε_max·2^{1−i} for i = 1 … 1 + ⌈½ log₂T⌉, and 0."""
+    T, largest = whole("horizon", horizon, at_least=1), number("largest", largest, at_least=0)
+    return [*(largest * 2.0**-i for i in range(1 + math.ceil(0.5 * math.log2(T)))), 0.0]
+
+
+def candidate_bound(model: Model, n: Rounds, gain: float, epsilon: float, delta: float, reward_range: float) -> Rounds:
+    """R_i(n) = min{c₁(B√γ + γ)√n + c₂ε̂√γ·n, range·n}, where delta is the base's share of δ."""
+    ridge = model.regularization
+    spread = model.noise / math.sqrt(ridge) * math.sqrt(2.0 + 2.0 * math.log(1.0 / delta) / gain)
+    c1 = 2.0 * math.sqrt(2.0 * ridge + 1.0) * max(1.0, spread)
+    c2 = 2.0 * math.sqrt(2.0 + 1.0 / ridge) + 2.0 / math.sqrt(gain)
+    grows = c1 * (model.norm_bound * math.sqrt(gain) + gain) * n**0.5 + c2 * epsilon * math.sqrt(gain) * n
+    bound: Rounds = np.minimum(grows, reward_range * n)
+    return bound
+
+
+def elimination_spread(noise: float, ranges: list[float], *, varying: bool) -> float:
+    """s of the elimination test: σ, or √(σ² + range²/4) where action sets vary, since the best of them does too."""
+    return math.sqrt(noise**2 + max(ranges) ** 2 / 4.0) if varying else noise
+
+
+def elimination_radius(n: Rounds, bases: int, delta: float, spread: float, kind: str) -> Rounds:
+    """h(n): bound on how far an average of n rewards strays from its mean, for all n and all bases at once."""
+    if kind == "paper":
+        return cast(Rounds, 2.2 * spread * np.sqrt(np.log(bases * np.maximum(1.0, np.log(n)) / delta) / n))
+    return cast(Rounds, spread * np.sqrt((n + 1.0) * (np.log(n + 1.0) + 2.0 * math.log(bases / delta))) / n)

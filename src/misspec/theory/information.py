@@ -61,10 +61,7 @@ class InformationGain:
         """An upper bound on γ_t for t ≤ T, a number or an array of them: the smaller of `upper` and g_t/(1 − 1/e)."""
         rounds = array("t must be a number of rounds, or an array of them", t)
         if rounds.dtype.kind not in "iu" or not rounds.size or rounds.min() < 0 or rounds.max() > len(self.path):
-            raise InvalidInput(
-                f"t must be whole numbers of rounds, up to {len(self.path)} for which this gain was computed, got "
-                f"{shown(t)}"
-            )
+            raise InvalidInput(f"t must be whole numbers of rounds up to {len(self.path)}, got {shown(t)}")
         missed = self.missed * rounds / len(self.path)
         bound: Rounds = np.minimum(self.upper, self.values[rounds] / GREEDY_FACTOR + missed)
         return bound

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -366,9 +366,6 @@ def _sharpest(radii: Array, count: int) -> NDArray[np.intp]:
 
 # -- in sentences ------------------------------------------------------------------------------------------------------
 
-
-if TYPE_CHECKING:
-    from misspec.truth.certificates import Diagnosis
 
 MODERATE = 10.0  # `diagnose` advises a larger norm bound up to this factor, beyond it another kernel
 SAID = {

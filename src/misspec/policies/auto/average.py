@@ -6,7 +6,6 @@ score    of points, from M and S, with its derivatives by them
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -21,8 +20,7 @@ from misspec.policies.auto.feasible import Weight
 from misspec.policies.core.field import Field, Search
 from misspec.policies.core.points import Actions, Candidates
 from misspec.posterior import Posterior
-from misspec.posterior.climbing import Climbing
-from misspec.posterior.formulas import Glance
+from misspec.posterior.formulas import Glance, Local
 from misspec.theory.own_bands import OwnBands
 
 EFFORT = search.Effort(starts=4, together=10, alone=20)  # each step asks all samples
@@ -166,13 +164,8 @@ class ModelAverage:
     def add(self, encoded: Array, y: float, *, expected: bool = False, noise: float | None = None) -> None:
         """One result; expected: the point counts as pending. noise: its own, beside that of the models."""
         for each in self.posteriors:
-            each.add(encoded, y, expected=expected, noise=_beside(each, noise))
-
-    def observe_index(self, index: int, y: float, *, noise: float | None = None) -> None:
-        """One result at a candidate of a list."""
-        tracked: Any = self.posteriors
-        for each in tracked:
-            each.observe_index(index, y, noise=_beside(each, noise))
+            beside = None if noise is None else math.hypot(each.model.noise, noise)
+            each.add(encoded, y, expected=expected, noise=beside)
 
     def expect(self, encoded: Array) -> None:
         """A pending point."""
@@ -214,26 +207,21 @@ class ModelAverage:
         *,
         pending: bool = True,
         barred: Callable[[Array], NDArray[np.bool_]] | None = None,
-        success: Weight | None = None,
+        weights: Sequence[Weight | None] = (),
     ) -> Search:
         """The search for the best score where there is no list of candidates. barred: which points are not wanted;
-        success: what is added to the score."""
+        weights: what is added to the score."""
+        added = [each for each in weights if each is not None]
 
         def scored(U: Array, _: Array) -> Array:
-            values = self.rated(score, U, pending=pending)
-            if success is not None:
-                values = values + success(U)
+            values = self.rated(score, U, pending=pending) + sum(each(U) for each in added)
             barring = np.zeros(len(U), dtype=bool) if barred is None else barred(U)
             return values if barring.all() else np.where(barring, -np.inf, values)
 
-        unweighted = self.slope_of(score, pending=pending)
-
         def slope(U: Array) -> tuple[Array, Array]:
-            values, gradient = unweighted(U)
-            if success is None:
-                return values, gradient
-            likely, by_point = success.slope(U)
-            return values + likely, gradient + by_point
+            values, gradient = self.slope(score, U, pending=pending)
+            more = [each.slope(U) for each in added]
+            return values + sum(value for value, _ in more), gradient + sum(by_point for _, by_point in more)
 
         # looking at a point costs products and exponentials: fewer points where these are many
         rank = max(each.rank for each in self.posteriors)
@@ -246,25 +234,16 @@ class ModelAverage:
         """A score of points as the kernel sees them."""
         return score(*self._stacked([each.look(U, pending=pending) for each in self.posteriors])).values
 
-    def slope_of(self, score: Score, *, pending: bool) -> Callable[[Array], tuple[Array, Array]]:
-        """The same with its gradient, while the posteriors stay as they are."""
-        climbing = functools.cache(lambda: Climbing(self.posteriors, pending=pending))  # once a climb begins
-
-        def slope(U: Array) -> tuple[Array, Array]:
-            here = climbing()(U)
-            stds = np.sqrt(np.maximum(here.variance, LEAST**2))
-            values, by_mean, by_std = score(here.mean, self._scales * stds)
-            by_variance = by_std * self._scales / (2.0 * stds)
-            return values, (by_mean[:, :, None] * here.dmean + by_variance[:, :, None] * here.dvariance).sum(axis=0)
-
-        return slope
+    def slope(self, score: Score, U: Array, *, pending: bool) -> tuple[Array, Array]:
+        """The same with its gradient."""
+        each = [posterior.local(U, pending=pending) for posterior in self.posteriors]
+        here = Local(*(np.array(part) for part in zip(*each, strict=True)))
+        stds = np.sqrt(np.maximum(here.variance, LEAST**2))
+        values, by_mean, by_std = score(here.mean, self._scales * stds)
+        by_variance = by_std * self._scales / (2.0 * stds)
+        return values, (by_mean[:, :, None] * here.dmean + by_variance[:, :, None] * here.dvariance).sum(axis=0)
 
     def _stacked(self, looks: Sequence[Candidates] | Sequence[Glance]) -> tuple[Array, Array]:
         """M and S, of a look of each posterior."""
         variances = np.array([each.variance for each in looks])
         return np.array([each.mean for each in looks]), self._scales * np.sqrt(np.maximum(variances, LEAST**2))
-
-
-def _beside(posterior: Posterior, noise: float | None) -> float | None:
-    """The noise of a result that has one of its own beside that of the model."""
-    return None if noise is None else math.hypot(posterior.model.noise, noise)

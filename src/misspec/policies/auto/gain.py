@@ -61,7 +61,7 @@ def gains_of(
     score = improvement(float(means.max()))
     offer = field.spread()
     if not field.size:
-        offer = offer + field.offer(lambda: mixture.search(score, None, turn, pending=False, success=limits))
+        offer = offer + field.offer(lambda: mixture.search(score, None, turn, pending=False, weights=[limits]))
     offer = offer.part(np.flatnonzero(usable(offer)))
     beliefs = mixture.look(field, None, offer, pending=False)
     scores = score(beliefs.M, beliefs.S).values

@@ -12,7 +12,7 @@ as for failures (`feasible.py`): a search that weighs gains alone ends on the bo
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from misspec.errors import Array
 from misspec.hyperparameters import Scaling
 from misspec.limits import Limit, names_of_limits
 from misspec.policies.auto.average import ModelAverage, Score, Scored
-from misspec.policies.auto.feasible import SHARP, Weight, level
+from misspec.policies.auto.feasible import SHARP, level
 from misspec.policies.auto.model import Learner, budget_of, models_of
 from misspec.policies.core.answers import Observations, Recommendation
 from misspec.policies.core.evidence import posterior_on
@@ -57,7 +57,6 @@ class Holding:
 
     def __init__(self, parts: Sequence[tuple[ModelAverage, Score]]) -> None:
         self.parts = parts
-        self._slopes: list[Callable[[Array], tuple[Array, Array]]] = []
 
     def at(self, field: Field, actions: Actions) -> Array:
         """At actions."""
@@ -70,9 +69,8 @@ class Holding:
 
     def slope(self, U: Array) -> tuple[Array, Array]:
         """ln P and its gradient."""
-        if not self._slopes:
-            self._slopes = [mixture.slope_of(score, pending=False) for mixture, score in self.parts]
-        values, gradients = zip(*(each(U) for each in self._slopes), strict=True)
+        slopes = (mixture.slope(score, U, pending=False) for mixture, score in self.parts)
+        values, gradients = zip(*slopes, strict=True)
         return np.sum(values, axis=0), np.sum(gradients, axis=0)
 
 
@@ -96,27 +94,6 @@ class Kept(NamedTuple):
         p = np.exp(log_p)
         short = np.exp(-np.logaddexp(0.0, (p - self.least) / self.sharp))  # the derivative of the penalty, times sharp
         return self.of(log_p), gradient * (1.0 + p * short / self.sharp)[:, None]
-
-
-@dataclasses.dataclass(frozen=True)
-class Both:
-    """The sum of two weights."""
-
-    parts: tuple[Weight, Weight]
-
-    def __call__(self, U: Array) -> Array:
-        one, other = self.parts
-        return np.asarray(one(U) + other(U))
-
-    def slope(self, U: Array) -> tuple[Array, Array]:
-        """The sum and its gradient."""
-        (values, gradients), (more, slopes) = (part.slope(U) for part in self.parts)
-        return values + more, gradients + slopes
-
-
-def together(one: Weight | None, other: Weight | None) -> Weight | None:
-    """The sum of what there is."""
-    return Both((one, other)) if one is not None and other is not None else one if other is None else other
 
 
 class Quantities:

@@ -26,7 +26,7 @@ from misspec.policies.auto.average import ModelAverage, moments, upper
 from misspec.policies.auto.before import adoptable, band_before, first_design, untried, why_none
 from misspec.policies.auto.feasible import SURE, Outcomes
 from misspec.policies.auto.importance import Importance
-from misspec.policies.auto.limits import EXACT_EDGE, KEPT, Quantities, together
+from misspec.policies.auto.limits import EXACT_EDGE, KEPT, Quantities
 from misspec.policies.auto.model import FEATURES, FIRST, STALE, Learner, budget_of, due, models_of
 from misspec.policies.auto.rules import ENDING, TRIED, Turn, choose
 from misspec.policies.core.answers import Band, Conflict, Decision, Observations, Recommendation, copied
@@ -39,7 +39,6 @@ from misspec.policies.core.suspicion import FAR, Prediction
 from misspec.policies.ec_gp_ucb import decision
 from misspec.posterior import Posterior
 from misspec.search import distinct
-from misspec.threads import one_thread
 
 SURPRISING = 5.0  # standard deviations between a result and its prediction after which the model is renewed at once
 BAND = 2.0  # standard deviations of reported bands: 95 % if the model is right
@@ -117,8 +116,7 @@ class Auto(Policy):
 
     def refresh(self) -> None:
         """Renew the model now if it is missing or due, as the next `ask` would: for readers that do not ask."""
-        with self._lock:
-            self._repair()
+        with self._held():
             self._changed(self.prepare)
 
     @property
@@ -145,8 +143,7 @@ class Auto(Policy):
 
         They are renewed when there are more by a seventh than they were learnt from.
         """
-        with self._lock:
-            self._repair()
+        with self._held():
             checked = adoptable(self, samples)
             self._changed(lambda: self.on_event("renew", checked))
 
@@ -324,12 +321,12 @@ class Auto(Policy):
             return self._parse(inside) if len(inside) else self.field.spread()
         if self.field.size:
             return self.field.spread()
-        likely, turn = together(self._outcomes.likely(SURE), self.quantities.kept(KEPT, EXACT_EDGE)), self.log.next_id
+        weights, turn = (self._outcomes.likely(SURE), self.quantities.kept(KEPT, EXACT_EDGE)), self.log.next_id
 
         def end(multiplier: float) -> Actions:
             score = upper(multiplier)
             return self.field.offer(
-                lambda: self._mixture.search(score, self._own, turn, pending=False, success=likely), within
+                lambda: self._mixture.search(score, self._own, turn, pending=False, weights=weights), within
             )
 
         return end(-BAND) + end(BAND)
@@ -354,7 +351,7 @@ class Auto(Policy):
     def summary(self, *, called: Sequence[str] | None = None) -> str:
         """What was learnt, in sentences: doubtful results, what to use, the noise, what matters, contradictions,
         whether to go on. called: names of the results in the order told, by default their numbers."""
-        with self._lock, one_thread():
+        with self._held():
             self._check("a summary", modelled=False)
             if self._states is None:
                 missing = why_none(self)
@@ -369,7 +366,7 @@ class Auto(Policy):
 
     def importance(self) -> dict[str, Importance]:
         """How much each parameter matters, by name: its share, a range of 90 %, and why it is not known yet, if so."""
-        with self._lock, one_thread():
+        with self._held():
             self._check("importance")
             return learnt.importance_of(self)
 
@@ -381,13 +378,12 @@ class Auto(Policy):
         """
         least = None if gain is None else number("gain", gain, above=0)
         whole("within", within, at_least=1, at_most=MOST_IMAGINED)
-        with self._lock, one_thread():
+        with self._held():
             self._check("a chance of a gain")
             return learnt.chance(self, least, within)
 
     def _check(self, what: str, *, modelled: bool = True) -> None:
         """InvalidInput where no domain is the same in all rounds, or where there is no model."""
-        self._repair()
         if not self.field.fixed:
             raise InvalidInput(
                 f"{what} is about a whole domain, and on {shown(self.domain)} it depends on the round; recommend(…) "

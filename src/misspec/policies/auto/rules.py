@@ -54,7 +54,7 @@ from numpy.typing import NDArray
 from misspec.errors import Array
 from misspec.policies.auto.average import Beliefs, ModelAverage, Score, Scored, improvement, upper
 from misspec.policies.auto.feasible import ANYWHERE, EDGE, Outcomes, allows
-from misspec.policies.auto.limits import Quantities, together
+from misspec.policies.auto.limits import Quantities
 from misspec.policies.core.field import Field, Search
 from misspec.policies.core.log import Asked
 from misspec.policies.core.points import Actions, Context, Round, first_alike
@@ -357,7 +357,7 @@ class Turn:
 
         def search() -> Search:
             barred = lambda U: waiting(U) | fails(U) | ~wanted(U) | self._alike(U)  # noqa: E731
-            return self.mixture.search(score, self.own, self.n, barred=barred, success=together(success, limits))
+            return self.mixture.search(score, self.own, self.n, barred=barred, weights=(success, limits))
 
         offer = self.field.offer(search, self.actions)
         beliefs = self.mixture.look(self.field, self.own, offer, pending=True)

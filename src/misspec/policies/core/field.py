@@ -102,11 +102,8 @@ class Field:
             kernels.check_bounded(model.kernel, encoded, "the points handed in")
         return Actions(points, encoded, None)
 
-    def _rows(self, indices: Any) -> Actions:
-        raise InvalidInput(
-            f"indices need a Finite domain, this is {shown(self.domain)}; hand in points, one per row "
-            f"({len(indices)} given)"
-        )
+    def _rows(self, indices: Any) -> Actions:  # noqa: ARG002  # none here
+        raise InvalidInput(f"indices need a Finite domain, not {shown(self.domain)}; hand in points, one per row")
 
     def within(self, context: Any, given: Any, model: Model) -> Round:  # noqa: ARG002
         """A round with a context; given: the actions on offer, None for all of the domain."""

@@ -55,10 +55,7 @@ def active_of(
 ) -> Active:
     """The whole domain as a set from which a phased policy eliminates; intersect: by the bands of several episodes."""
     if not field.fixed:
-        raise InvalidInput(
-            f"a policy that eliminates needs a fixed set, and what there is to choose on {shown(field.domain)} varies; "
-            "use RegretBalancing"
-        )
+        raise InvalidInput(f"eliminating needs a fixed set, not {shown(field.domain)}; use RegretBalancing")
     if field.listed is None:
         if intersect:
             raise InvalidInput("intersect=True is for finitely many points; leave it out, or take box.cover(n)")
@@ -84,7 +81,7 @@ def state_of(domain: Any) -> dict[str, Any]:
     return {**stored, **domain.settings(), "points": encode_array(domain.points)}
 
 
-def stored_domain(stored: Any, given: Domain | None) -> Domain:
+def stored_domain(stored: Any, given: Any) -> Domain:
     """A domain from its state; one that was not stored is the one handed in."""
     kind = stored.get("kind") if isinstance(stored, dict) else None
     if not isinstance(kind, str):
@@ -94,11 +91,13 @@ def stored_domain(stored: Any, given: Domain | None) -> Domain:
     if kind in SETTINGS:
         name, make = SETTINGS[kind]
         settings = stored.get(name)
-        if isinstance(settings, dict) and None in (settings.get("where") or ()):
-            return _with_functions(settings, given)
-        domain = make(settings)
-        if given is not None and given.settings() != domain.settings():  # type: ignore[attr-defined]  # of this kind
-            raise StorageError(DIFFERS)
+        functions = isinstance(settings, dict) and None in (settings.get("where") or ())
+        if functions and given is None:
+            raise StorageError(FUNCTIONS)
+        domain: Domain = given if functions else make(settings)
+        wanted = settings if functions else domain.settings()  # type: ignore[attr-defined]  # of this kind
+        if given is not None and given.settings() != wanted:
+            raise StorageError(UNLIKE if functions else DIFFERS)
         return domain
     if kind == Joint.kind:
         parts = [stored_domain(stored.get(name), getattr(given, name, None)) for name in ("domain", "contexts")]
@@ -107,20 +106,7 @@ def stored_domain(stored: Any, given: Domain | None) -> Domain:
         return _stored_list(stored, given)
     if given is None:
         raise StorageError(f"a domain of kind {kind!r} is not stored; hand it in again: restore(…, domain=…)")
-    return given
-
-
-def _with_functions(settings: Any, given: Any) -> Domain:
-    """The domain handed in, if it is the stored one as far as that is stored."""
-    if given is None:
-        raise StorageError(FUNCTIONS)
-    if given.settings() != settings:
-        raise StorageError(
-            f"the domain handed in is not the one that this policy was made with, which is {shown(settings)} with None "
-            "for rules that are functions; hand in that one"
-        )
-    domain: Domain = given
-    return domain
+    return given  # type: ignore[no-any-return]  # a domain of its own kind
 
 
 def _kind(domain: Any) -> str:
@@ -154,6 +140,7 @@ SETTINGS: dict[str, tuple[str, Callable[[Any], Domain]]] = {  # kinds that their
 }
 FUNCTIONS = "the domain has rules that are functions, which are not stored; hand it in again: restore(…, domain=…)"
 DIFFERS = "this state holds its domain, and the one handed in differs from it; leave domain= out"
+UNLIKE = "the domain handed in is not the one that this policy was made with: its points, names, rules or box differ"
 
 
 def _stored_list(stored: dict[str, Any], given: Any) -> Finite:
@@ -161,19 +148,15 @@ def _stored_list(stored: dict[str, Any], given: Any) -> Finite:
     if given is None and points is None:
         raise StorageError("the domain was too large to be stored; hand it in again: load(path, domain=…)")
     domain: Finite = _made_list(stored) if given is None else given
-    right = points is None or np.array_equal(domain.points, decode_array("stored points", points))
-    if given is not None and (not right or _digest(given) != digest or given.names != names):
-        unlike = (
-            "the domain handed in is not the one that this policy was made with: its points differ, or its names or "
-            "box do"
-        )
-        raise StorageError(unlike if points is None else DIFFERS)
-    if not right or _digest(domain) != digest:
-        raise StorageError(
-            "the stored points are not those that the policy was made with: they were edited, or the domain "
-            "encodes its points in a way of its own; hand it in again: domain=…"
-        )
-    return domain
+    same = points is None or np.array_equal(domain.points, decode_array("stored points", points))
+    if same and _digest(domain) == digest and (given is None or given.names == names):
+        return domain
+    if given is not None:
+        raise StorageError(UNLIKE if points is None else DIFFERS)
+    raise StorageError(
+        "the stored points are not those that the policy was made with: they were edited, or the domain encodes its "
+        "points in a way of its own; hand it in again: domain=…"
+    )
 
 
 def _made_list(stored: dict[str, Any]) -> Finite:

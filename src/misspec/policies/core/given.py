@@ -54,10 +54,7 @@ def noises(policy: Hooks, noise: Any, count: int) -> list[float] | None:
     if wrong is not None:
         raise InvalidInput(f"a noise must be a standard deviation, 0 or above and finite, got {shown(wrong)}")
     if not policy.abilities.takes_noise:
-        raise InvalidInput(
-            f"{type(policy).__name__} takes no noise of single results; Auto, ECGPUCB, GPUCB, InsuredUCB, "
-            "ThompsonSampling and UniformSampling do"
-        )
+        raise InvalidInput(f"{type(policy).__name__} takes no noise of single results; Auto, GPUCB and InsuredUCB do")
     policy.model.precision(found, count)  # raises where the model has none
     return found
 
@@ -69,10 +66,7 @@ def limit_values(policy: Hooks, given: Any, count: int) -> dict[str, list[float]
         return {}
     names = names_of_limits(policy.limits)
     if not names:
-        raise InvalidInput(
-            f"this {type(policy).__name__} has no limits, which only Auto can have: ms.Auto(domain, limits="
-            '"impurity < 2")'
-        )
+        raise InvalidInput(f"this {type(policy).__name__} has no limits, which only Auto can have: Auto(…, limits=…)")
     if not isinstance(given, Mapping):
         example = f"limits={{{names[0]!r}: 1.3}}, or a list with a number for each of several results"
         raise InvalidInput(f"limits must be values by name, as in {example}; got {shown(given)}")

@@ -330,9 +330,7 @@ class Policy(Readings):
             compact_due(self)
         return result
 
-    def forked(self) -> None:
-        """In a process that was forked off: undo the call, if any, that a thread of the other one had begun."""
-        undo.forked(self)
+    forked = undo.forked
 
     # -- state -----------------------------------------------------------------------------------------------
 

@@ -40,12 +40,12 @@ class Readings(Hooks):
         `Joint` domain, where X has x alone (one for all rows, or one per row)."""
         with self._held():
             points: Round
-            if context is None:
-                points = self.field.whole("band() without points") if X is None else self._parse(X)
-            elif X is not None:
+            if X is not None:
                 points = self.field.parse(X, self.model, context)
-            else:
+            elif context is not None:
                 points = self.field.within(context, None, self.model)
+            else:
+                points = self.field.whole("band() without points")
             if not isinstance(points, Actions):
                 raise InvalidInput("band(context=…) needs a list of actions; hand in points: band(X, context=…)")
             band = self.band_at(points)

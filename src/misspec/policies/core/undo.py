@@ -24,7 +24,6 @@ import numpy as np
 
 from misspec.encoding import kept, restored
 from misspec.errors import (
-    LARGEST,
     MOST_AT_ONCE,
     AwaitingResults,
     HorizonReached,
@@ -135,12 +134,7 @@ def replay(policy: Policy, events: Iterable[Event]) -> None:
                 _ask_again(policy, rest[0])
             elif kind == "tell":
                 id_, y, noise, limits = (*rest, None, None)[:4]
-                if (
-                    noise is limits is None and type(y) is float and abs(y) <= LARGEST and id_ in log.pending
-                ):  # as usual
-                    policy._learn(log.pending[id_], y)
-                else:
-                    policy.tell(id_, y, noise=noise, limits=limits)
+                policy.tell(id_, y, noise=noise, limits=limits)
             elif kind == "drop":
                 policy.drop(*rest)
             elif kind == "observe":
