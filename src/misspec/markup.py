@@ -5,9 +5,12 @@ Everything that comes from outside is escaped, and nothing is loaded from elsewh
 
 from __future__ import annotations
 
+import base64
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 MOST_COLUMNS = 30  # values of a point that are shown: more are no longer read
 
@@ -36,6 +39,15 @@ def block(title: str, *parts: str) -> str:
 def sentences(texts: Iterable[str]) -> str:
     """Paragraphs of plain text, without those that are empty."""
     return "".join(f'<p style="margin: 0.4em 0">{html.escape(text)}</p>' for text in texts if text)
+
+
+def link(page: Path) -> str:
+    """The path of a page, which some notebooks can open."""
+    return f'<p>The page: <a href="{html.escape(quote(page.as_posix()))}">{html.escape(str(page))}</a></p>'
+
+
+def picture(png: bytes) -> str:
+    return f'<img style="max-width: 100%" src="data:image/png;base64,{base64.b64encode(png).decode()}">'
 
 
 def points(answers: Sequence[Any], beside: Sequence[Mapping[str, Any]], rows: Sequence[str] = ()) -> str:
