@@ -194,7 +194,7 @@ class Recommendation:
         why = "; ".join(self.caveats)
         return [
             "" if self.tried else "It was not tried yet: try it before you rely on it.",
-            f"The best is better by {self.gap:.4g} at most. {sure}" if self.guaranteed else f"Not guaranteed: {why}.",
+            f"The best is better by {self.gap:.4g} at most. {sure}" if self.guaranteed else f"No guarantee ({why}).",
             self.note and f"{self.note[0].upper()}{self.note[1:]}.",
         ]
 
