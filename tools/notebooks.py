@@ -37,7 +37,9 @@ def page(path: Path) -> str:
         if cell.cell_type == "markdown":
             parts.append(cell.source)
         else:
-            parts += [f"```python\n{cell.source}\n```", *map(_shown, cell.outputs)]
+            printed = "".join(output.text for output in cell.outputs if output.output_type == "stream")
+            others = [output for output in cell.outputs if output.output_type != "stream"]
+            parts += [f"```python\n{cell.source}\n```", _text(printed), *map(_shown, others)]
     parts.insert(1, f"[This page as a notebook]({path.name})")
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -49,8 +51,11 @@ def _shown(output: Any) -> str:
         return line and f"<div>{line}</div>"
     if "image/png" in data:
         return f'<img alt="" src="data:image/png;base64,{"".join(data["image/png"].split())}">'
-    text = output.get("text", data.get("text/plain", "")).strip("\n")
-    return text and f"```text\n{text}\n```"
+    return _text(data.get("text/plain", ""))
+
+
+def _text(text: str) -> str:
+    return text and f"```text\n{text.strip()}\n```"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

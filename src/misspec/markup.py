@@ -36,7 +36,7 @@ def block(title: str, *parts: str) -> str:
     return f'<div style="overflow-x: auto"><b>{html.escape(title)}</b>{"".join(parts)}</div>'
 
 
-def sentences(texts: Iterable[str]) -> str:
+def paragraphs(texts: Iterable[str]) -> str:
     """Paragraphs of plain text, without those that are empty."""
     return "".join(f'<p style="margin: 0.4em 0">{html.escape(text)}</p>' for text in texts if text)
 

@@ -112,7 +112,7 @@ def test_of_many_coordinates_some_are_shown():
 @pytest.mark.parametrize("minimize", [False, True])
 def test_a_recommendation_is_in_the_sign_of_the_user(minimize):
     policy = ms.GPUCB(ms.Finite([[0.0], [1.0]]), MODEL, minimize=minimize)
-    policy.observe([0, 1], [7.0, 3.0])
+    policy.observe([0, 1], [1.5, 0.5])
     found, said = read(policy.recommend()), policy.recommend()
     (row,) = found.rows[1:]
     assert row[0] == ("1" if minimize else "0")
@@ -187,15 +187,21 @@ def test_reports_show_where_they_are_and_a_picture(tmp_path, monkeypatch):
 TOML = f"""
 horizon = 6
 seeds = 2
-[[problems]]
-name = "{EVIL}"
-kernel = {{ name = "rbf", length_scale = 0.2 }}
-domain = {{ dimension = 1, points = 5 }}
-epsilon = [0.1]
-[[policies]]
-name = "<b>"
-kind = "gp_ucb"
+epsilons = [0.1]
+domain = {{ box = [[0, 1]], grid = 5 }}
+model = {{ kernel = {{ name = "RBF", length_scale = 0.2 }}, norm_bound = 2.0, noise = 0.1 }}
+problems = [{{ name = "{EVIL}", kind = "misspecified" }}]
+policies = [{{ name = "<b>", kind = "GPUCB" }}]
 """
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_reports_of_experiments_show_their_summary(tmp_path):
+    ms.experiments.go(TOML.encode(), tmp_path, cores=1)
+    report = ms.reports.of_experiment(tmp_path)
+    shown = read(report)
+    assert shown.rows[1][:4] == [EVIL, "0.1", "<b>", "2"]
+    assert str(report.page) in shown.text
 
 
 def test_tables_that_are_wide_scroll_and_cells_are_escaped():

@@ -101,7 +101,7 @@ class Evaluations:
         shown = {"recommended": self.recommendation} | ({} if self.best is None else {"best tried": self.best})
         found = markup.points([*shown.values()], [each.columns() for each in shown.values()], [*shown])
         why = "" if self.reason is None else f"{self.reason[0].upper()}{self.reason[1:]}."
-        said = markup.sentences([why, *self.recommendation.said()])
+        said = markup.paragraphs([why, *self.recommendation.said()])
         return markup.block(f"{len(self):,} evaluation{'s' * (len(self) != 1)}", found, said)
 
 

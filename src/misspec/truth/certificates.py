@@ -88,7 +88,7 @@ class Diagnosis:
         """For notebooks: the summary, and what each certificate proves."""
         rows = [map(markup.cell, (each.kind, each.epsilon, each.sentence)) for each in self.certificates]
         proofs = markup.table(["certificate", "ε at least", "in words"], rows)
-        return markup.block("Diagnosis", markup.sentences([self.sentence]), proofs)
+        return markup.block("Diagnosis", markup.paragraphs([self.sentence]), proofs)
 
 
 def diagnose(

@@ -101,7 +101,7 @@ class Query:
         spread = "" if math.isnan(self.std) else f" ± {self.std:.4g}"
         end = "" if math.isnan(self.upper) else f", at best {self.upper:.4g}"
         said = [] if math.isnan(self.mean) else [f"Expected {self.mean:.4g}{spread}{end}."]
-        return markup.block(f"Query {self.id}", markup.points([self], [{}]), markup.sentences(said))
+        return markup.block(f"Query {self.id}", markup.points([self], [{}]), markup.paragraphs(said))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Query, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
@@ -179,7 +179,7 @@ class Recommendation:
 
     def _repr_html_(self) -> str:
         """For notebooks: the point, what to expect of it, and how sure that is."""
-        return markup.block("Recommended", markup.points([self], [self.columns()]), markup.sentences(self.said()))
+        return markup.block("Recommended", markup.points([self], [self.columns()]), markup.paragraphs(self.said()))
 
     def columns(self) -> dict[str, Any]:
         """What is known of its value, as columns of a table."""
