@@ -134,7 +134,7 @@ def test_a_recommendation_says_how_sure_it_is():
 
 
 def test_evaluations_show_what_is_recommended_and_what_was_best():
-    policy, found = tuned(minimize=True)
+    _, found = tuned(minimize=True)
     shown = read(found)
     heads, use, best = shown.rows
     assert heads[:4] == ["", EVIL, "depth", "kind"]
@@ -171,7 +171,7 @@ def test_a_diagnosis_shows_its_certificates():
     )
 
 
-def test_reports_show_where_they_are_and_a_picture(tmp_path, monkeypatch):
+def test_reports_show_where_they_are_and_a_picture(tmp_path):
     policy, _ = tuned()
     page = ms.reports.of_policy(policy, tmp_path / "<b>&")
     assert isinstance(page, Path)
