@@ -338,3 +338,23 @@ def test_a_table_of_experiments_runs_to_the_picture(tool):
     assert "<b>Report</b>" in text
     assert "<a href" not in text  # to files of the run
     assert text.count("data:image/png;base64,") == 2
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_kernel_shows_bars_and_figures(tool, tmp_path):
+    cells = [
+        "import misspec as ms\npolicy = ms.Auto(ms.Box([(0, 1)]))",
+        "found = ms.optimize(policy, lambda x: float(x[0]), 6, progress=True)",
+        "from misspec import progress\nprogress.AFTER = 600\nfound = ms.optimize(policy, lambda x: float(x[0]), 1)",
+        "policy.plot()",
+        "import matplotlib.pyplot as plt\nprint(plt.get_fignums())\npolicy.plot()",
+    ]
+    path = tmp_path / "cells.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells]), path)
+    _, bar, short, alone, beside = (cell.outputs for cell in tool.run(path).cells)
+    (shown,) = bar
+    assert '<progress value="6" max="6"></progress> 6 of 6, took' in shown.data["text/html"]
+    assert short == []
+    assert [set(output.data) for output in alone] == [{"image/png", "text/plain"}]
+    assert beside[0].text == "[]\n"
+    assert ["image/png" in output.data for output in beside[1:]] == [True]
