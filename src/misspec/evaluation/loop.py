@@ -59,9 +59,9 @@ class Best:
 
     def _repr_html_(self) -> str:
         """For notebooks: the point and its average."""
-        return markup.block("Best tried", markup.points([self], [self.columns()]))
+        return markup.block("Best tried", markup.points([self], [self._columns()]))
 
-    def columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, Any]:
         """What is known of its value, as columns of a table."""
         keeps = {} if self.keeps is None else {"keeps the limits": "yes" if self.keeps else "no"}
         return {"average": f"{self.mean:.4g}", **keeps, "results there": self.tried}
@@ -99,9 +99,9 @@ class Evaluations:
     def _repr_html_(self) -> str:
         """For notebooks: what is recommended, and the best that was evaluated."""
         shown = {"recommended": self.recommendation} | ({} if self.best is None else {"best tried": self.best})
-        found = markup.points([*shown.values()], [each.columns() for each in shown.values()], [*shown])
+        found = markup.points([*shown.values()], [each._columns() for each in shown.values()], [*shown])
         why = "" if self.reason is None else f"{self.reason[0].upper()}{self.reason[1:]}."
-        said = markup.paragraphs([why, *self.recommendation.said()])
+        said = markup.paragraphs([why, *self.recommendation._said()])
         return markup.block(f"{len(self):,} evaluation{'s' * (len(self) != 1)}", found, said)
 
 

@@ -179,16 +179,16 @@ class Recommendation:
 
     def _repr_html_(self) -> str:
         """For notebooks: the point, what to expect of it, and how sure that is."""
-        return markup.block("Recommended", markup.points([self], [self.columns()]), markup.paragraphs(self.said()))
+        return markup.block("Recommended", markup.points([self], [self._columns()]), markup.paragraphs(self._said()))
 
-    def columns(self) -> dict[str, Any]:
+    def _columns(self) -> dict[str, Any]:
         """What is known of its value, as columns of a table."""
         known = {"expected": f"{self.mean:.4g}", "range": f"{self.lower:.4g} to {self.upper:.4g}"}
         p = self.probability
         keeps = {} if p is None else {"keeps the limits": "more than 99 %" if p > 0.99 else f"{100 * p:.0f} %"}
         return {**known, **keeps, "results there": self.tried}
 
-    def said(self) -> list[str]:
+    def _said(self) -> list[str]:
         """How sure all this is, in sentences."""
         sure = "Guaranteed, provided that the truth lies within the policy's ε of the model's class."
         why = "; ".join(self.caveats)
