@@ -15,9 +15,9 @@ import numpy as np
 
 from misspec import kernels
 from misspec.errors import MOST_AT_ONCE, Array, InvalidInput, callback, instance, seeded, shown, whole
-from misspec.evaluation.loop import Progress
 from misspec.policies import Policy
 from misspec.problems import Problem
+from misspec.progress import Progress
 from misspec.simulation import simulate
 
 MakePolicy = Callable[[Problem], Policy]
@@ -68,7 +68,7 @@ def worst_misfit(
     search, judges = (rng.integers(2**31, size=size).tolist() for size in (worlds, 2 * worlds))
 
     def lost(p: Problem, seeds: list[int]) -> float:
-        return float(np.mean([simulate(_fresh(make, p), p, T, s).regret.mean() for s in seeds]))
+        return float(np.mean([simulate(_fresh(make, p), p, T, s, progress=False).regret.mean() for s in seeds]))
 
     def harm(signs: Array, seeds: list[int]) -> float:
         return lost(problem.with_misfit(problem.epsilon * signs), seeds)

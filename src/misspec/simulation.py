@@ -14,17 +14,17 @@ from misspec.errors import (
     Array,
     HorizonReached,
     InvalidInput,
-    callback,
     seeded,
     shown,
     whole,
 )
-from misspec.evaluation.loop import Progress, ask, check_horizon
+from misspec.evaluation.loop import ask, check_horizon
 from misspec.evaluation.stopping import Until, Watch, checked
 from misspec.policies import Policy, Query, Recommendation
 from misspec.policies.balanced import Learning
 from misspec.policies.core.answers import NUMBERS
 from misspec.problems import Problem
+from misspec.progress import Progress, reported
 from misspec.threads import one_thread
 
 STREAMS = (101, 102)  # random streams of noise and action sets; problems of the same seed are drawn from others
@@ -118,7 +118,7 @@ def simulate(
     *,
     batch: int = 1,
     until: Until | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Trace:
     """Play n rounds. `seed` determines the world: noise and action sets, the same for every policy.
 
@@ -128,11 +128,10 @@ def simulate(
 
     batch      queries asked at a time; a phased policy hands out at most the rest of its episode
     until      stop before n, as in `ms.optimize`; the trace is then shorter, and its `facts["reason"]` says why
-    progress   called as progress(rounds done, n) after every batch
+    progress   as in `ms.optimize`; a function is called as progress(rounds done, n) after every batch
     """
     T = whole("n", n, at_least=1, at_most=MOST_ROUNDS)
     batch = whole("batch", batch, at_least=1, at_most=MOST_AT_ONCE)
-    callback("progress", progress)
     _check_match(policy, problem)
     check_horizon(policy, T)
     watch = Watch(checked(until, policy), lambda: policy)
@@ -146,7 +145,7 @@ def simulate(
     ended = False  # whether nothing is left to try
     index = np.empty(T, dtype=np.intp)
     y = np.empty(T)
-    with one_thread():
+    with one_thread(), reported(progress, "rounds") as report:
         while len(asked) < T and not (asked and watch.met(policy.t, running=False)):
             t = len(asked)
             offered: Any = None if offers is None else offers[t]
@@ -164,8 +163,8 @@ def simulate(
                 i: Any = query.index if vectors is None else int(offered[query.position])
                 index[s], y[s] = i, problem.values[i] + problem.sampler.at(i, draws[s])
             policy.tell(queries, y[t : len(asked)])
-            if progress is not None:
-                progress(len(asked), T)
+            if report is not None:
+                report(len(asked), T)
         if isinstance(policy, Learning) and policy.stale:  # what is recommended rests on all results
             policy.refresh()
         recommended, missed = _recommended(policy, problem, seed, vectors)

@@ -153,7 +153,11 @@ def test_pictures_and_pages_that_are_linked_exist():
 def test_every_page_is_in_the_menu():
     menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
     listed = re.findall(r"[\w/-]+\.md", str(menu))
-    assert sorted(listed) == sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
+    pages = [
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "docs").rglob("*.ipynb"),
+    ]  # tools/notebooks.py makes pages of these
+    assert sorted(listed) == sorted(str(path.relative_to(ROOT / "docs").with_suffix(".md")) for path in pages)
 
 
 def test_every_public_name_is_in_the_reference():

@@ -20,6 +20,8 @@ def test_importing_is_light():
         "scipy.spatial",
         "typer",
         "rich",
+        "IPython",
+        "matplotlib",
         "clarabel",
         "torch",
         "polars",

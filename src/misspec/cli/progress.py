@@ -8,10 +8,11 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, Task, TaskID, TextColumn
+from rich.progress import Progress, Task, TaskID
 from rich.text import Text
 
 from misspec.cli.app import INTERRUPTED, Terminal, fail
+from misspec.progress import bars_on, clock
 
 MOST_BARS = 12  # policies that get a bar of their own
 
@@ -21,7 +22,7 @@ def watched(do: Callable[[Callable[[Any], None]], Any], said: Callable[[Any], st
     console = Terminal()
     latest: Any = None
     try:
-        with _bars(console) as bars:
+        with bars_on(console) as bars:
             tasks: dict[str, Any] = {}
 
             def show(progress: Any) -> None:
@@ -57,12 +58,7 @@ def _pace(task: Task) -> str:
         return "done"
     if not task.speed or task.time_remaining is None:
         return "starting"
-    return f"{task.speed:,.0f} per second, {_clock(task.time_remaining)} left"
-
-
-def _bars(console: Console) -> Progress:
-    texts = [TextColumn(each, markup=False) for each in ("{task.description}", "{task.fields[note]}")]
-    return Progress(texts[0], BarColumn(bar_width=20), texts[1], console=console)
+    return f"{task.speed:,.0f} per second, {clock(task.time_remaining)} left"
 
 
 class _Evaluations:
@@ -94,14 +90,14 @@ class _Evaluations:
             here = f"{result.value:.6g} at {_params(result.params)}"
             console.print(f"{progress.done}/{progress.of}: {here}; {best}", soft_wrap=True)
         if self._bar is not None:
-            left = "" if progress.left is None or progress.done >= progress.of else f"{_clock(progress.left)} left"
+            left = "" if progress.left is None or progress.done >= progress.of else f"{clock(progress.left)} left"
             parts = [f"{progress.done}/{progress.of}", f"{progress.running} running", left, best]
             self._bars.update(self._bar, completed=progress.done, note=", ".join(filter(None, parts)))
 
 
 @contextmanager
 def evaluations_shown(console: Console) -> Iterator[_Evaluations]:
-    bars = _bars(console)
+    bars = bars_on(console)
     show = _Evaluations(console, bars)
     with bars if console.is_terminal else nullcontext(), learning_shown(show.learning):
         yield show
@@ -124,9 +120,3 @@ def learning_shown(show: Callable[[str], None]) -> Iterator[None]:
 
 def _params(params: dict[str, Any]) -> str:
     return ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in params.items())
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

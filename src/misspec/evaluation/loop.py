@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from misspec import markup
 from misspec.errors import (
     MOST_AT_ONCE,
     Array,
@@ -29,9 +30,9 @@ from misspec.evaluation.workers import LOG, Evaluator, Here, Outcome, Processes,
 from misspec.policies import Auto, Policy, Query, Recommendation
 from misspec.policies.auto.limits import KEPT
 from misspec.policies.balanced import Learning
+from misspec.progress import Progress, reported
 from misspec.search import Distinct, distinct
 
-Progress = Callable[[int, int], None]
 MOST_WORKERS = 10_000  # threads or processes
 FAILURES = 10  # of a user's function in a row, after which on_error="drop" gives up
 SAVED, SAVING = 3.0, 0.05  # seconds between saves at least, and the share of the time that they may take
@@ -55,6 +56,15 @@ class Best:
     mean: float
     tried: int
     keeps: bool | None = None
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the point and its average."""
+        return markup.block("Best tried", markup.points([self], [self._columns()]))
+
+    def _columns(self) -> dict[str, Any]:
+        """What is known of its value, as columns of a table."""
+        keeps = {} if self.keeps is None else {"keeps the limits": "yes" if self.keeps else "no"}
+        return {"average": f"{self.mean:.4g}", **keeps, "results there": self.tried}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -85,6 +95,14 @@ class Evaluations:
         named = found.row if found.params is None else found.params
         use = found.x if named is None else dict(named)
         return f"Evaluations({len(self)} results; recommends {use}, {found.lower:.4g} to {found.upper:.4g})"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what is recommended, and the best that was evaluated."""
+        shown = {"recommended": self.recommendation} | ({} if self.best is None else {"best tried": self.best})
+        found = markup.points([*shown.values()], [each._columns() for each in shown.values()], [*shown])
+        why = "" if self.reason is None else f"{self.reason[0].upper()}{self.reason[1:]}."
+        said = markup.paragraphs([why, *self.recommendation._said()])
+        return markup.block(f"{len(self):,} evaluation{'s' * (len(self) != 1)}", found, said)
 
 
 def _best(told: list[Query], y: Array, limits: Mapping[str, Array], policy: Policy) -> Best | None:
@@ -131,7 +149,7 @@ def optimize(
     processes: bool = False,
     on_error: str = "raise",
     until: Until | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     save: str | os.PathLike[str] | None = None,
 ) -> Evaluations:
     """Maximise a user's function with n evaluations, or minimise it if the policy was made with minimize=True.
@@ -151,7 +169,9 @@ def optimize(
     until       stop before n, when more are hardly worth it: `ms.until()`. It is asked at the start, if there are
                 results, and then after every fifth. What is in flight when it is met is awaited and told, and it is
                 asked again; the result has the `reason`
-    progress    called as progress(evaluations done, n) after every batch; with workers, as results are told
+    progress    None: a bar on a terminal or in a notebook while it lasts, if that is more than a second. True: a bar
+                that stays; False: none. A function is called as progress(evaluations done, n) after every batch; with
+                workers, as results are told
     save        a file for the policy: written atomically as results are told, every few seconds, and at the end,
                 whatever ends it. optimize(ms.load(file), function, n - policy.t, …) continues
 
@@ -179,8 +199,9 @@ def optimize(
         return Processes(function, slots) if processes else Threads(function, slots)
 
     resumable = slots is not None or save is not None
-    options: Any = {"on_error": on_error, "until": until, "progress": progress, "save": save, "resumable": resumable}
-    return Drive(policy, start, n, in_turn=slots is None, **options).run()
+    options: Any = {"on_error": on_error, "until": until, "save": save, "resumable": resumable}
+    with reported(progress, "evaluations") as report:
+        return Drive(policy, start, n, in_turn=slots is None, progress=report, **options).run()
 
 
 @dataclasses.dataclass(eq=False)

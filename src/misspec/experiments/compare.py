@@ -10,9 +10,10 @@ import numpy as np
 import polars as pl
 from joblib import Parallel, delayed
 
-from misspec.errors import MOST_AT_ONCE, InvalidInput, callback, listed, seeded, shown, whole
+from misspec.errors import MOST_AT_ONCE, InvalidInput, listed, seeded, shown, whole
 from misspec.policies import Policy
 from misspec.problems import Problem
+from misspec.progress import Progress, reported
 from misspec.simulation import late, simulate
 
 
@@ -21,7 +22,7 @@ def compare(
     problems: Problem | Iterable[Problem],
     n: int,
     seeds: int | Iterable[int] = 5,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | bool | None = None,
     *,
     cores: int | None = None,
 ) -> pl.DataFrame:
@@ -30,7 +31,7 @@ def compare(
     policies   by name, a function that makes a fresh policy for a problem, as in
                {"EC": lambda p: ECGPUCB(p.domain, p.model, epsilon=p.epsilon)}
     seeds      of the worlds: a number of them, or the seeds themselves
-    progress   called as progress(runs done, of) after every run
+    progress   as in `ms.optimize`; a function is called as progress(runs done, of) after every run
     cores      processes; all cores by default, 1 for this process alone. The same numbers either way
 
     Columns: problem (numbered where several have the same name), epsilon, policy, seed, regret and in_class_regret (per
@@ -41,7 +42,6 @@ def compare(
     several = not isinstance(seeds, int | np.integer)
     worlds = listed("seeds", seeds) if several else range(whole("seeds", seeds, at_least=1, at_most=MOST_AT_ONCE))
     worlds = [seeded(seed) for seed in worlds]
-    callback("progress", progress)
     named = policies.items() if isinstance(policies, Mapping) else ()
     if not named or not all(isinstance(name, str) and callable(make) for name, make in named):
         raise InvalidInput("policies must be names with functions of a problem, as in {'GP': lambda p: GPUCB(…)}")
@@ -58,15 +58,16 @@ def compare(
     jobs = -1 if cores is None else whole("cores", cores, at_least=1)
     tasks = (delayed(_row)(i, T, *run) for i, run in enumerate(todo))  # functions of any kind, even lambdas
     rows: dict[int, dict[str, Any]] = {}
-    for i, row in Parallel(jobs if len(todo) > 1 else 1, return_as="generator_unordered")(tasks):
-        rows[i] = row
-        if progress is not None:
-            progress(len(rows), len(todo))
+    with reported(progress, "runs") as report:
+        for i, row in Parallel(jobs if len(todo) > 1 else 1, return_as="generator_unordered")(tasks):
+            rows[i] = row
+            if report is not None:
+                report(len(rows), len(todo))
     return pl.DataFrame([rows[i] for i in range(len(todo))], schema_overrides={"curve": pl.List(pl.Float64)})
 
 
 def _row(i: int, T: int, label: str, problem: Problem, name: str, make: Any, seed: int) -> tuple[int, dict[str, Any]]:
-    trace = simulate(_made(name, make, problem), problem, T, seed)
+    trace = simulate(_made(name, make, problem), problem, T, seed, progress=False)
     return i, {
         "problem": label,
         "epsilon": problem.epsilon,

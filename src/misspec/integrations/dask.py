@@ -13,10 +13,11 @@ from importlib import metadata
 from typing import Any
 
 from misspec.errors import InvalidInput, MisspecError
-from misspec.evaluation.loop import Drive, Evaluations, Progress
+from misspec.evaluation.loop import Drive, Evaluations
 from misspec.evaluation.stopping import Until
 from misspec.evaluation.workers import TRIES, Job, Outcome, ended_workers
 from misspec.policies import Policy
+from misspec.progress import Progress, reported
 
 LOG = logging.getLogger("misspec.dask")
 PATIENCE = "10s"  # to reach a scheduler
@@ -36,7 +37,7 @@ def optimize(
     in_flight: int | None = None,
     on_error: str = "raise",
     until: Until | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     save: str | os.PathLike[str] | None = None,
 ) -> Evaluations:
     """Maximise a user's function with n evaluations on a Dask cluster, or minimise it if the policy does.
@@ -62,8 +63,9 @@ def optimize(
         raise InvalidInput(f"the client is {client.status}; Client(address) makes another")
     if not callable(function):
         raise InvalidInput(f"function must take a point and return a number, got {type(function).__name__}")
-    options: Any = {"in_flight": in_flight, "on_error": on_error, "progress": progress, "save": save}
-    return Drive(policy, lambda: Cluster(function, client), n, until=until, **options).run()
+    options: Any = {"in_flight": in_flight, "on_error": on_error, "until": until, "save": save}
+    with reported(progress, "evaluations") as report:
+        return Drive(policy, lambda: Cluster(function, client), n, progress=report, **options).run()
 
 
 def _distributed() -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from misspec import markup
 from misspec.errors import InvalidInput, StorageError
 from misspec.experiments.contest import kept_contest
 from misspec.experiments.runner import results as read_results
@@ -20,16 +21,26 @@ from misspec.files import storage
 
 if TYPE_CHECKING:
     from misspec.reports.optimisation import of_policy
+    from misspec.reports.optimisation_figures import plot
     from misspec.reports.single import residuals_figure, trace_figure
 
-__all__ = ["Report", "of_experiment", "of_policy", "residuals_figure", "trace_figure"]
-HOMES = {"of_policy": "optimisation", "residuals_figure": "single", "trace_figure": "single"}
+__all__ = ["Report", "of_experiment", "of_policy", "plot", "residuals_figure", "trace_figure"]
+HOMES = {
+    "of_policy": "optimisation",
+    "plot": "optimisation_figures",
+    "residuals_figure": "single",
+    "trace_figure": "single",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Parts that draw load when they are first used."""
     if name in HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{HOMES[name]}"), name)
+        try:
+            return getattr(importlib.import_module(f"{__name__}.{HOMES[name]}"), name)
+        except ModuleNotFoundError as error:
+            missing = f"ms.reports.{name} needs {error.name}: pip install 'misspec[experiments]'"
+            raise ModuleNotFoundError(missing, name=error.name) from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -42,6 +53,20 @@ class Report:
     figures: list[Path]
     results: Results
     summary: pl.DataFrame
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the summary, and where the page is."""
+        heads = {
+            "problem": "problem",
+            "epsilon": "ε",
+            "policy": "policy",
+            "seeds": "seeds",
+            "regret": "regret per round",
+        }
+        heads |= {"error": "±", "recommended_regret": "loss of the recommendation"}
+        rows = self.summary.select(*heads).iter_rows()
+        numbers = markup.table([*heads.values()], (map(markup.cell, row) for row in rows))
+        return markup.block(f"{len(self.results.runs)} runs", numbers, markup.link(self.page))
 
 
 def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], object] | None = None) -> Report:

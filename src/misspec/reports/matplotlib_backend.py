@@ -30,6 +30,7 @@ RC: Any = {
     "grid.linewidth": 0.6,
     "pdf.fonttype": 42,  # text in a PDF stays text
 }
+INLINE = 75  # pixels per inch in a notebook, half of what is saved, so that it is sharp on every screen
 LETTERS = 12  # of a title, per inch
 SUFFIXES = ("png", "pdf")
 DASHES: Any = {
@@ -41,6 +42,13 @@ DASHES: Any = {
     "longdashdot": (0, (8, 2, 2, 2)),
 }
 SYMBOLS = {"circle": "o", "x": "x", "diamond": "D", "square": "s", "star": "*", "tick": "|", "dash": "_"}
+
+
+class Drawing(Figure):
+    """A figure that a notebook shows by itself, whether or not pyplot is there."""
+
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        return saved(self, "png"), {"width": round(INLINE * self.get_figwidth())}
 
 
 @contextlib.contextmanager
@@ -83,7 +91,7 @@ def figure(
     tall = [float(height) for height in np.broadcast_to(heights, len(rows))]
     alone = len(rows) == columns == 1  # its legend is beside it
     wide = width or (9.0 if alone else max(3.2, min(5.5, 13.0 / columns)))
-    made = Figure(figsize=(wide * columns, sum(tall)), layout="constrained")
+    made = Drawing(figsize=(wide * columns, sum(tall)), layout="constrained")
     FigureCanvasAgg(made)
     with rc_context({"font.size": letters, "axes.titlesize": letters}):
         axes = made.subplots(len(rows), columns, squeeze=False, height_ratios=tall, **shared)

@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from misspec import markup
 from misspec.domains import Choice
 from misspec.domains.parameters import Parameter
 from misspec.errors import Array, InvalidInput, StorageError, instance, listed, short, shown
 from misspec.files import storage
 from misspec.policies import Auto, Conflict, Policy, Recommendation
 from misspec.policies.auto import learnt
+from misspec.policies.auto.limits import KEPT
 from misspec.product import distance
 from misspec.reports.left_out import left_out
 from misspec.search import distinct
@@ -162,7 +164,8 @@ class Optimisation:
 
     limits      values of limited quantities by name
     ids         of the queries, negative for results from elsewhere
-    best        what is expected now of the best point so far, one per evaluation
+    best        what is expected now of the best point so far, one per evaluation; with limits, of those that are likely
+                to keep them, and NaN before the first
     use         the recommendation, None before there is a model
     axes        the parameters that vary, the most important first
     conflicts   the worst first: where, and the gap
@@ -206,8 +209,12 @@ class Optimisation:
             self.importance = learnt.importance_of(policy, called) if modelled else {}
             doubtful = policy.suspicious() if modelled else []
             self.sentences = _sentences(policy, called, self.use, conflicts)
-        best = np.minimum if self.minimize else np.maximum
-        self.best: Array = best.accumulate(policy.posterior.at(told.x)[0] if modelled else told.y)
+        best = np.fmin if self.minimize else np.fmax
+        expected = policy.posterior.at(told.x)[0] if modelled else told.y
+        if modelled and isinstance(policy, Auto) and policy.limits:
+            keeps = policy.probability(told.x) >= KEPT
+            expected = np.where(keeps | ~keeps.any(), expected, np.nan)
+        self.best: Array = best.accumulate(expected)
         parameters = (learnt.parameters_of(domain) or dict.fromkeys(called)).values()
         axes = [Coordinate(policy, name, p, j) for j, (name, p) in enumerate(zip(called, parameters, strict=True))]
         shares = [self.importance[name].share if self.importance else 0.0 for name in called]
@@ -244,6 +251,16 @@ class Optimisation:
         return low - pad, high + pad
 
 
+class Page(type(Path())):  # type: ignore[misc]  # the class of paths on this system
+    """The path of a page, which a notebook shows with the picture of the best so far."""
+
+    def _repr_html_(self) -> str | None:
+        best = self.parent / "best.png"
+        if not best.is_file():
+            return None
+        return markup.block("Report", markup.link(self), markup.picture(best.read_bytes()))
+
+
 def of_policy(
     policy: Policy,
     folder: str | os.PathLike[str],
@@ -275,7 +292,7 @@ def of_policy(
     pictures = {f"{name}.{suffix}" for name in FILES for suffix in matplotlib_backend.SUFFIXES}
     for stale in pictures - set(content):  # of a former report
         (into / stale).unlink(missing_ok=True)
-    return into / "index.html"
+    return Page(into / "index.html")
 
 
 def _names(domain: Any, given: Sequence[str] | None) -> list[str]:

@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from misspec.policies import Policy
 from misspec.policies.auto import learnt
 from misspec.reports import matplotlib_backend, optimisation, plotly_backend
 from misspec.reports.optimisation import MOST_BARS, MOST_SLICES, Optimisation, Slice
 from misspec.reports.picture import Axis, Bars, Line, Mark, Note, Panel, Points, Ribbon, Rule
 from misspec.reports.plotly_backend import Json
 from misspec.reports.style import COLOURS, MISSED, TRUTH
+from misspec.threads import one_thread
 
+COLUMNS = 3  # of panels in one figure
 MODEL, USED, QUIET, GREY = COLOURS[0], COLOURS[1], "#555555", "#999999"
 SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725")  # viridis: best first
+
+
+def plot(
+    policy: Policy, *, title: str | None = None, target: str | None = None, names: Sequence[str] | None = None
+) -> Figure:
+    """One matplotlib Figure of an optimisation; `figure.savefig("yield.png", dpi=150)` writes it.
+
+    Panels, as far as there is something to see: the best so far, which parameters matter, the model against the results
+    (each predicted by the others), and the model along each parameter through the recommended point. title, target,
+    names: as in `of_policy`. The policy stays as it is.
+    """
+    with one_thread():
+        found = Optimisation(policy, title=title, target=target, names=names)
+    known = any(not each.unknown for each in found.importance.values())
+    panels = [
+        dataclasses.replace(panel, title=said)
+        for name, panel, said, *_ in _panels(found, 18)
+        if panel is not None and name != "parallel" and (name != "importance" or known)
+    ]
+    panels += [slice_of(found, each) for each in found.slices]
+    across = min(COLUMNS, len(panels))
+    rows = [panels[i : i + across] for i in range(0, len(panels), across)]
+    look: Any = {"width": 4.2 if across > 1 else None, "heights": 2.8 if len(rows) > 1 else 3.8}  # with the legend
+    return matplotlib_backend.figure(rows, f"{found.title}: {found.about}", **look)
 
 
 def figures_in_print(found: Optimisation) -> Iterator[tuple[str, Figure]]:
@@ -139,7 +167,7 @@ def importances(found: Optimisation, letters: int) -> Panel | None:
         *(Line((low[i], high[i]), (i, i), width=2.0) for i in np.flatnonzero(known)),
     ]  # fmt: skip
     right = 1.12 * float(high[known].max(initial=50.0))
-    x = Axis("share of the variation that the model expects, %; line: its range of 90 %", range=(0, right))
+    x = Axis("share of the expected variation, %; line: 90 % range", range=(0, right))
     labels = [shortened(name, letters) for name in order]
     return Panel(marks, x, Axis(ticks=rows.tolist(), labels=labels, range=(len(order) - 0.5, -0.5), grid=False))
 
@@ -215,4 +243,4 @@ def model(found: Optimisation) -> Panel | None:
         for chosen, symbol, colour, label in kinds
         if chosen.any()
     ]  # fmt: skip
-    return Panel(marks, Axis(found.target), Axis("predicted by the other results"))
+    return Panel(marks, Axis(found.target), Axis("predicted by the others"))

@@ -6,7 +6,7 @@ import base64
 import gzip
 import html
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
@@ -17,6 +17,7 @@ from plotly.offline import get_plotlyjs
 from misspec.errors import Array
 from misspec.experiments.contest import Contest
 from misspec.experiments.store import Results, version
+from misspec.markup import table
 from misspec.policies.auto import learnt
 from misspec.reports import bands, figures, optimisation_figures, plotly_backend, tables
 from misspec.reports.left_out import sentence
@@ -84,7 +85,7 @@ def _group(group: Group, style: dict[str, Stroke], summary: pl.DataFrame, allowe
         "bounds": [i for i, trace in enumerate(drawn["regret"]["data"]) if trace.get("visible") is False],
         "cards": cards,
         "rounds": pictured[0].looks["round"].to_list() if cards else [],
-        "table": _table(HEADS, [_row(row, style[row["policy"]]) for row in summary.iter_rows(named=True)]),
+        "table": table(HEADS, [_row(row, style[row["policy"]]) for row in summary.iter_rows(named=True)]),
         "keys": bands.keys(pictured[0]) if cards else "",
     }
 
@@ -111,7 +112,7 @@ def section(found: Contest) -> str:
         f'</header><section><p class="message"><b>{html.escape(said[0])}</b> {html.escape(said[1])}</p>'
         '<div id="contest"></div>'
         f'<p class="small">Medians over {found.seeds} reactions; shaded: from the first to the third quartile.</p>'
-        f'{_table(heads, rows, "short")}<p class="small">{html.escape(found.reading)}</p>'
+        f'{table(heads, rows, "short")}<p class="small">{html.escape(found.reading)}</p>'
         f"<h2>What ms.Auto knows of the first reaction after {found.evaluations} batches</h2>"
         f"<ul class='sentences'>{lines}</ul></section>"
     )
@@ -153,7 +154,7 @@ def _leading(found: Optimisation) -> str:
     columns += [("times", [str(points.counts[i]) for i in order])]
     heads, cells = zip(*columns, strict=True)
     rows = (map(html.escape, row) for row in zip(*cells, strict=True))
-    return _table([html.escape(head) for head in heads], rows, "ranked")
+    return table([html.escape(head) for head in heads], rows, "ranked")
 
 
 def _conflicts(found: Optimisation) -> str:
@@ -168,7 +169,7 @@ def _conflicts(found: Optimisation) -> str:
         return said if found.doubtful else f"{said}<p>Nowhere do the results contradict the model.</p>"
     worst = [(html.escape(where), f"{gap:.3g}") for where, gap in found.conflicts[:BEST]]
     more = f"<p>And {len(found.conflicts) - BEST} more.</p>" if len(found.conflicts) > BEST else ""
-    return f'{said}<div class="scroll">{_table(["where", "by how much"], worst)}</div>{more}'
+    return f'{said}<div class="scroll">{table(["where", "by how much"], worst)}</div>{more}'
 
 
 def _filled(name: str, head: str, data: Iterable[str], **parts: str) -> str:
@@ -198,13 +199,3 @@ def _script(content: Any) -> str:
     """JSON that can stand in a script element."""
     text = json.dumps(content, ensure_ascii=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _table(heads: Mapping[str, str] | Sequence[str], rows: Iterable[Iterable[str]], kind: str = "") -> str:
-    """A table; heads and cells are HTML. heads: with what is shown beside the pointer, or without; kind: its class."""
-    tips = (
-        [f' title="{html.escape(tip)}"' for tip in heads.values()] if isinstance(heads, Mapping) else [""] * len(heads)
-    )
-    top = "".join(f"<th{tip}>{head}</th>" for head, tip in zip(heads, tips, strict=True))
-    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table{kind and f' class={kind!r}'}><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"

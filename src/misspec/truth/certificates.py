@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 
-from misspec import kernels, search
+from misspec import kernels, markup, search
 from misspec.domains import Domain, Finite
 from misspec.errors import Array, InvalidInput, NumericalError, flag, matrix, vector
 from misspec.files import frames
@@ -83,6 +83,12 @@ class Diagnosis:
 
     def __str__(self) -> str:
         return self.sentence
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the summary, and what each certificate proves."""
+        rows = [map(markup.cell, (each.kind, each.epsilon, each.sentence)) for each in self.certificates]
+        proofs = markup.table(["certificate", "ε at least", "in words"], rows)
+        return markup.block("Diagnosis", markup.paragraphs([self.sentence]), proofs)
 
 
 def diagnose(

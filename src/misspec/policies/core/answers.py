@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from misspec import markup
 from misspec.errors import Array
 from misspec.policies.core.points import Place
 
@@ -95,6 +96,13 @@ class Query:
     def __deepcopy__(self, memo: Any) -> Query:
         return self
 
+    def _repr_html_(self) -> str:
+        """For notebooks: the point, and what is expected there."""
+        spread = "" if math.isnan(self.std) else f" ± {self.std:.4g}"
+        end = "" if math.isnan(self.upper) else f", at best {self.upper:.4g}"
+        said = [] if math.isnan(self.mean) else [f"Expected {self.mean:.4g}{spread}{end}."]
+        return markup.block(f"Query {self.id}", markup.points([self], [{}]), markup.paragraphs(said))
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Query, tuple(getattr(self, field.name) for field in dataclasses.fields(self))
 
@@ -168,6 +176,27 @@ class Recommendation:
 
     def __post_init__(self) -> None:
         _freeze_names(self)
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the point, what to expect of it, and how sure that is."""
+        return markup.block("Recommended", markup.points([self], [self._columns()]), markup.paragraphs(self._said()))
+
+    def _columns(self) -> dict[str, Any]:
+        """What is known of its value, as columns of a table."""
+        known = {"expected": f"{self.mean:.4g}", "range": f"{self.lower:.4g} to {self.upper:.4g}"}
+        p = self.probability
+        keeps = {} if p is None else {"keeps the limits": "more than 99 %" if p > 0.99 else f"{100 * p:.0f} %"}
+        return {**known, **keeps, "results there": self.tried}
+
+    def _said(self) -> list[str]:
+        """How sure all this is, in sentences."""
+        sure = "Guaranteed, provided that the truth lies within the policy's ε of the model's class."
+        why = "; ".join(self.caveats)
+        return [
+            "" if self.tried else "It was not tried yet: try it before you rely on it.",
+            f"The best is better by {self.gap:.4g} at most. {sure}" if self.guaranteed else f"No guarantee ({why}).",
+            self.note and f"{self.note[0].upper()}{self.note[1:]}.",
+        ]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

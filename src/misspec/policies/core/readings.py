@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import math
 import threading
 from collections.abc import Iterator
@@ -154,6 +155,12 @@ class Readings(Hooks):
                 query = None if id_ < 0 else id_
                 found.append(Suspicion(row, query, x, index, float(told.y[row]), mean, *ends, each.score, each.factor))
             return sorted(found, key=lambda each: -each.score)
+
+    def plot(self, **options: Any) -> Any:
+        """One matplotlib Figure: the best so far, which parameters matter, the model against the results, and the model
+        along each parameter. options: as for `ms.reports.plot`, which draws it and needs the extra `experiments`."""
+        package: Any = importlib.import_module("misspec")  # reports know policies, so here they are called by name
+        return package.reports.plot(self, **options)
 
     @property
     def t(self) -> int:
