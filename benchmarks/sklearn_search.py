@@ -6,7 +6,8 @@ One half of the data is searched on, with the same folds for all, and the best p
 folds are fitted to all of it; the other half is the test. A seed makes the split, the folds and all chance. Pipelines
 and spaces were chosen before the first run, and not changed since. RandomizedSearchCV draws from the branches of a
 conditional space; Optuna's study is defined by run, since OptunaSearchCV has no conditions. Runs are kept in
-build/sklearn_search, a file per pipeline: what was stopped continues, and pipelines can run at the same time (--only).
+build/sklearn_search, a file per pipeline and method: what was stopped continues, and files can be filled at the same
+time (--only, --methods).
 ± is one standard error over the seeds.
 """
 
@@ -197,20 +198,19 @@ def play(task: Task, method: str, seed: int, n: int) -> dict[str, float]:
     return {"folds": float(score), "test": float(test), "seconds": round(seconds, 2)}
 
 
-def runs_of(name: str, methods: list[str], seeds: int, n: int) -> dict[str, list[dict[str, float]]]:
-    """By method, a run per seed: what is kept, and what is missing of it."""
-    path = KEPT / f"{name}.json"
+def runs_of(name: str, method: str, seeds: int, n: int) -> list[dict[str, float]]:
+    """A run per seed: what is kept, and what is missing of it."""
+    path = KEPT / f"{name}, {method}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     for seed in range(seeds):
-        for method in methods:
-            key = f"{method} | {n} | {seed}"
-            if key not in kept:
-                kept[key] = play(TASKS[name], method, seed, n)
-                part = path.with_suffix(".part")
-                part.write_text(json.dumps(kept, indent=1))
-                part.replace(path)
-    return {method: [kept[f"{method} | {n} | {seed}"] for seed in range(seeds)] for method in methods}
+        key = f"{n} evaluations, seed {seed}"
+        if key not in kept:
+            kept[key] = play(TASKS[name], method, seed, n)
+            part = path.with_suffix(".part")
+            part.write_text(json.dumps(kept, indent=1))
+            part.replace(path)
+    return [kept[f"{n} evaluations, seed {seed}"] for seed in range(seeds)]
 
 
 def difference(ours: list[dict[str, float]], theirs: list[dict[str, float]], what: str) -> tuple[float, str]:
@@ -227,7 +227,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", choices=list(TASKS), default=list(TASKS))
     parser.add_argument("--methods", nargs="*", choices=list(METHODS), default=list(METHODS))
     given = parser.parse_args()
-    found = {name: runs_of(name, given.methods, given.seeds, given.evaluations) for name in given.only}
+    found = {
+        name: {method: runs_of(name, method, given.seeds, given.evaluations) for method in given.methods}
+        for name in given.only
+    }
     print(f"{given.evaluations} evaluations, {given.seeds} seeds; minus: of MisspecSearchCV the score less this one\n")
     print(
         f"{'pipeline':14s}{'scoring':13s}{'method':19s}{'test':>9s}{'minus':>19s}{'folds':>9s}{'minus':>19s}{'s':>6s}"

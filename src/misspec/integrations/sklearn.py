@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import joblib
@@ -89,19 +89,19 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
         )
 
     def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
-        n_iter, folds = whole("n_iter", self.n_iter, at_least=1), self.n_splits_
-        if isinstance(self.scoring, list | tuple | set | Mapping):
-            self._metric(dict.fromkeys(self.scoring))
+        n_iter = whole("n_iter", self.n_iter, at_least=1)
+        if isinstance(self.scoring, list | tuple | Mapping):
+            self._metric(self.scoring)
         space, objects = space_of(self.space)
         self.policy_ = self._made(space)
-        splits, batch = _Splits(self._checked_cv_orig), math.ceil(joblib.effective_n_jobs(self.n_jobs) / folds)
+        splits, jobs = _Splits(self._checked_cv_orig), joblib.effective_n_jobs(self.n_jobs)
         candidates: list[dict[str, Any]] = []
         fits: list[Any] = []  # as many per candidate as there are folds; None where none of a batch worked
         scores: list[list[float]] = []  # on the folds, of candidates that worked
         results: dict[str, Any] = {}
         failure: Exception | None = None
         while len(candidates) < n_iter:
-            n = min(n_iter - len(candidates), batch if candidates else max(batch, TOGETHER))
+            n = min(n_iter - len(candidates), math.ceil(jobs / splits.folds) if candidates else TOGETHER)
             try:
                 with one_thread():
                     queries = self.policy_.ask(n)
@@ -111,24 +111,29 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
             given = [{name: objects.get((name, value), value) for name, value in q.params.items()} for q in queries]
             try:
                 results = evaluate_candidates(given, cv=splits)
-                new = results["fits"][-len(given) * folds :]
+                new = results["fits"][-len(given) * splits.folds :]
             except ValueError as error:  # for scikit-learn the end, since it expects all candidates in one call
                 if self.error_score == "raise" or "fits failed" not in str(error):
                     raise
                 warnings.warn(str(error), FitFailedWarning, stacklevel=3)
-                new, failure = [None] * (len(given) * folds), error
+                new, failure = [None] * (len(given) * splits.folds), error
             candidates += given
             fits += new
             with one_thread():
-                self._tell(queries, [new[i : i + folds] for i in range(0, len(new), folds)], scores)
+                self._tell(queries, [new[i : i + splits.folds] for i in range(0, len(new), splits.folds)], scores)
         if failure is not None and not results:
             raise failure
         failed = _failed(next(each for each in fits if each is not None), self.error_score)
         results.clear()  # the very dict that `fit` goes on with
-        results |= super()._format_results(candidates, folds, [failed if each is None else each for each in fits])
+        fits = [failed if each is None else each for each in fits]
+        results |= super()._format_results(candidates, splits.folds, fits)
 
     def _format_results(
-        self, candidate_params: Any, n_splits: int, out: list[Any], more_results: Any = None
+        self,
+        candidate_params: Any,  # noqa: ARG002
+        n_splits: int,  # noqa: ARG002
+        out: list[Any],
+        more_results: Any = None,  # noqa: ARG002
     ) -> dict[str, Any]:
         """Fits as they are: `_run_search` formats all of them in the end, with those that scikit-learn left out."""
         return {"fits": out}
@@ -151,7 +156,7 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
     def _score(self, scores: Any) -> float:
         return float(scores[self._metric(scores)] if isinstance(scores, Mapping) else scores)
 
-    def _metric(self, names: Mapping[str, Any]) -> str:
+    def _metric(self, names: Iterable[str]) -> str:
         """Which of several metrics is optimised."""
         if not isinstance(self.refit, str) or self.refit not in names:
             raise InvalidInput(
@@ -163,7 +168,8 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
     def _made(self, space: Space) -> Policy:
         """Make the policy."""
         if isinstance(self.policy, str) and self.policy == "auto":
-            return Auto(space, seed=int(check_random_state(self.random_state).randint(2**31)))
+            # on the same folds a second result would be the first again
+            return Auto(space, repeats=False, seed=int(check_random_state(self.random_state).randint(2**31 - 1)))
         if not callable(self.policy):
             raise InvalidInput(
                 'policy must be "auto" or a function that makes a policy on a Space, such as '
@@ -188,6 +194,10 @@ class _Splits:
         if self._made is None:
             self._made = list(self._cv.split(*data, **more))
         return self._made
+
+    @property
+    def folds(self) -> int:
+        return len(self._made)
 
 
 def _failed(fit: Mapping[str, Any], score: Any) -> dict[str, Any]:
@@ -260,7 +270,7 @@ def _range(name: str, given: Any) -> Float | Int | Choice:
         ends = [float(end) for end in given.support()]
         low, high = ends if np.isfinite(ends).all() else [float(end) for end in given.ppf(QUANTILES)]
         middle = float(np.mean(given.ppf((0.5 - 1e-9, 0.5 + 1e-9))))  # of two numbers, where both are medians
-        log = low > 0.0 and abs(math.log(middle / low) / math.log(high / low) - 0.5) < abs(
+        log = 0.0 < low < high and abs(math.log(middle / low) / math.log(high / low) - 0.5) < abs(
             (middle - low) / (high - low) - 0.5
         )
         if isinstance(dist, stats.rv_discrete):
@@ -268,6 +278,6 @@ def _range(name: str, given: Any) -> Float | Int | Choice:
         return Float(low, high, log=log)
     except (AttributeError, TypeError, ValueError, ZeroDivisionError) as error:
         raise InvalidInput(
-            f"parameter {shown(name)} must be an ms.Float, ms.Int or ms.Choice, a list of options, or a distribution of "
-            f"scipy.stats with its arguments, such as loguniform(1e-3, 1e2) or randint(1, 9); got {shown(given)}"
+            f"parameter {shown(name)} must be an ms.Float, ms.Int or ms.Choice, a list of options, or a distribution "
+            f"of scipy.stats with its arguments, such as loguniform(1e-3, 1e2) or randint(1, 9); got {shown(given)}"
         ) from error
