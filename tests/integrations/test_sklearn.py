@@ -21,7 +21,7 @@ from sklearn.svm import SVC
 from sklearn.utils import estimator_checks
 
 import misspec as ms
-from misspec.integrations.sklearn import MisspecSearchCV, fold_noise, space_of
+from misspec.integrations.sklearn import MisspecSearchCV, fold_noise, read_space
 
 X, Y = make_classification(60, 4, random_state=0)
 
@@ -311,7 +311,7 @@ def test_where_all_fits_fail_the_error_is_that_of_scikit_learn():
     ids=str,
 )
 def test_what_a_parameter_is(given, expected):
-    assert space_of({"p": given})[0].parameters["p"] == expected
+    assert read_space({"p": given})[0].parameters["p"] == expected
 
 
 @pytest.mark.parametrize("given", [1.0, "auto", stats.loguniform, {"low": 0}, object(), None], ids=str)
@@ -339,7 +339,7 @@ def test_estimators_are_options_by_the_names_of_their_classes():
 
 def test_options_of_one_name_are_told_apart():
     options = [(1, 2), SVC(C=1), SVC(C=2), "SVC", math.nan]
-    space, objects = space_of({"p": options})
+    space, objects = read_space({"p": options})
     names = space.parameters["p"].options
     assert names == ("(1, 2)", "1: SVC", "2: SVC", "SVC", "nan")
     assert [objects["p", name] for name in names] == options
@@ -415,3 +415,35 @@ def test_a_policy_of_ones_own():
 def test_what_cannot_be_is_said_before_anything_is_fitted(options, message):
     with pytest.raises(ms.InvalidInput, match=message):
         searched(estimator=Known(broken="always"), error_score="raise", **options)
+
+
+def test_a_policy_that_has_ended_is_no_search():
+    def ended(space):
+        policy = ms.Auto(space, horizon=1)
+        policy.ask()
+        return policy
+
+    with pytest.raises(ms.HorizonReached):
+        searched(policy=ended)
+
+
+def test_a_first_batch_that_fails_whole_is_in_the_results():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = searched(estimator=Flaky(), n_iter=7, refit="b", scoring={"a": "accuracy", "b": "accuracy"})
+    Flaky.fits = 0
+    assert np.isnan(found.cv_results_["mean_test_a"]).tolist() == [True] * 5 + [False] * 2
+    assert np.isnan(found.cv_results_["mean_fit_time"]).tolist() == [True] * 5 + [False] * 2
+    assert found.best_index_ >= 5
+
+
+class Flaky(Known):
+    """Its first fits fail: as many as the first candidates have folds."""
+
+    fits = 0
+
+    def fit(self, X, y):
+        Flaky.fits += 1
+        if Flaky.fits <= 15:
+            raise ArithmeticError("not yet")
+        return super().fit(X, y)

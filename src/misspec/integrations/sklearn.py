@@ -1,4 +1,4 @@
-"""scikit-learn: `MisspecSearchCV`, a search of hyperparameters where RandomizedSearchCV or GridSearchCV stood.
+"""scikit-learn: `MisspecSearchCV`, a search of hyperparameters in the place of RandomizedSearchCV or GridSearchCV.
 
 s_ij     score of candidate i on fold j:  s_ij = μ_i + b_j + e_ij                                          (n, J)
 b_j      how hard fold j is, for all candidates alike: it cancels where two of them are compared
@@ -51,8 +51,8 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
     does not exist at a candidate is not set, and masked in cv_results_.
 
     Each score is told with a noise of its own: the standard error of its mean over the folds once the effect that a
-    fold has on all candidates is taken out, since hard folds are hard for all and do not tell candidates apart. It is
-    estimated without bias, half from the candidate and half from all, from three candidates and two folds on.
+    fold has on all candidates is taken out, since hard folds are hard for all and do not tell candidates apart. Its
+    variance is estimated half from the candidate and half from all, from three candidates and two folds on.
 
     A candidate with a fit that fails, or with a score that is not finite, is a failure to the policy, whatever
     error_score puts into cv_results_.
@@ -77,22 +77,15 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
     ) -> None:
         self.space, self.n_iter, self.policy, self.random_state = space, n_iter, policy, random_state
         super().__init__(
-            estimator=estimator,
-            scoring=scoring,
-            n_jobs=n_jobs,
-            refit=refit,
-            cv=cv,
-            verbose=verbose,
-            pre_dispatch=pre_dispatch,
-            error_score=error_score,
-            return_train_score=return_train_score,
-        )
+            estimator, scoring=scoring, n_jobs=n_jobs, refit=refit, cv=cv, verbose=verbose, pre_dispatch=pre_dispatch,
+            error_score=error_score, return_train_score=return_train_score,
+        )  # fmt: skip
 
     def _run_search(self, evaluate_candidates: Callable[..., dict[str, Any]]) -> None:
         n_iter = whole("n_iter", self.n_iter, at_least=1)
         if isinstance(self.scoring, list | tuple | Mapping):
             self._metric(self.scoring)
-        space, objects = space_of(self.space)
+        space, objects = read_space(self.space)
         self.policy_ = self._made(space)
         splits, jobs = _Splits(self._checked_cv_orig), joblib.effective_n_jobs(self.n_jobs)
         candidates: list[dict[str, Any]] = []
@@ -106,9 +99,11 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
                 with one_thread():
                     queries = self.policy_.ask(n)
             except (AwaitingResults, HorizonReached) as end:
+                if not candidates:
+                    raise
                 warnings.warn(f"{len(candidates)} candidates are evaluated, not n_iter={n_iter}: {end}", stacklevel=3)
                 break
-            given = [{name: objects.get((name, value), value) for name, value in q.params.items()} for q in queries]
+            given = [{name: objects.get((name, x), x) for name, x in dict(q.params or {}).items()} for q in queries]
             try:
                 results = evaluate_candidates(given, cv=splits)
                 new = results["fits"][-len(given) * splits.folds :]
@@ -128,21 +123,16 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
         fits = [failed if each is None else each for each in fits]
         results |= super()._format_results(candidates, splits.folds, fits)
 
-    def _format_results(
-        self,
-        candidate_params: Any,  # noqa: ARG002
-        n_splits: int,  # noqa: ARG002
-        out: list[Any],
-        more_results: Any = None,  # noqa: ARG002
-    ) -> dict[str, Any]:
+    def _format_results(self, *given: Any) -> dict[str, Any]:
         """Fits as they are: `_run_search` formats all of them in the end, with those that scikit-learn left out."""
-        return {"fits": out}
+        return {"fits": given[2]}
 
     def _tell(self, queries: list[Query], fits: list[list[Any]], scores: list[list[float]]) -> None:
         """Tell what came of these queries, and add to the scores."""
         worked: list[Query] = []
         for query, each in zip(queries, fits, strict=True):
-            row = [math.nan if fit is None or fit["fit_error"] else self._score(fit["test_scores"]) for fit in each]
+            found = [math.nan if fit is None or fit["fit_error"] else fit["test_scores"] for fit in each]
+            row = [float(one[self._metric(one)] if isinstance(one, Mapping) else one) for one in found]
             if all(abs(score) <= LARGEST for score in row):
                 worked.append(query)
                 scores.append(row)
@@ -153,16 +143,11 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
             own = fold_noise(told)[-len(worked) :] if self.policy_.abilities.takes_noise else None
             self.policy_.tell(worked, told[-len(worked) :].mean(axis=1), noise=own)
 
-    def _score(self, scores: Any) -> float:
-        return float(scores[self._metric(scores)] if isinstance(scores, Mapping) else scores)
-
     def _metric(self, names: Iterable[str]) -> str:
         """Which of several metrics is optimised."""
         if not isinstance(self.refit, str) or self.refit not in names:
-            raise InvalidInput(
-                f"refit must name the metric that is optimised, one of {', '.join(map(str, names))}; got "
-                f"{shown(self.refit)}"
-            )
+            known = ", ".join(map(str, names))
+            raise InvalidInput(f"refit must name the metric that is optimised, one of {known}; got {shown(self.refit)}")
         return self.refit
 
     def _made(self, space: Space) -> Policy:
@@ -201,19 +186,18 @@ class _Splits:
 
 
 def _failed(fit: Mapping[str, Any], score: Any) -> dict[str, Any]:
-    """A fit that failed, in the form of one that did not, with this score."""
-    found = {**fit, "fit_time": math.nan, "score_time": math.nan}
-    for name in {"test_scores", "train_scores"} & fit.keys():
-        found[name] = dict.fromkeys(fit[name], score) if isinstance(fit[name], Mapping) else score
-    return found
+    """A fit that failed, in the form of one that did not, with this score; how long it took is not known."""
+    scores = dict.fromkeys(fit["test_scores"], score) if isinstance(fit["test_scores"], Mapping) else score
+    blank = {"test_scores": scores, "train_scores": scores, "fit_time": math.nan, "score_time": math.nan}
+    return {name: blank.get(name, value) for name, value in fit.items()}
 
 
 def fold_noise(scores: Array) -> Array:
-    """The standard deviation of each candidate's mean over folds, from scores of shape (n, J); NaN where it is unknown.
+    """The standard deviation of each candidate's mean over folds, √((σ̂_i² + σ̂²)/2J), NaN where it is unknown.
 
-    With r_ij = s_ij − s_i. − s_.j + s_.. and v_i = Σ_j r_ij²/(J − 1), the mean of the v_i expects (1 − 1/n)σ², and v_i
-    (1 − 2/n)σ_i² + σ²/n, where σ² is the mean of the σ_i² (Shukla 1972). Each has J − 1 degrees of freedom, few, so the
-    half of σ² is added to the half of σ_i²: without bias where all are equal, and never below 0 from n = 3 on.
+    scores: s_ij, shape (n, J). With r_ij = s_ij − s_i. − s_.j + s_.. and v_i = Σ_j r_ij²/(J − 1), the expectation of
+    v_i is (1 − 2/n)σ_i² + σ²/n, σ² the mean of the σ_i² (Shukla 1972). Each σ̂_i² has few degrees of freedom, J − 1:
+    so it is averaged with σ̂², and the average is never below 0.
     """
     n, J = scores.shape
     if n < FEWEST or J < 2:
@@ -222,14 +206,14 @@ def fold_noise(scores: Array) -> Array:
     v = (left**2).sum(axis=1) / (J - 1)
     pooled = v.mean() * n / (n - 1)
     own = (v - pooled / n) * n / (n - 2)
-    noise = np.sqrt(np.maximum(0.5 * (own + pooled), 0.0) / J)
+    noise = np.sqrt(np.maximum(0.5 * (own + pooled), 0.0) / J)  # but for rounding not below 0
     return np.where(noise > 0.0, noise, np.nan)
 
 
 # -- the space ---------------------------------------------------------------------------------------------------------
 
 
-def space_of(given: Any) -> tuple[Space, dict[tuple[str, Any], Any]]:
+def read_space(given: Any) -> tuple[Space, dict[tuple[str, Any], Any]]:
     """The space, and by name and option what no `ms.Choice` can hold."""
     if isinstance(given, Space):
         return given, {}
@@ -240,7 +224,7 @@ def space_of(given: Any) -> tuple[Space, dict[tuple[str, Any], Any]]:
     for name, each in given.items():
         if isinstance(each, list | tuple | np.ndarray):
             options = list(each)
-            parameters[name] = Choice(tuple(names_of(options)))
+            parameters[name] = Choice(tuple(_names(options)))
             pairs = zip(parameters[name].options, options, strict=True)
             objects |= {(name, key): option for key, option in pairs if isinstance(key, str)}
         else:
@@ -248,7 +232,7 @@ def space_of(given: Any) -> tuple[Space, dict[tuple[str, Any], Any]]:
     return Space(parameters), objects
 
 
-def names_of(options: list[Any]) -> list[Any]:
+def _names(options: list[Any]) -> list[Any]:
     """The options as a `ms.Choice` has them: themselves, or names of those that it cannot hold."""
     names: list[Any] = []
     for option in options:
