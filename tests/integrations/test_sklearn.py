@@ -269,6 +269,15 @@ def test_a_fold_that_fails_makes_a_failure_of_its_candidate():
     assert np.array_equal(found.policy_.observations.y, means[~np.isnan(means)])
 
 
+def test_a_candidate_of_which_a_part_fails_is_no_number():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = searched(estimator=Known(broken="low"), error_score=-7.0, n_iter=5)  # together: no batch fails whole
+    means = found.cv_results_["mean_test_score"]
+    assert 0 < (means == -7.0).sum() < 5
+    assert np.array_equal(found.policy_.observations.y, means[means != -7.0])
+
+
 def test_infinite_scores_are_failures():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -407,7 +416,7 @@ def test_a_policy_of_ones_own():
         ({"policy": lambda space: ms.Auto(space, minimize=True)}, "minimize=False"),
         ({"n_iter": 0}, "n_iter must be a whole number ≥ 1"),
         ({"n_iter": 2.5}, "n_iter must be a whole number ≥ 1"),
-        ({"space": [PLANE]}, "space must be an ms.Space, or a dict"),
+        ({"space": [PLANE]}, "space must be a Space, got list; or hand in a dict"),
         ({"space": {}}, "parameter"),
         ({"space": {"a": []}}, "at least one option"),
     ],

@@ -215,10 +215,8 @@ def fold_noise(scores: Array) -> Array:
 
 def read_space(given: Any) -> tuple[Space, dict[tuple[str, Any], Any]]:
     """The space, and by name and option what no `ms.Choice` can hold."""
-    if isinstance(given, Space):
-        return given, {}
     if not isinstance(given, Mapping):
-        raise InvalidInput(f"space must be an ms.Space, or a dict of parameters by name, got {shown(given)}")
+        return instance("space", given, Space, "or hand in a dict of parameters by name"), {}
     parameters: dict[str, Any] = {}
     objects: dict[tuple[str, Any], Any] = {}
     for name, each in given.items():
