@@ -52,7 +52,7 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
 
     Each score is told with a noise of its own: the standard error of its mean over the folds once the effect that a
     fold has on all candidates is taken out, since hard folds are hard for all and do not tell candidates apart. Its
-    variance is estimated half from the candidate and half from all, from three candidates and two folds on.
+    variance is half the candidate's own and half the median of all, from three candidates and two folds on.
 
     A candidate with a fit that fails, or with a score that is not finite, is a failure to the policy, whatever
     error_score puts into cv_results_.
@@ -193,20 +193,19 @@ def _failed(fit: Mapping[str, Any], score: Any) -> dict[str, Any]:
 
 
 def fold_noise(scores: Array) -> Array:
-    """The standard deviation of each candidate's mean over folds, √((σ̂_i² + σ̂²)/2J), NaN where it is unknown.
+    """The standard deviation of each candidate's mean over folds, √((v_i + v)/2J), NaN where it is unknown.
 
-    scores: s_ij, shape (n, J). With r_ij = s_ij − s_i. − s_.j + s_.. and v_i = Σ_j r_ij²/(J − 1), the expectation of
-    v_i is (1 − 2/n)σ_i² + σ²/n, σ² the mean of the σ_i² (Shukla 1972). Each σ̂_i² has few degrees of freedom, J − 1:
-    so it is averaged with σ̂², and the average is never below 0.
+    scores: s_ij, shape (n, J). b_j is the median of s_ij − s_i. over the candidates, v_i the variance of what is left
+    of a candidate, with J − 1 degrees of freedom, and v the median of the v_i. With so few degrees of freedom v_i alone
+    would be far off, and with means for medians one bad candidate, whose scores are wild, would make all uncertain.
     """
     n, J = scores.shape
     if n < FEWEST or J < 2:
         return np.full(n, np.nan)
-    left = scores - scores.mean(axis=1, keepdims=True) - scores.mean(axis=0) + scores.mean()
-    v = (left**2).sum(axis=1) / (J - 1)
-    pooled = v.mean() * n / (n - 1)
-    own = (v - pooled / n) * n / (n - 2)
-    noise = np.sqrt(np.maximum(0.5 * (own + pooled), 0.0) / J)  # but for rounding not below 0
+    left = scores - scores.mean(axis=1, keepdims=True)
+    folds = np.median(left, axis=0)
+    v = ((left - (folds - folds.mean())) ** 2).sum(axis=1) / (J - 1)
+    noise = np.sqrt((v + np.median(v)) / (2 * J))
     return np.where(noise > 0.0, noise, np.nan)
 
 
