@@ -15,7 +15,9 @@ from typing import Any
 import joblib
 import numpy as np
 from scipy import stats
+from sklearn.base import is_classifier
 from sklearn.exceptions import FitFailedWarning
+from sklearn.model_selection import check_cv
 from sklearn.model_selection._search import BaseSearchCV
 from sklearn.utils import check_random_state
 
@@ -87,7 +89,8 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
             self._metric(self.scoring)
         space, objects = read_space(self.space)
         self.policy_ = self._made(space)
-        splits, jobs = _Splits(self._checked_cv_orig), joblib.effective_n_jobs(self.n_jobs)
+        cv = getattr(self, "_checked_cv_orig", self.cv)  # which scikit-learn 1.5 does not keep
+        splits, jobs = _Splits(cv, is_classifier(self.estimator)), joblib.effective_n_jobs(self.n_jobs)
         candidates: list[dict[str, Any]] = []
         fits: list[Any] = []  # as many per candidate as there are folds; None where none of a batch worked
         scores: list[list[float]] = []  # on the folds, of candidates that worked
@@ -171,13 +174,13 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
 class _Splits:
     """The splits of a splitter, made once, so that candidates have the same folds also where these are random."""
 
-    def __init__(self, cv: Any) -> None:
-        self._cv = cv
+    def __init__(self, cv: Any, classifier: bool) -> None:
+        self._cv, self._classifier = cv, classifier
         self._made: Any = None
 
-    def split(self, *data: Any, **more: Any) -> Any:
+    def split(self, X: Any, y: Any, **more: Any) -> Any:
         if self._made is None:
-            self._made = list(self._cv.split(*data, **more))
+            self._made = list(check_cv(self._cv, y, classifier=self._classifier).split(X, y, **more))
         return self._made
 
     @property
