@@ -172,7 +172,7 @@ def test_every_public_name_is_in_the_reference():
         assert inspect.getdoc(found), f"{name} has no docstring"
 
 
-@pytest.mark.parametrize("neighbour", ["optuna", "botorch", "dask", "suggest", "command", "space_file", "table"])
+@pytest.mark.parametrize("neighbour", ["optuna", "sklearn", "botorch", "dask", "suggest", "command", "space_file", "table"])
 def test_neighbours_are_in_the_reference(neighbour):
     assert f"\n::: misspec.integrations.{neighbour}\n" in (ROOT / "docs" / "reference" / "integrations.md").read_text()
 

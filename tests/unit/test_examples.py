@@ -72,9 +72,14 @@ def train(found, out):
     assert found["accuracy"] > 0.9
 
 
+def pipeline(found, out):
+    assert found["accuracy"] > 0.9
+    assert f"in the test {found['accuracy']:.3f}" in out
+
+
 CHECKS = {"quickstart": quickstart, "box": box, "contextual": contextual, "diagnose": diagnose, "digits": digits}
 CHECKS |= {"experiment": experiment, "recommender": recommender, "botorch_enlarged": botorch_enlarged}
-CHECKS |= {"train": train}
+CHECKS |= {"train": train, "pipeline": pipeline}
 
 
 def test_every_example_is_run():
