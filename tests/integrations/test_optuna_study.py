@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import threading
+import types
 
 import numpy as np
 import optuna
@@ -336,6 +337,15 @@ def test_constraints_are_limits(stored, tmp_path):
         one = optuna.create_study(direction="maximize", sampler=MisspecSampler(seed=1, constraints_func=func))
         one.optimize(lambda trial: constrained(trial, stored), n_trials=18)
         assert [each.params for each in one.trials] == [each.params for each in again.trials]
+
+
+def test_constraints_that_optuna_4_stored():
+    older = types.SimpleNamespace(system_attrs={"constraints": (1.0, -2.0)})
+    assert trials.constraints_of(older) == {"0": 1.0, "1": -2.0}
+    for nothing in ({}, {"constraints": None}):
+        assert trials.constraints_of(types.SimpleNamespace(system_attrs=nothing)) == {}
+    now = create_trial(value=0.0, system_attrs=older.system_attrs)
+    assert trials.constraints_of(now) == trials.constraints_of(older)
 
 
 @named
