@@ -2,23 +2,43 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+CONSTRAINTS := constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 # Tests run one process per core; a BLAS that adds threads of its own only slows them down.
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: demo test test-slow test-all coverage lint docs wheel check-wheel bench clean
+.PHONY: demo test test-slow test-all test-botorch test-lowest coverage lint docs wheel check-wheel bench clean
+.PHONY: install-test install-botorch
 
 demo: $(VENV)/.core
 	$(BIN)/misspec demo
 
+# TESTS="tests/unit tests/laws" runs a part of them.
 test: $(VENV)/.test
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" $(TESTS)
 
 test-slow: $(VENV)/.test
 	$(PYTEST) -m slow
 
 test-all: test test-slow
+
+# The tests that need BoTorch. It brings PyTorch, of which pip takes the build with CUDA, several gigabytes, on most machines.
+test-botorch: $(VENV)/.botorch
+	MISSPEC_REQUIRE_BOTORCH=1 $(PYTEST) -m botorch
+
+# With the lowest versions that pyproject.toml admits, in an environment of its own, what touches other packages most. The
+# pages of docs/ are left out, whose pictures are those of constraints.txt, and the tests of samplers that Optuna 5 ships.
+# NumPy 2.0 has wheels up to Python 3.12.
+LOWEST := $(patsubst %,tests/unit/test_%.py,cli domains experiments kernels optimize_command reports search simulate \
+	spaces storage suggest truth) tests/oracle/test_posterior.py \
+	$(filter-out %/test_optuna_sampler.py,$(wildcard tests/integrations/test_*.py))
+test-lowest:
+	$(MAKE) test VENV=$(VENV)-lowest CONSTRAINTS=constraints-lowest.txt TESTS="$(LOWEST)"
+
+# Only install: CI tells an environment that cannot be had from a test that fails.
+install-test: $(VENV)/.test
+install-botorch: $(VENV)/.botorch
 
 # The same tests as `make test`, with the lines of src/ that they run; pyproject.toml says how many must be.
 # Measuring nearly doubles the time, so that tests of what others run too are not measured. Nor is a test that takes the
@@ -68,27 +88,32 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-$(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
+$(VENV)/.core: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	@echo "installing misspec into $(VENV) ..."
 	$(PIP) --editable '.[experiments,optuna]'
 	touch $@
 
-$(VENV)/.test: $(VENV)/.core pyproject.toml constraints.txt
-	@echo "installing the test dependencies into $(VENV) (PyTorch among them; a few minutes the first time) ..."
+$(VENV)/.test: $(VENV)/.core pyproject.toml $(CONSTRAINTS)
+	@echo "installing the test dependencies into $(VENV) ..."
 	$(PIP) --editable '.[test]'
 	touch $@
 
-$(VENV)/.lint: $(VENV)/.core pyproject.toml constraints.txt
+$(VENV)/.botorch: $(VENV)/.test
+	@echo "installing BoTorch and PyTorch into $(VENV) (gigabytes where there is no small build) ..."
+	$(PIP) --editable '.[test,botorch]'
+	touch $@
+
+$(VENV)/.lint: $(VENV)/.core pyproject.toml $(CONSTRAINTS)
 	$(PIP) --editable '.[lint]'
 	touch $@
 
-$(VENV)/.docs: $(VENV)/.core pyproject.toml constraints.txt
+$(VENV)/.docs: $(VENV)/.core pyproject.toml $(CONSTRAINTS)
 	$(PIP) --editable '.[docs]'
 	touch $@
 
-$(VENV)/.package: $(VENV)/.python pyproject.toml constraints.txt
+$(VENV)/.package: $(VENV)/.python pyproject.toml $(CONSTRAINTS)
 	$(PIP) 'build>=1.2'
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist site htmlcov .coverage* src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-lowest build dist site htmlcov .coverage* src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,10 +4,16 @@ import pytest
 from hypothesis import settings
 
 from misspec import Policy
+from neighbours import needs_botorch
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("repeatable")
 Policy.clock = staticmethod(lambda: 0.0)  # states of policies that were played alike are equal
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("botorch"):
+        needs_botorch()
 
 
 @pytest.fixture

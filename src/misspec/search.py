@@ -39,7 +39,8 @@ def sobol(dimension: int, count: int, seed: Any) -> Array:
     from scipy.stats import qmc
 
     powers = max(0, (count - 1).bit_length())
-    return np.asarray(qmc.Sobol(dimension, rng=np.random.default_rng(seed)).random_base2(powers))
+    # seed: the name of rng before SciPy 1.15, which still works
+    return np.asarray(qmc.Sobol(dimension, seed=np.random.default_rng(seed)).random_base2(powers))
 
 
 def cover_with_faces(dimension: int, count: int, seed: Any) -> Array:

@@ -1,18 +1,13 @@
-"""Optuna's sampler and BoTorch's acquisition function: their arguments, and studies of odd trials."""
+"""Optuna's sampler: its arguments, and studies of odd trials."""
 
-import numpy as np
 import optuna
-import torch
-from botorch.models import SingleTaskGP
-from gpytorch.kernels import MaternKernel
 from hypothesis import strategies as st
 from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from optuna.trial import TrialState, create_trial
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
-from hostile import attempt, calls, fuzz, hostile, hostile_numbers, hostile_objects, spoilt, works
-from misspec.integrations.botorch import EnlargedUpperConfidenceBound, GPyTorchKernel, model_of, multiplier_of
+from hostile import attempt, fuzz, hostile, hostile_numbers, hostile_objects, spoilt
 from misspec.integrations.optuna import MisspecSampler, policy_of, space_of
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -106,43 +101,3 @@ def test_spaces_of_odd_distributions(low, high, choices, given):
         attempt(lambda distribution=distribution: space_of({"x": distribution}))
     attempt(lambda: space_of(given))
     attempt(lambda: policy_of(a_study(), given))
-
-
-X = torch.linspace(0, 1, 4, dtype=torch.float64)[:, None]
-GP = SingleTaskGP(X, torch.sin(6 * X))
-ENTRIES = {
-    "bound": (
-        EnlargedUpperConfidenceBound,
-        {
-            "model": GP, "multiplier": 2.0, "epsilon": 0.1, "enlargement": "paper", "posterior_transform": None,
-            "maximize": True, "regularization": 0.1, "observations": 4,
-        },
-    ),
-    "kernel": (GPyTorchKernel, {"kernel": MaternKernel(), "amplitude": 1.0, "transform": None}),
-    "model_of": (
-        model_of,
-        {"model": GP, "norm_bound": 1.0, "noise": 0.1, "delta": 0.1, "domain": ms.Box([(0, 1)])},
-    ),
-    "multiplier_of": (
-        multiplier_of,
-        {"model": GP, "norm_bound": 1.0, "noise": 0.1, "delta": 0.1, "width": "mixture"},
-    ),
-}  # fmt: skip
-
-
-def evaluated(found):
-    if isinstance(found, EnlargedUpperConfidenceBound):
-        assert not torch.isnan(found(X[:, None, :])).any()
-    if isinstance(found, GPyTorchKernel):
-        assert np.isfinite(found(np.array([[0.3]]), np.array([[0.4]]))).all()
-    return found
-
-
-def test_every_entry_of_botorch_works():
-    works(ENTRIES)
-
-
-@fuzz(200, call=calls(ENTRIES))
-def test_botorch(call):
-    function, arguments = call
-    attempt(lambda: evaluated(function(**arguments)))

@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import threading
+import types
 
 import numpy as np
 import optuna
@@ -311,7 +312,10 @@ def constrained(trial, stored=True):
     return -((x - 0.8) ** 2) - (y - 0.8) ** 2
 
 
-@pytest.mark.parametrize("stored", [True, False])
+named = pytest.mark.skipif(not hasattr(optuna.Trial, "set_constraint"), reason="set_constraint came with Optuna 5")
+
+
+@pytest.mark.parametrize("stored", [pytest.param(True, marks=named), False])
 def test_constraints_are_limits(stored, tmp_path):
     """Stored by the objective, or by constraints_func; trials of other samplers count; another process goes on."""
     func = None if stored else (lambda trial: (trial.params["x"] + trial.params["y"] - 1.2,))
@@ -322,7 +326,7 @@ def test_constraints_are_limits(stored, tmp_path):
     again = optuna.load_study(study_name="s", storage=url, sampler=MisspecSampler(seed=1, constraints_func=func))
     again.optimize(lambda trial: constrained(trial, stored), n_trials=12)
     assert again.best_value > -0.1  # Optuna's, of what is feasible: −0.08 at most
-    assert sum(max(t.constraints.values()) > 0 for t in again.trials[-8:]) <= 2
+    assert sum(max(trials.constraints_of(t).values()) > 0 for t in again.trials[-8:]) <= 2
     assert 0 < again.trials[-1].user_attrs["misspec:probability"] <= 1
     (limit,) = policy_of(again).limits
     assert str(limit) == ("constraint number 0 <= 0" if stored else "constraint 0 <= 0")
@@ -335,6 +339,16 @@ def test_constraints_are_limits(stored, tmp_path):
         assert [each.params for each in one.trials] == [each.params for each in again.trials]
 
 
+def test_constraints_that_optuna_4_stored():
+    older = types.SimpleNamespace(system_attrs={"constraints": (1.0, -2.0)})
+    assert trials.constraints_of(older) == {"0": 1.0, "1": -2.0}
+    for nothing in ({}, {"constraints": None}):
+        assert trials.constraints_of(types.SimpleNamespace(system_attrs=nothing)) == {}
+    now = create_trial(value=0.0, system_attrs=older.system_attrs)
+    assert trials.constraints_of(now) == trials.constraints_of(older)
+
+
+@named
 def test_constraints_that_come_later_and_infinite_ones():
     study = optuna.create_study(direction="maximize", sampler=MisspecSampler(seed=0))
     study.optimize(lambda trial: constrained(trial, stored=False), n_trials=6)
@@ -357,6 +371,7 @@ def test_constraints_that_come_later_and_infinite_ones():
     assert told["constraint 0"][np.isfinite(told["constraint 0"])].tolist() == [0.0, 0.0]  # of nothing finite
 
 
+@named
 def test_constraints_of_trials_are_never_ignored():
     with pytest.raises(InvalidInput, match="limits are the study's"):
         MisspecSampler(limits="c < 1")

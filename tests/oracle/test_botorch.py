@@ -10,7 +10,9 @@ import threading
 import numpy as np
 import pytest
 
-pytest.importorskip("botorch", reason="BoTorch is not installed; the extra `botorch` brings it")
+from neighbours import needs_botorch
+
+needs_botorch()
 import torch
 from botorch.acquisition import UpperConfidenceBound
 from botorch.acquisition.objective import ExpectationPosteriorTransform, ScalarizedPosteriorTransform
@@ -40,6 +42,7 @@ from misspec.encoding import kernel_key
 from misspec.integrations.botorch import EnlargedUpperConfidenceBound, GPyTorchKernel, model_of, multiplier_of
 from reference import Dense
 
+pytestmark = pytest.mark.botorch
 ENLARGEMENTS = ("exact", "norm2", "paper")
 OFFSET, RIDGE, EPSILON = 0.3, 0.01, 0.2
 SHAPES = {  # ours and theirs
@@ -441,8 +444,8 @@ def test_fully_bayesian(enlargement, monkeypatch):
     """Samples of hyperparameters are a batch of exact GPs; their scores are averaged."""
     from botorch.models import fully_bayesian
 
-    # JAX is needed to draw samples only
-    monkeypatch.setattr(fully_bayesian, "_check_jax_available", lambda: None)
+    # JAX, which BoTorch 0.17 brought, is needed to draw samples only
+    monkeypatch.setattr(fully_bayesian, "_check_jax_available", lambda: None, raising=False)
     monkeypatch.setattr(fully_bayesian, "jnp", np, raising=False)
     X, y = told()
     y = (y - y.mean()) / y.std(ddof=1)

@@ -89,10 +89,11 @@ def test_every_example_is_run():
 FULL_SIZE = ("digits", "experiment")
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in FULL_SIZE else n for n in CHECKS])
+MARKS = {**dict.fromkeys(FULL_SIZE, pytest.mark.slow), "botorch_enlarged": pytest.mark.botorch}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=MARKS.get(n, ())) for n in CHECKS])
 def test_example(name, capsys):
-    if name.startswith("botorch"):
-        pytest.importorskip("botorch", reason="BoTorch is not installed; the extra `botorch` brings it")
     found = runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
     out = capsys.readouterr().out
     assert out.strip(), "an example shows something"

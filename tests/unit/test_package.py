@@ -63,7 +63,10 @@ def test_workflows_and_templates_parse(path):
         for job in content["jobs"].values():
             for command in filter(None, (step.get("run") for step in job["steps"])):
                 first, *rest = command.split()
-                assert rest[0] in targets if first == "make" else (ROOT / first).stat().st_mode & 0o100, command
+                if first == "make":
+                    assert rest[0] in targets, command
+                elif first != "gh":  # GitHub's own tool
+                    assert (ROOT / first).stat().st_mode & 0o100, command
     else:
         assert [part["id"] for part in content["body"]][-1] in ("state", "version")
 

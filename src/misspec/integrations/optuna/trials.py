@@ -200,7 +200,7 @@ class Constraints:
     """The constraints of trials, which are kept by values of 0 and below, as limits of a policy."""
 
     def __init__(self, trials: Sequence[FrozenTrial]) -> None:
-        known = [(key, value) for trial in trials for key, value in trial.constraints.items()]
+        known = [(key, value) for trial in trials for key, value in constraints_of(trial).items()]
         self._names = {key: _name_of(key, i) for i, key in enumerate(sorted({key for key, _ in known}))}
         self.limits = [f"{name} <= 0" for name in self._names.values()]
         finite = {key: [v for each, v in known if each == key and abs(v) <= LARGEST] or [0.0] for key in self._names}
@@ -208,8 +208,15 @@ class Constraints:
 
     def values(self, trial: FrozenTrial) -> dict[str, float]:
         """Those of a trial; infinities, or what stands for them, teach nothing but the side."""
-        clipped = {key: min(max(v, self._ends[key][0]), self._ends[key][1]) for key, v in trial.constraints.items()}
-        return {self._names[key]: float(value) for key, value in clipped.items()}
+        given = constraints_of(trial).items()
+        return {self._names[key]: float(min(max(v, self._ends[key][0]), self._ends[key][1])) for key, v in given}
+
+
+def constraints_of(trial: FrozenTrial) -> dict[str, float]:
+    """The values of a trial's constraints, which Optuna 4 keeps as a list without names."""
+    if hasattr(trial, "constraints"):
+        return dict(trial.constraints)
+    return {str(i): value for i, value in enumerate(trial.system_attrs.get("constraints") or ())}
 
 
 def _name_of(key: str, position: int) -> str:

@@ -1,0 +1,3 @@
+from misspec.integrations.optuna import MisspecSampler
+
+__all__ = ["MisspecSampler"]
