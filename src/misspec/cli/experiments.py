@@ -12,18 +12,42 @@ from rich.text import Text
 from typer import Argument, Option
 
 import misspec
-from misspec.cli.app import Allow, Cores, Into, Terminal, app, fail, line_of, one_line_errors
+from misspec import InvalidInput
+from misspec.cli.app import (
+    Allow,
+    Columns,
+    Cores,
+    Ignored,
+    Into,
+    Limits,
+    Names,
+    Noise,
+    Repeats,
+    Smaller,
+    Target,
+    Terminal,
+    Where,
+    command,
+    fail,
+    line_of,
+)
+from misspec.cli.optimisation import draw_results
 from misspec.cli.progress import watched
 
+OF_RESULTS = "Options for a file of results"
+SHEETS = (".csv", ".tsv", ".txt")  # how names of such files end
 
-@app.command()
-@one_line_errors
+
+@command()
 def demo(
-    into: Annotated[Path, Option(help="Folder for the results.")] = Path("misspec-demo"),
+    into: Annotated[Path, Option(help="Folder for the results.", metavar="FOLDER")] = Path("misspec-demo"),
     cores: Cores = None,
 ) -> None:
-    """The main job in a minute: ms.Auto, which needs no constants, beside Optuna and random search; then the paper's
-    three algorithms beside GP-UCB, on a model that is wrong by ε."""
+    """Show in a minute what misspec does.
+
+    First ms.Auto, which needs no constants, plays beside Optuna and random search. Then the paper's three algorithms
+    play beside GP-UCB, with a model that is wrong by ε.
+    """
     experiments = misspec.experiments
     experiment = experiments.parse(experiments.demo(), "demo.toml")
     console = Terminal()
@@ -38,17 +62,22 @@ def demo(
     _tell_failed(failed)
 
 
-@app.command()
-@one_line_errors
+@command()
 def run(
-    file: Annotated[Path, Argument(help="A TOML file: policies × problems × ε × seeds.")],
+    file: Annotated[
+        Path, Argument(help="A TOML file with policies, problems, values of ε and seeds.", metavar="FILE.TOML")
+    ],
     into: Into = None,
     cores: Cores = None,
-    dask: Annotated[str | None, Option(help="Address of a Dask scheduler, or `local`.")] = None,
-    minimize: Annotated[bool, Option("--minimize", help="Smaller is better, as minimize = true in the file.")] = False,
+    dask: Annotated[
+        str | None, Option(help="The address of a Dask scheduler, or `local` to start one.", metavar="ADDRESS")
+    ] = None,
+    minimize: Annotated[
+        bool, Option("--minimize", help="Smaller values are better, as `minimize = true` in the file says too.")
+    ] = False,
     allow: Allow = None,
 ) -> None:
-    """Do the runs of an experiment that are not done yet. The same command goes on after any interruption."""
+    """Do those runs of an experiment that are not done yet. The same command continues after an interruption."""
     from misspec.reports import tables
 
     experiments = misspec.experiments
@@ -78,15 +107,51 @@ def _tell_failed(failed: dict[Any, str]) -> None:
         fail(f"{len(failed)} runs failed: {first}: {reason}{more}")
 
 
-@app.command()
-@one_line_errors
+@command()
 def report(
-    folder: Annotated[Path, Argument(help="A folder that `misspec run` or `misspec demo` made.")],
+    what: Annotated[
+        Path,
+        Argument(help="A folder that `misspec run` or `misspec demo` made; or a CSV file of results.", metavar="WHAT"),
+    ],
     allow: Allow = None,
+    candidates: Annotated[
+        Path | None,
+        Option(
+            help="The candidates that the results are of: a CSV file, or a TOML file with a space; by default the "
+            "lines of the results themselves.",
+            metavar="FILE",
+            rich_help_panel=OF_RESULTS,
+        ),
+    ] = None,
+    into: Annotated[
+        Path | None,
+        Option(help="Folder for the page; by default NAME-report.", metavar="FOLDER", rich_help_panel=OF_RESULTS),
+    ] = None,
+    target: Target = None,
+    names: Names = None,
+    ignore: Ignored = None,
+    columns: Columns = None,
+    where: Where = None,
+    minimize: Smaller = False,
+    noise: Noise = None,
+    repeats: Repeats = False,
+    limit: Limits = None,
 ) -> None:
-    """Draw figures (PNG and PDF), one interactive page (HTML) and tables (CSV) of what is finished."""
-    with misspec.experiments.allow(allow or ()):
-        _report(folder)
+    """Draw one page (HTML), figures and tables.
+
+    Of an experiment's folder: whatever is finished. Of a file of results: what was learnt from them.
+    """
+    given: dict[str, Any] = {"names": names, "ignore": ignore, "columns": columns, "where": where, "noise": noise}
+    given |= {"target": target, "minimize": minimize, "repeats": repeats, "limits": limit}
+    if what.is_dir() or not (what.exists() or what.suffix.lower() in SHEETS):
+        if any((candidates, into, *given.values())):
+            raise InvalidInput(f"{what} is no file of results; leave options for these out, or name such a file")
+        with misspec.experiments.allow(allow or ()):
+            _report(what)
+    else:
+        if allow:
+            raise InvalidInput(f"--allow is for the folder of an experiment, and {what} is none; leave it out")
+        draw_results(what, candidates, into, given)
 
 
 def _go(line: str, content: bytes, folder: Path, **options: Any) -> dict[Any, str]:

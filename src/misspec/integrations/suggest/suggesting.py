@@ -122,6 +122,8 @@ class Suggestion:
     summary    what was learnt, as in `Auto.summary()`, one sentence each
     stop       whether `ms.until()` would stop, and why, in a sentence; "" where that is not known
     limited    columns of quantities that limits are on
+    policy     the `Auto` that knows all this, for `ms.reports.of_policy(found.policy, "folder", target=found.target)`;
+               what is being run and the rows to try are pending
     """
 
     rows: list[Proposal]
@@ -135,6 +137,7 @@ class Suggestion:
     stop: str
     menu: Menu = dataclasses.field(repr=False)
     file: FileResults = dataclasses.field(repr=False)
+    policy: Auto = dataclasses.field(repr=False)
     limited: tuple[str, ...] = ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -204,6 +207,7 @@ def suggest(
     source    a CSV file of candidates, which may hold results itself; or a TOML file with a space (`space_file.py`)
     results   a CSV file; one that does not exist, or holds only the names of columns, has no results yet
     target    the column of results; without, the only column of the results file that the source does not have
+    batch     how many rows; 0 for what is known alone
     names     the column of candidates that names them
     ignore    columns of candidates that say nothing about them
     columns   those that describe them; by default all but dates, texts that differ from row to row, numbers of rows
@@ -217,7 +221,7 @@ def suggest(
 
     InvalidInput names line and column of a cell that is wrong.
     """
-    whole("batch", batch, at_least=1)
+    whole("batch", batch)
     limited = names_of_limits(read_limits(limits))
     path = Path(source)
     read = None if results is None else sheets.File(Path(results))
@@ -241,6 +245,8 @@ def suggest(
                 )
     else:
         table = sheets.File(path)
+        if table.content is None:
+            raise InvalidInput(f"{path} does not exist")
         goal = _target(target, read, [*table.sheet.header, *limited], path, notes)
         menu = OfTable(
             table, goal, names, ignore, columns, where=where, strict=strict, repeats=repeats, limited=limited
@@ -316,7 +322,7 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: 
     summary = policy.summary(called=[each.line for each in told]).splitlines()
     counts = (len(told), len(running), len(failed))
     stop = "Stop? Yes: nothing is left to try." if why and not rows and not running else _stop(policy)
-    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, stop, menu, file, tuple(file.limited))
+    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, stop, menu, file, policy, tuple(file.limited))
 
 
 def _stop(policy: Auto) -> str:
