@@ -272,7 +272,7 @@ class OfSpace(_Experiments):
         self.domain: Space = space_file.read(path)
         self.known, self.parameters = self.domain.names, self.domain.parameters
         self.notes += [
-            f"{name} of {path} is {p.low} or {p.high}, as both are whole numbers; kind = 'float' adds what lies between."
+            f"{name} of {path} is {p.low} or {p.high}, as both are whole numbers; kind = 'float' is all between."
             for name, p in self.parameters.items()
             if isinstance(p, Int) and p.count == 2
         ]

@@ -7,6 +7,7 @@ word failed (`Auto.drop`).
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import os
@@ -123,7 +124,7 @@ class Suggestion:
     stop       whether `ms.until()` would stop, and why, in a sentence; "" where that is not known
     limited    columns of quantities that limits are on
     policy     the `Auto` that knows all this, for `ms.reports.of_policy(found.policy, "folder", target=found.target)`;
-               what is being run and the rows to try are pending
+               what is being run is pending there, and the rows are not asked yet
     """
 
     rows: list[Proposal]
@@ -313,16 +314,19 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: 
         begun = [key for key in running if isinstance(key, kind)]
         if begun:
             policy.mark_pending(np.array(begun))
+    policy.refresh()
+    known = copy.deepcopy(policy)  # what is asked changes nothing in what is said
     queries, why = _asked(policy, menu, batch, set(seen), running, Counter(failed))
-    doubted = [each.row for each in policy.suspicious() if each.factor == 1.0]  # as the summary has it
-    best = best_tried(policy, doubted).mean if told else None
-    reasons = Reasons(policy, menu, seen, running, best, settled(policy).noise_level if policy.t >= FIRST else 1.0)
+    doubted = [each.row for each in known.suspicious() if each.factor == 1.0]  # as the summary has it
+    best = best_tried(known, doubted).mean if told else None
+    reasons = Reasons(known, menu, seen, running, best, settled(known).noise_level if known.t >= FIRST else 1.0)
     rows = [reasons.of(query, key, bool(running) or i > 0) for i, (query, key) in enumerate(queries)]
-    policy.refresh()  # where nothing was asked
-    summary = policy.summary(called=[each.line for each in told]).splitlines()
+    summary = known.summary(called=[each.line for each in told]).splitlines()
     counts = (len(told), len(running), len(failed))
-    stop = "Stop? Yes: nothing is left to try." if why and not rows and not running else _stop(policy)
-    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, stop, menu, file, policy, tuple(file.limited))
+    stop = "Stop? Yes: nothing is left to try." if why and not rows and not running else _stop(known)
+    return Suggestion(
+        rows, target, *counts, best, [*notes, *why], summary, stop, menu, file, known, tuple(file.limited)
+    )
 
 
 def _stop(policy: Auto) -> str:
