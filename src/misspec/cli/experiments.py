@@ -114,6 +114,13 @@ def report(
         Argument(help="A folder that `misspec run` or `misspec demo` made; or a CSV file of results.", metavar="WHAT"),
     ],
     allow: Allow = None,
+    latex: Annotated[
+        bool, Option("--latex", help="Write the tables for LaTeX too, and the policies' papers for BibTeX.")
+    ] = False,
+    against: Annotated[
+        str | None,
+        Option(help="The policy that the others are compared with; by default the best.", metavar="POLICY"),
+    ] = None,
     candidates: Annotated[
         Path | None,
         Option(
@@ -147,10 +154,11 @@ def report(
         if any((candidates, into, *given.values())):
             raise InvalidInput(f"{what} is no file of results; leave options for these out, or name such a file")
         with misspec.experiments.allow(allow or ()):
-            _report(what)
+            _report(what, latex=latex, against=against)
     else:
-        if allow:
-            raise InvalidInput(f"--allow is for the folder of an experiment, and {what} is none; leave it out")
+        if allow or latex or against:
+            option = "--allow" if allow else "--latex" if latex else "--against"
+            raise InvalidInput(f"{option} is for the folder of an experiment, and {what} is none; leave it out")
         draw_results(what, candidates, into, given)
 
 
@@ -164,16 +172,18 @@ def _go(line: str, content: bytes, folder: Path, **options: Any) -> dict[Any, st
     return dict(watched(lambda show: misspec.experiments.go(content, folder, show=show, **options), said).failed)
 
 
-def _report(folder: Path) -> None:
+def _report(folder: Path, **options: Any) -> None:
     console = Terminal()
     with console.status("drawing") as status:
-        made = misspec.reports.of_experiment(folder, lambda name: status.update(f"drawing {name}"))
+        made = misspec.reports.of_experiment(folder, lambda name: status.update(f"drawing {name}"), **options)
     _show(made.summary)
     if len(made.results.runs) < made.results.of:
         missing = made.results.of - len(made.results.runs)
         console.note(f"{missing} of {made.results.of} runs are not done yet")
     if made.results.experiment.notes:
         console.print(made.results.experiment.notes.strip() + "\n")
+    if options.get("latex"):
+        console.print(f"tables: {made.folder / 'tables.tex'}, {made.folder / 'references.bib'}", soft_wrap=True)
     console.print(f"figures: {len(made.figures)} in {made.folder}", soft_wrap=True)
     console.print(f"page: {made.page.resolve()}", soft_wrap=True)
 
@@ -199,10 +209,13 @@ def _show(summary: Any) -> None:
     caption = (
         "Loss of the recommendation: regret of what is recommended at the end; bands held: share of the runs whose "
         "band held all of the truth (– where none is promised); late regret: per round over the last tenth of the "
-        "rounds; regret: over all of them, ± standard error. All are true, means over the seeds"
+        "rounds; regret: over all of them, ± standard error; compared: how much more regret than the policy with –, over "
+        "the same seeds, ± half of the 95 % interval (paired t). All are true, means over the seeds"
     )
+    from misspec.reports import tables
+
     problems = summary["problem"].n_unique() > 1
-    numbers = ["loss of the\nrecommendation", "bands\nheld", "late\nregret", "regret", "±"]
+    numbers = ["loss of the\nrecommen-\ndation", "bands\nheld", "late\nregret", "regret", "±", "compared"]
     table = _table(caption, [*(["problem"] if problems else []), "ε", "policy"], numbers)
     before: Any = None
     for row in summary.iter_rows(named=True):
@@ -218,6 +231,7 @@ def _show(summary: Any) -> None:
             f"{row['late']:.4f}",
             f"{row['regret']:.4f}",
             "" if row["error"] is None else f"{row['error']:.4f}",
+            tables.difference(row, 3),
         ]
         table.add_row(*(Text(cell) for cell in cells))
         before = here

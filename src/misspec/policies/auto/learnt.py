@@ -5,6 +5,7 @@ that the same results say the same, in whatever order they came, in Python, in t
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -322,8 +323,9 @@ def which(domain: Any, best: Tried, used: Recommendation, names: Sequence[str] |
     """Say which point is the best of those with results, beside the one that is recommended."""
     if np.array_equal(best.x, used.x):
         return "it is the one to use"
-    index = domain.indices(best.x[None, :])[0] if getattr(domain, "names", None) and used.index is not None else -1
-    return f"it is {spelled(domain, used._replace(x=best.x, index=None if index < 0 else int(index)), names)}"
+    index = None if used.index is None else int(domain.indices(best.x[None, :])[0])
+    at = dataclasses.replace(used, x=best.x, index=None if index == -1 else index)
+    return f"it is {spelled(domain, at, names)}"
 
 
 def evaluations(count: int, distinct: int, best: Tried, step: float, where: str) -> str:
