@@ -209,13 +209,13 @@ def _show(summary: Any) -> None:
     caption = (
         "Loss of the recommendation: regret of what is recommended at the end; bands held: share of the runs whose "
         "band held all of the truth (– where none is promised); late regret: per round over the last tenth of the "
-        "rounds; regret: over all of them, ± standard error; compared: how much more regret than the policy with –, over "
+        "rounds; regret: over all of them; compared: how much more regret than the policy with –, over "
         "the same seeds, ± half of the 95 % interval (paired t). All are true, means over the seeds"
     )
     from misspec.reports import tables
 
     problems = summary["problem"].n_unique() > 1
-    numbers = ["loss of the\nrecommen-\ndation", "bands\nheld", "late\nregret", "regret", "±", "compared"]
+    numbers = ["loss of the\nrecommen-\ndation", "bands\nheld", "late\nregret", "regret", "compared"]
     table = _table(caption, [*(["problem"] if problems else []), "ε", "policy"], numbers)
     before: Any = None
     for row in summary.iter_rows(named=True):
@@ -230,7 +230,6 @@ def _show(summary: Any) -> None:
             f"{100 * row['covered']:.0f} %" if row["claims"] else "–",
             f"{row['late']:.4f}",
             f"{row['regret']:.4f}",
-            "" if row["error"] is None else f"{row['error']:.4f}",
             tables.difference(row, 3),
         ]
         table.add_row(*(Text(cell) for cell in cells))

@@ -48,11 +48,13 @@ HEAD = """% Written by misspec {version}. In the preamble: \\usepackage[T1]{{fon
 """
 TABLE = r"""\begin{{table}}
   \centering
+  \small
+  \setlength{{\tabcolsep}}{{4pt}}
   \caption{{{caption}}}
   \label{{tab:{label}}}
   \begin{{tabular}}{{lrrr}}
     \toprule
-    Policy & Regret per round & More than {other} & Loss of the recommendation \\
+    Policy & Regret per round & More than {other} & Final loss \\
 {rows}
     \bottomrule
   \end{{tabular}}
@@ -84,6 +86,7 @@ def _letter(letter: str) -> str:
 def in_latex(results: Results, against: str | None = None) -> str:
     """A table for each problem, with a part for each ε. against: as in `tables.summary`."""
     found, taken, cited = [HEAD.format(version=version())], set[str](), _keys(results)
+    other = "the best" if against is None else escaped(against)
     policies = {each.name: cited[each.name] for each in results.experiment.policies}
     for problem, groups in tables.by_problem(results).items():
         label, rows = labels(groups), list[str]()
@@ -94,10 +97,9 @@ def in_latex(results: Results, against: str | None = None) -> str:
         caption = (
             f"{escaped(problem)}: means over {' to '.join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))} "
             f"seed{'s' * (seeds[-1] > 1)} and {results.experiment.horizon} rounds, $\\pm$ half of the "
-            f"{100 * LEVEL:g}\\,\\% interval of Student's $t$; the smallest in bold. More than: the paired difference "
-            f"over the same seeds, with its {100 * LEVEL:g}\\,\\% interval (paired $t$)."
+            f"{100 * LEVEL:g}\\,\\% interval of Student's $t$; the smallest in bold. More than {other}: "
+            "the difference over the same seeds (paired $t$). Final loss: the regret of what is recommended at the end."
         )
-        other = "the best" if against is None else escaped(against)
         found.append(TABLE.format(caption=caption, label=slug(problem, taken), other=other, rows="\n".join(rows)))
     return "\n".join(found)
 
@@ -112,7 +114,7 @@ def _rows(group: Group, against: str | None, cited: dict[str, str]) -> list[str]
         cells = [escaped(name) + (f"~\\cite{{{cited[name]}}}" if cited[name] else "")]
         cells.append(_measured(regret[name], best=regret[name].mean == min(each.mean for each in regret.values())))
         apart = None if name == other else tables.paired(runs, group.get(other, []))
-        cells.append("--" if apart is None else _difference(apart))
+        cells.append("--" if apart is None else _measured(apart, sign="+"))
         cells.append(_measured(loss[name], best=loss[name].mean == min(each.mean for each in loss.values())))
         lines.append(f"    {' & '.join(cells)} \\\\")
     return lines
@@ -122,19 +124,12 @@ def _loss(each: Finished) -> float:
     return float(each.facts["recommended_regret"])
 
 
-def _measured(found: Interval, *, best: bool) -> str:
-    text = _number(found.mean, _half(found))
+def _measured(found: Interval, *, best: bool = False, sign: str = "") -> str:
+    """A mean ± half of its interval."""
+    text = _number(found.mean, _half(found), sign)
     if found.high is not None:
         text += rf" \pm {_number(found.high - found.mean, _half(found))}"
     return f"$\\mathbf{{{text}}}$" if best else f"${text}$"
-
-
-def _difference(found: Interval) -> str:
-    mean = _number(found.mean, _half(found), sign="+")
-    if found.low is None or found.high is None:
-        return f"${mean}$"
-    ends = (_number(end, _half(found), sign="+") for end in (found.low, found.high))
-    return f"${mean}$ $[{', '.join(ends)}]$"
 
 
 def _half(found: Interval) -> float:
