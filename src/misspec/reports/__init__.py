@@ -10,13 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
-from misspec.errors import InvalidInput, StorageError
-from misspec.experiments.contest import kept_contest
-from misspec.experiments.runner import results as read_results
-from misspec.experiments.store import Results
+from misspec.errors import InvalidInput, StorageError, extra
 from misspec.files import storage
+
+with extra("experiments", "misspec.reports"):
+    import polars as pl
+
+    from misspec.experiments.contest import kept_contest
+    from misspec.experiments.runner import results as read_results
+    from misspec.experiments.store import Results
 
 if TYPE_CHECKING:
     from misspec.reports.optimisation import of_policy

@@ -67,9 +67,9 @@ def best(found: Optimisation) -> Panel:
     """The best so far by evaluation, with all results."""
     t = np.arange(1, len(found.y) + 1)
     elsewhere = found.ids < 0
-    kinds = ((~elsewhere, "results", "circle", 3.5), (elsewhere, "results from before", "diamond", 3.5))
     if elsewhere.all():
-        kinds = ((elsewhere, "results", "circle", 3.5),)
+        elsewhere = ~elsewhere  # from nowhere else
+    kinds = ((~elsewhere, "results", "circle", 3.5), (elsewhere, "results from before", "diamond", 3.5))
     marks: list[Mark] = [
         Points(t[chosen], found.y[chosen], symbol, size, colour=QUIET, alpha=0.8, label=label,
                hover="evaluation %{x}: %{y:.5g}")
@@ -90,8 +90,8 @@ def best(found: Optimisation) -> Panel:
         after, foot = np.array(found.failures.after), _foot(found)
         rank = np.array([found.failures.after[:i].count(n) + 1 for i, n in enumerate(found.failures.after)])
         x = after + rank / (1 + np.bincount(after)[after])
-        said = [f"failed: {_words(values)}" for values in found.failures.values]
-        marks.append(Points(x, np.full(len(x), foot), "x", 5.0, colour=MISSED, label=f"failed ({len(x)})", text=said))
+        where = [f"failed: {_words(values)}" for values in found.failures.values]
+        marks.append(Points(x, np.full(len(x), foot), "x", 5.0, colour=MISSED, label=f"failed ({len(x)})", text=where))
     return Panel(marks, Axis("evaluation", whole=True), Axis(found.target, range=found.vertical()))
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from misspec.experiments.schema import Experiment
 
@@ -59,7 +57,12 @@ def log_ticks(low: float, high: float) -> list[float]:
     """At most MOST_TICKS round numbers between the ends of a logarithmic axis, and at least two if there are any."""
     first, last = math.floor(math.log10(low)), math.floor(math.log10(high))
     every = math.ceil((last - first + 1) / MOST_TICKS)
-    steps = [((1.0,), every), ((1.0, 3.0), 1), ((1.0, 2.0, 5.0), 1), (np.arange(1.0, 10.0), 1)]
+    steps: list[tuple[Sequence[float], int]] = [
+        ((1.0,), every),
+        ((1.0, 3.0), 1),
+        ((1.0, 2.0, 5.0), 1),
+        (range(1, 10), 1),
+    ]
     found: list[float] = []
     for digits, step in steps:
         powers = range(first + -first % step, last + 1, step)
