@@ -55,7 +55,7 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 def log_ticks(low: float, high: float) -> list[float]:
     """At most MOST_TICKS round numbers between the ends of a logarithmic axis, and at least two if there are any."""
-    first, last = math.floor(math.log10(low)), math.floor(math.log10(high))
+    first, last = math.floor(math.log10(low)), math.floor(math.log10(high * 1.001))
     every = math.ceil((last - first + 1) / MOST_TICKS)
     steps: list[tuple[Sequence[float], int]] = [
         ((1.0,), every),
