@@ -17,29 +17,31 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
 from typer import Option
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 import misspec
 from misspec.errors import MisspecError, short
 from misspec.files.frames import printable
 
 
-class _Flagless:
-    """Help in which flags have no type beside them."""
+class _Plain:
+    """Help without the names of Python's types."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for each in params:
-            if getattr(each, "is_flag", False):
+            if isinstance(each, TyperArgument):
+                each.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # noqa: ARG005
+            elif getattr(each, "is_flag", False):
                 each.metavar = ""
         return params
 
 
-class _Command(_Flagless, TyperCommand):
+class _Command(_Plain, TyperCommand):
     pass
 
 
-class _Group(_Flagless, TyperGroup):
+class _Group(_Plain, TyperGroup):
     pass
 
 
@@ -66,13 +68,15 @@ Allow = Annotated[
 ]
 Aim = Annotated[
     str,
-    Option(help="Whether the best in the end counts (best) or the result of every evaluation (earn).", metavar="AIM"),
+    Option(
+        help="Whether the best in the end counts (best) or the result of every evaluation (earn).", metavar="best|earn"
+    ),
 ]
 Repeats = Annotated[
     bool, Option("--repeats", help="Count lines that are equal in every cell as repeats, not as copies of one result.")
 ]
 Kernel = Annotated[
-    str | None, Option(help="A kernel of scikit-learn: RBF (the default), Matern, DotProduct, …", metavar="NAME")
+    str | None, Option(help="A kernel of scikit-learn, such as Matern or DotProduct; RBF by default.", metavar="NAME")
 ]
 Scale = Annotated[float | None, Option(help="The kernel's length scale, 0.2 by default.", metavar="X")]
 Nu = Annotated[float | None, Option(help="The smoothness of a Matern kernel, 2.5 by default.", metavar="X")]

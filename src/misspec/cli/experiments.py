@@ -34,7 +34,7 @@ from misspec.cli.app import (
 from misspec.cli.optimisation import draw_results
 from misspec.cli.progress import watched
 
-OF_RESULTS = "Options for a file of results"
+OF_FOLDERS = "Options for the folder of an experiment"
 SHEETS = (".csv", ".tsv", ".txt")  # how names of such files end
 
 
@@ -45,8 +45,9 @@ def demo(
 ) -> None:
     """Show in a minute what misspec does.
 
-    First ms.Auto, which needs no constants, plays beside Optuna and random search. Then the paper's three algorithms
-    play beside GP-UCB, with a model that is wrong by ε.
+    First ms.Auto, which needs no constants, plays beside Optuna and random search.
+
+    Then the paper's three algorithms play beside GP-UCB, with a model that is wrong by ε.
     """
     experiments = misspec.experiments
     experiment = experiments.parse(experiments.demo(), "demo.toml")
@@ -113,26 +114,17 @@ def report(
         Path,
         Argument(help="A folder that `misspec run` or `misspec demo` made; or a CSV file of results.", metavar="WHAT"),
     ],
-    allow: Allow = None,
-    latex: Annotated[
-        bool, Option("--latex", help="Write the tables for LaTeX too, and the policies' papers for BibTeX.")
-    ] = False,
-    against: Annotated[
-        str | None,
-        Option(help="The policy that the others are compared with; by default the best.", metavar="POLICY"),
-    ] = None,
     candidates: Annotated[
         Path | None,
         Option(
             help="The candidates that the results are of: a CSV file, or a TOML file with a space; by default the "
             "lines of the results themselves.",
             metavar="FILE",
-            rich_help_panel=OF_RESULTS,
         ),
     ] = None,
     into: Annotated[
         Path | None,
-        Option(help="Folder for the page; by default NAME-report.", metavar="FOLDER", rich_help_panel=OF_RESULTS),
+        Option(help="Folder for the page; by default NAME-report.", metavar="FOLDER"),
     ] = None,
     target: Target = None,
     names: Names = None,
@@ -143,10 +135,36 @@ def report(
     noise: Noise = None,
     repeats: Repeats = False,
     limit: Limits = None,
+    latex: Annotated[
+        bool,
+        Option(
+            "--latex",
+            help="Write the tables for LaTeX too, and the policies' papers for BibTeX.",
+            rich_help_panel=OF_FOLDERS,
+        ),
+    ] = False,
+    against: Annotated[
+        str | None,
+        Option(
+            help="The policy that the others are compared with; by default the best.",
+            metavar="POLICY",
+            rich_help_panel=OF_FOLDERS,
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        Option(
+            help="A package whose policies and problems the file may import; repeatable.",
+            metavar="NAME",
+            rich_help_panel=OF_FOLDERS,
+        ),
+    ] = None,
 ) -> None:
     """Draw one page (HTML), figures and tables.
 
-    Of an experiment's folder: whatever is finished. Of a file of results: what was learnt from them.
+    Of a file of results: what was learnt from them, with the options below.
+
+    Of the folder of an experiment: whatever is finished.
     """
     given: dict[str, Any] = {"names": names, "ignore": ignore, "columns": columns, "where": where, "noise": noise}
     given |= {"target": target, "minimize": minimize, "repeats": repeats, "limits": limit}
