@@ -95,7 +95,8 @@ def test_a_file_of_results_is_drawn_with_its_candidates_or_alone(shell, files):
         (("report", "results.csv", "--against", "EC"), "--against is for the folder"),
         (("report", "results.csv", "--allow", "mine"), "--allow is for the folder"),
         (("report", ".", "--target", "yield"), "is no file of results"),
-        (("report", "space.toml"), "say which column holds the results"),
+        (("report", "space.toml"), "space.toml holds no results; draw the folder that `misspec run` makes"),
+        (("report", "results.csv", "--candidates", "candidates.csv", "--target", "yiel"), "did you mean 'yield'"),
         (("suggest", "nothing.csv", "--results", "results.csv"), "nothing.csv does not exist"),  # before the target
         (("suggest", "nothing.csv"), "nothing.csv does not exist"),
     ],

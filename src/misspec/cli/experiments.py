@@ -168,6 +168,9 @@ def report(
     """
     given: dict[str, Any] = {"names": names, "ignore": ignore, "columns": columns, "where": where, "noise": noise}
     given |= {"target": target, "minimize": minimize, "repeats": repeats, "limits": limit}
+    if what.suffix.lower() == ".toml" and not what.is_dir():
+        made = "the folder that `misspec run` makes of it, or a CSV file of results"
+        raise InvalidInput(f"{what} holds no results; draw {made}")
     if what.is_dir() or not (what.exists() or what.suffix.lower() in SHEETS):
         if any((candidates, into, *given.values())):
             raise InvalidInput(f"{what} is no file of results; leave options for these out, or name such a file")
