@@ -86,6 +86,25 @@ def test_a_file_of_results_is_drawn_with_its_candidates_or_alone(shell, files):
     assert (files / "results.csv").read_text() == RESULTS  # nothing is written there
 
 
+def test_options_of_a_file_of_results_arrive(shell, files):
+    rows = [f"R{i},{20 + 3 * i % 7},{i % 3},0.5" for i in (0, 2, 4, 6, 8, 13, 17, 23)]
+    (files / "more.csv").write_text("\n".join(["id,yield,impurity,error", *rows, rows[0], ""]))
+    words = ("report", "more.csv", "--candidates", "candidates.csv", *NAMED)
+    assert "9 results of yield" in shell(*words, "--repeats")
+    assert "8 results of yield" in shell(*words)
+    assert "Not suggested, as they break" in shell(*words, "--where", "temperature < 80")
+    assert "keeps the limits" in shell(*words, "--limit", "impurity < 2").replace("It keep", "it keep")
+    assert "(as given)" in shell(*words, "--noise", "0.7")
+    assert "Columns of more.csv that are left alone: impurity." in shell(*words, "--noise", "error")
+    drawn = {
+        option: (shell(*words, *option.split()), (files / "more-report" / "index.html").read_text())[1]
+        for option in ("--ignore catalyst", "--columns solvent --columns temperature", "--minimize")
+    }
+    assert "3 parameters" in drawn["--minimize"]
+    assert "smaller is better" in drawn["--minimize"]
+    assert all("2 parameters" in text for option, text in drawn.items() if option != "--minimize")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

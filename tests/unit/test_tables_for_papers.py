@@ -10,10 +10,12 @@ import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
+from typer.testing import CliRunner
 
 import misspec as ms
 from files import head
 from misspec import experiments as ex
+from misspec.cli import app
 from misspec.errors import InvalidInput
 from misspec.experiments import construct
 from misspec.reports import latex, tables
@@ -242,3 +244,18 @@ def test_the_files_are_written_where_they_are_wanted(results):
     assert (made.folder / "references.bib").read_text() == latex.references(results)
     kept = pl.read_csv(made.folder / "summary.csv")
     assert set(kept["against"].drop_nulls()) == {"UniformSampling"}
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_shell_writes_them(results, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    words = ["report", str(results.path), "--against", "UniformSampling", "--latex"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    assert "tables.tex" in done.stdout
+    assert "references.bib" in done.stdout
+    row = tables.summary(results, "UniformSampling").filter(pl.col("policy") == "ECGPUCB").row(0, named=True)
+    assert tables.difference(row, 3) in done.stdout
+    missing = CliRunner().invoke(app, ["report", str(results.path), "--against", "x"])
+    assert missing.exit_code == 1
+    assert "no policy 'x' to compare with" in missing.stderr
