@@ -87,7 +87,7 @@ def test_a_file_of_results_is_drawn_with_its_candidates_or_alone(shell, files):
 
 
 def test_options_of_a_file_of_results_arrive(shell, files):
-    rows = [f"R{i},{20 + 3 * i % 7},{i % 3},0.5" for i in (0, 2, 4, 6, 8, 13, 17, 23)]
+    rows = [f"R{i},{20 + 3 * i % 7 + 0.137 * i:.3f},{i % 3},0.5" for i in (0, 2, 4, 6, 8, 13, 17, 23)]
     (files / "more.csv").write_text("\n".join(["id,yield,impurity,error", *rows, rows[0], ""]))
     words = ("report", "more.csv", "--candidates", "candidates.csv", *NAMED)
     assert "9 results of yield" in shell(*words, "--repeats")
