@@ -120,7 +120,9 @@ class Slice:
             self.levels, band = len(x) <= MOST_LEVELS, policy.band(line(x))
         mean, rows = policy.posterior.at(line(x))[0], np.arange(len(x))
         if getattr(domain, "rules", None) is not None:  # the curve is interrupted where rules forbid it
-            mean = np.where(domain.legal(line(x)), mean, np.nan)
+            points = line(x)  # of a table, its rules alone
+            legal = getattr(domain, "legal", lambda X: domain.rules.held(X, np.ones(X.shape, dtype=bool))[0])
+            mean = np.where(legal(points), mean, np.nan)
             band = band._replace(**{end: np.where(np.isnan(mean), np.nan, getattr(band, end)) for end in band._fields})
         if self.labels is not None and len(x) > MOST_OPTIONS:
             best = np.argsort(mean if policy.minimize else -mean, kind="stable")[:MOST_OPTIONS]
