@@ -48,8 +48,8 @@ HEAD = """% Written by misspec {version}. In the preamble: \\usepackage[T1]{{fon
 """
 TABLE = r"""\begin{{table}}
   \centering
-  \small
-  \setlength{{\tabcolsep}}{{4pt}}
+  \footnotesize
+  \setlength{{\tabcolsep}}{{3pt}}
   \caption{{{caption}}}
   \label{{tab:{label}}}
   \begin{{tabular}}{{lrrr}}
