@@ -91,7 +91,7 @@ def test_differences_and_intervals_are_those_of_scipy(results, against):
 def test_means_of_the_latex_are_with_intervals_of_scipy(results):
     for part in PARTS:
         for y in regrets(results, *part).values():
-            found, one = tables.interval(y), stats.ttest_1samp(y, 0.0).confidence_interval(0.95)
+            found, one = tables.mean_interval(y), stats.ttest_1samp(y, 0.0).confidence_interval(0.95)
             assert found == pytest.approx((y.mean(), one.low, one.high))
 
 
@@ -107,7 +107,7 @@ def test_only_seeds_that_both_have_are_compared(results):
     single = tables.paired(a[:1], b[:1])
     assert single == (pytest.approx(a[0].regret.mean() - b[0].regret.mean()), None, None)
     assert tables.difference(dict(zip(tables.DIFFERENCES, single, strict=True))) == f"{single.mean:+.4f}"
-    assert tables.interval([3.0, 3.0]) == (3.0, 3.0, 3.0)
+    assert tables.mean_interval([3.0, 3.0]) == (3.0, 3.0, 3.0)
 
 
 def test_another_policy_to_compare_with_must_be_there(results):
@@ -202,7 +202,7 @@ def test_it_compiles(results, tmp_path):
     ],
 )
 def test_letters(text, expected):
-    found = latex.escaped(text)
+    found = latex.escaped_latex(text)
     balanced(found)
     assert expected is None or found == expected
 

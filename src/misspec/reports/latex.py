@@ -13,7 +13,7 @@ from misspec.experiments.store import Finished, Results, version
 from misspec.policies.auto import learnt
 from misspec.reports import tables
 from misspec.reports.style import labels, slug
-from misspec.reports.tables import LEVEL, Group, Interval
+from misspec.reports.tables import LEVEL, Group, MeanInterval
 
 THIS = "misspec"  # the entry of this software
 PAPERS = {  # the keys in papers.bib of each policy; those that are none of a paper's cite the software
@@ -62,7 +62,7 @@ TABLE = r"""\begin{{table}}
 """
 
 
-def escaped(text: str) -> str:
+def escaped_latex(text: str) -> str:
     """Text as LaTeX prints it; letters that it does not have by default are question marks."""
     return "".join(map(_letter, unicodedata.normalize("NFC", text)))
 
@@ -86,7 +86,7 @@ def _letter(letter: str) -> str:
 def in_latex(results: Results, against: str | None = None) -> str:
     """A table for each problem, with a part for each ε. against: as in `tables.summary`."""
     found, taken, cited = [HEAD.format(version=version())], set[str](), _keys(results)
-    other = "the best" if against is None else escaped(against)
+    other = "the best" if against is None else escaped_latex(against)
     policies = {each.name: cited[each.name] for each in results.experiment.policies}
     for problem, groups in tables.by_problem(results).items():
         label, rows = labels(groups), list[str]()
@@ -95,7 +95,7 @@ def in_latex(results: Results, against: str | None = None) -> str:
             rows += _rows(group, against, policies)
         seeds = sorted({len(runs) for group in groups.values() for runs in group.values()})
         caption = (
-            f"{escaped(problem)}: means over {' to '.join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))} "
+            f"{escaped_latex(problem)}: means over {' to '.join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))} "
             f"seed{'s' * (seeds[-1] > 1)} and {results.experiment.horizon} rounds, $\\pm$ half of the "
             f"{100 * LEVEL:g}\\,\\% interval of Student's $t$; the smallest in bold. More than {other}: "
             "the difference over the same seeds (paired $t$). Final loss: the regret of what is recommended at the end."
@@ -107,11 +107,11 @@ def in_latex(results: Results, against: str | None = None) -> str:
 def _rows(group: Group, against: str | None, cited: dict[str, str]) -> list[str]:
     """The lines of one part of a table, a policy each."""
     other = tables.reference(group, against)
-    regret = {name: tables.interval([each.regret.mean() for each in runs]) for name, runs in group.items()}
-    loss = {name: tables.interval([_loss(each) for each in runs]) for name, runs in group.items()}
+    regret = {name: tables.mean_interval([each.regret.mean() for each in runs]) for name, runs in group.items()}
+    loss = {name: tables.mean_interval([_loss(each) for each in runs]) for name, runs in group.items()}
     lines = []
     for name, runs in group.items():
-        cells = [escaped(name) + (f"~\\cite{{{cited[name]}}}" if cited[name] else "")]
+        cells = [escaped_latex(name) + (f"~\\cite{{{cited[name]}}}" if cited[name] else "")]
         cells.append(_measured(regret[name], best=regret[name].mean == min(each.mean for each in regret.values())))
         apart = None if name == other else tables.paired(runs, group.get(other, []))
         cells.append("--" if apart is None else _measured(apart, sign="+"))
@@ -124,7 +124,7 @@ def _loss(each: Finished) -> float:
     return float(each.facts["recommended_regret"])
 
 
-def _measured(found: Interval, *, best: bool = False, sign: str = "") -> str:
+def _measured(found: MeanInterval, *, best: bool = False, sign: str = "") -> str:
     """A mean ± half of its interval."""
     text = _number(found.mean, _half(found), sign)
     if found.high is not None:
@@ -132,7 +132,7 @@ def _measured(found: Interval, *, best: bool = False, sign: str = "") -> str:
     return f"$\\mathbf{{{text}}}$" if best else f"${text}$"
 
 
-def _half(found: Interval) -> float:
+def _half(found: MeanInterval) -> float:
     """What digits are rounded to: half of the interval, or a hundredth where there is none."""
     half = 0.0 if found.high is None else found.high - found.mean
     return half or 0.01 * abs(found.mean)

@@ -21,7 +21,7 @@ LEVEL = 0.95  # of intervals over the seeds
 CENTRAL = (0.1, 0.9)  # quantiles over the seeds that are drawn as the spread
 
 
-class Interval(NamedTuple):
+class MeanInterval(NamedTuple):
     """A mean over the seeds and its interval of Student's t; no ends of a single seed."""
 
     mean: float
@@ -46,21 +46,21 @@ def by_problem(results: Results) -> dict[str, Groups]:
     return found
 
 
-def interval(values: Any) -> Interval:
+def mean_interval(values: Any) -> MeanInterval:
     """The mean of independent numbers, with the ends of its interval."""
     mean, n = float(np.mean(values)), len(values)
     if n < 2:
-        return Interval(mean, None, None)
+        return MeanInterval(mean, None, None)
     half = float(student.ppf(0.5 + 0.5 * LEVEL, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
-    return Interval(mean, mean - half, mean + half)
+    return MeanInterval(mean, mean - half, mean + half)
 
 
-def paired(runs: list[Finished], others: list[Finished]) -> Interval | None:
+def paired(runs: list[Finished], others: list[Finished]) -> MeanInterval | None:
     """By how much more regret per round one policy has than another in the same worlds: over the seeds that both have,
     the mean difference and its interval (paired t). None where they share none."""
     by_seed = {each.run.seed: float(each.regret.mean()) for each in others}
     found = [float(each.regret.mean()) - by_seed[each.run.seed] for each in runs if each.run.seed in by_seed]
-    return interval(found) if found else None
+    return mean_interval(found) if found else None
 
 
 def reference(group: Group, against: str | None) -> str:
