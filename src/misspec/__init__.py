@@ -7,6 +7,7 @@ from typing import Any
 from misspec import adversary, comparators, problems, theory
 from misspec.domains import Box, Choice, Finite, Float, Int, Joint, Mixture, Open, Space
 from misspec.errors import AwaitingResults, HorizonReached, InvalidInput, MisspecError, NumericalError, StorageError
+from misspec.errors import extra as _extra
 from misspec.evaluation.loop import optimize
 from misspec.evaluation.stopping import until
 from misspec.model import Model
@@ -44,9 +45,6 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 def __getattr__(name: str) -> Any:
     """`experiments` and `reports` need an extra, and load when they are first used."""
     if name in ("experiments", "reports"):
-        try:
+        with _extra("experiments", f"ms.{name}"):
             return importlib.import_module(f"misspec.{name}")
-        except ModuleNotFoundError as error:
-            missing = f"ms.{name} needs {error.name}: pip install 'misspec[experiments]'"
-            raise ModuleNotFoundError(missing, name=error.name) from error
     raise AttributeError(f"module 'misspec' has no attribute {name!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,16 @@ class FileChanged(InvalidInput):
 
 class StorageError(MisspecError):
     """A file that cannot be read (damaged, of another kind, or written by a newer version), or not written."""
+
+
+@contextlib.contextmanager
+def extra(name: str, user: str) -> Iterator[None]:
+    """Imports that an extra brings: where one is missing, the error names the extra."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        said = f"{user} needs {str(error.name).partition('.')[0]}: pip install 'misspec[{name}]'"
+        raise ModuleNotFoundError(said, name=error.name) from error
 
 
 def nearest(name: Any, known: Iterable[str]) -> str:

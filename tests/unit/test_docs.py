@@ -136,9 +136,16 @@ def test_commands_of_the_page_on_scripts_run(tmp_path, monkeypatch):
 
 def test_commands_of_the_page_on_tables_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (line,) = commands("table.md", {"csv": "candidates.csv"}, tmp_path)
+    line, *drawing = commands("table.md", {"csv": "candidates.csv"}, tmp_path)
     run(line)
-    assert (tmp_path / "results.csv").read_text().count("\n") == 4
+    results = tmp_path / "results.csv"
+    assert results.read_text().count("\n") == 4
+    head, *rows = results.read_text().splitlines()
+    results.write_text("\n".join([head, *(f"{row}{31 + i}" for i, row in enumerate(rows))]) + "\n")
+    for each in drawing:
+        run(each)
+    for folder in ("picture", "results-report"):
+        assert "Optimisation of yield" in (tmp_path / folder / "index.html").read_text()
 
 
 def test_pictures_and_pages_that_are_linked_exist():
@@ -177,7 +184,9 @@ def docstring(name):
     return inspect.getdoc(found)
 
 
-@pytest.mark.parametrize("neighbour", ["optuna", "sklearn", "botorch", "dask", "suggest", "command", "space_file", "table"])
+@pytest.mark.parametrize(
+    "neighbour", ["optuna", "sklearn", "botorch", "dask", "suggest", "command", "space_file", "table"]
+)
 def test_neighbours_are_in_the_reference(neighbour):
     assert f"\n::: misspec.integrations.{neighbour}\n" in (ROOT / "docs" / "reference" / "integrations.md").read_text()
 

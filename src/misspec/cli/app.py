@@ -17,14 +17,38 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.text import Text
 from typer import Option
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 import misspec
 from misspec.errors import MisspecError, short
 from misspec.files.frames import printable
 
+
+class _Plain:
+    """Help without the names of Python's types."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for each in params:
+            if isinstance(each, TyperArgument):
+                each.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # noqa: ARG005
+            elif getattr(each, "is_flag", False):
+                each.metavar = ""
+        return params
+
+
+class _Command(_Plain, TyperCommand):
+    pass
+
+
+class _Group(_Plain, TyperGroup):
+    pass
+
+
 app = typer.Typer(
     name="misspec",
     help="Gaussian-process bandits that keep working when the model is wrong.",
+    cls=_Group,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
@@ -32,17 +56,63 @@ EXTRAS = dict.fromkeys(("polars", "pydantic", "matplotlib", "plotly"), "experime
 INTERRUPTED = 130
 LONGEST = 1500  # characters of an error
 
-Cores = Annotated[int | None, Option(help="Processes to use; all cores by default.", min=1)]
-Into = Annotated[Path | None, Option(help="Folder for the results; by default FILE-results beside the file.")]
+Cores = Annotated[int | None, Option(help="Processes to use; all cores by default.", min=1, metavar="N")]
+Into = Annotated[
+    Path | None, Option(help="Folder for the results; by default FILE-results beside the file.", metavar="FOLDER")
+]
 Allow = Annotated[
     list[str] | None,
-    Option(help="A package whose policies and problems (module:Class) the file may import; can be repeated."),
+    Option(
+        help="A package whose policies and problems (module:Class) the file may import; repeatable.", metavar="NAME"
+    ),
 ]
-Aim = Annotated[str, Option(metavar="best|earn", help="The best in the end (best), or every evaluation counts (earn).")]
-Repeats = Annotated[bool, Option("--repeats", help="Rows that are equal in every cell are repeats, not copies.")]
-Kernel = Annotated[str | None, Option(help="RBF (the default), Matern, DotProduct, … of scikit-learn.")]
-Scale = Annotated[float | None, Option(help="The kernel's length scale, 0.2 by default.")]
-Nu = Annotated[float | None, Option(help="The smoothness of a Matern kernel, 2.5 by default.")]
+Aim = Annotated[
+    str,
+    Option(
+        help="Whether the best in the end counts (best) or the result of every evaluation (earn).", metavar="best|earn"
+    ),
+]
+Repeats = Annotated[
+    bool, Option("--repeats", help="Count lines that are equal in every cell as repeats, not as copies of one result.")
+]
+Kernel = Annotated[
+    str | None, Option(help="A kernel of scikit-learn, such as Matern or DotProduct; RBF by default.", metavar="NAME")
+]
+Scale = Annotated[float | None, Option(help="The kernel's length scale, 0.2 by default.", metavar="X")]
+Nu = Annotated[float | None, Option(help="The smoothness of a Matern kernel, 2.5 by default.", metavar="X")]
+# of files of results that people keep
+Target = Annotated[
+    str | None,
+    Option(help="The column of results; by default the only one that the candidates do not have.", metavar="COLUMN"),
+]
+Names = Annotated[
+    str | None,
+    Option(help="The column that names candidates; lines of results can then name theirs.", metavar="COLUMN"),
+]
+Ignored = Annotated[
+    list[str] | None, Option(help="A column that does not describe candidates; repeatable.", metavar="COLUMN")
+]
+Columns = Annotated[
+    list[str] | None,
+    Option(
+        help="A column that describes candidates; repeatable. By default all do but dates, names and row numbers.",
+        metavar="COLUMN",
+    ),
+]
+Where = Annotated[
+    list[str] | None,
+    Option(help='A rule that candidates keep, as in "temperature + pressure < 200"; repeatable.', metavar="RULE"),
+]
+Limits = Annotated[
+    list[str] | None,
+    Option(help='A limit on another column of results, as in "impurity < 2"; repeatable.', metavar="LIMIT"),
+]
+Noise = Annotated[
+    str | None, Option(help="The standard deviation of results, if known, or its column.", metavar="X|COLUMN")
+]
+Strict = Annotated[bool, Option("--strict", help="Refuse results of experiments that are none of the candidates.")]
+Smaller = Annotated[bool, Option("--minimize", help="Smaller results are better.")]
+Seed = Annotated[int, Option(help="Seed of random choices.", min=0, metavar="N")]
 
 
 class Terminal(Console):
@@ -98,6 +168,11 @@ def one_line_errors(command: Callable[..., None]) -> Callable[..., None]:
             fail(f"unexpected {kind}: {error}; this is a defect in misspec; MISSPEC_DEBUG=1 shows where")
 
     return run
+
+
+def command(**options: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add a command to the application. options: as for `Typer.command`."""
+    return lambda function: app.command(cls=_Command, **options)(one_line_errors(function))
 
 
 def fail(message: str, code: int = 1) -> NoReturn:

@@ -12,18 +12,43 @@ from rich.text import Text
 from typer import Argument, Option
 
 import misspec
-from misspec.cli.app import Allow, Cores, Into, Terminal, app, fail, line_of, one_line_errors
+from misspec import InvalidInput
+from misspec.cli.app import (
+    Allow,
+    Columns,
+    Cores,
+    Ignored,
+    Into,
+    Limits,
+    Names,
+    Noise,
+    Repeats,
+    Smaller,
+    Target,
+    Terminal,
+    Where,
+    command,
+    fail,
+    line_of,
+)
+from misspec.cli.optimisation import draw_results
 from misspec.cli.progress import watched
 
+OF_FOLDERS = "Options for the folder of an experiment"
+SHEETS = (".csv", ".tsv", ".txt")  # how names of such files end
 
-@app.command()
-@one_line_errors
+
+@command()
 def demo(
-    into: Annotated[Path, Option(help="Folder for the results.")] = Path("misspec-demo"),
+    into: Annotated[Path, Option(help="Folder for the results.", metavar="FOLDER")] = Path("misspec-demo"),
     cores: Cores = None,
 ) -> None:
-    """The main job in a minute: ms.Auto, which needs no constants, beside Optuna and random search; then the paper's
-    three algorithms beside GP-UCB, on a model that is wrong by ε."""
+    """Show in a minute what misspec does.
+
+    First ms.Auto, which needs no constants, plays beside Optuna and random search.
+
+    Then the paper's three algorithms play beside GP-UCB, with a model that is wrong by ε.
+    """
     experiments = misspec.experiments
     experiment = experiments.parse(experiments.demo(), "demo.toml")
     console = Terminal()
@@ -38,17 +63,22 @@ def demo(
     _tell_failed(failed)
 
 
-@app.command()
-@one_line_errors
+@command()
 def run(
-    file: Annotated[Path, Argument(help="A TOML file: policies × problems × ε × seeds.")],
+    file: Annotated[
+        Path, Argument(help="A TOML file with policies, problems, values of ε and seeds.", metavar="FILE.TOML")
+    ],
     into: Into = None,
     cores: Cores = None,
-    dask: Annotated[str | None, Option(help="Address of a Dask scheduler, or `local`.")] = None,
-    minimize: Annotated[bool, Option("--minimize", help="Smaller is better, as minimize = true in the file.")] = False,
+    dask: Annotated[
+        str | None, Option(help="The address of a Dask scheduler, or `local` to start one.", metavar="ADDRESS")
+    ] = None,
+    minimize: Annotated[
+        bool, Option("--minimize", help="Smaller values are better, as `minimize = true` in the file says too.")
+    ] = False,
     allow: Allow = None,
 ) -> None:
-    """Do the runs of an experiment that are not done yet. The same command goes on after any interruption."""
+    """Do those runs of an experiment that are not done yet. The same command continues after an interruption."""
     from misspec.reports import tables
 
     experiments = misspec.experiments
@@ -78,15 +108,79 @@ def _tell_failed(failed: dict[Any, str]) -> None:
         fail(f"{len(failed)} runs failed: {first}: {reason}{more}")
 
 
-@app.command()
-@one_line_errors
+@command()
 def report(
-    folder: Annotated[Path, Argument(help="A folder that `misspec run` or `misspec demo` made.")],
-    allow: Allow = None,
+    what: Annotated[
+        Path,
+        Argument(help="A folder that `misspec run` or `misspec demo` made; or a CSV file of results.", metavar="WHAT"),
+    ],
+    candidates: Annotated[
+        Path | None,
+        Option(
+            help="The candidates that the results are of: a CSV file, or a TOML file with a space; by default the "
+            "lines of the results themselves.",
+            metavar="FILE",
+        ),
+    ] = None,
+    into: Annotated[
+        Path | None,
+        Option(help="Folder for the page; by default NAME-report.", metavar="FOLDER"),
+    ] = None,
+    target: Target = None,
+    names: Names = None,
+    ignore: Ignored = None,
+    columns: Columns = None,
+    where: Where = None,
+    minimize: Smaller = False,
+    noise: Noise = None,
+    repeats: Repeats = False,
+    limit: Limits = None,
+    latex: Annotated[
+        bool,
+        Option(
+            "--latex",
+            help="Write the tables for LaTeX too, and the policies' papers for BibTeX.",
+            rich_help_panel=OF_FOLDERS,
+        ),
+    ] = False,
+    against: Annotated[
+        str | None,
+        Option(
+            help="The policy that the others are compared with; by default the best.",
+            metavar="POLICY",
+            rich_help_panel=OF_FOLDERS,
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        Option(
+            help="A package whose policies and problems the file may import; repeatable.",
+            metavar="NAME",
+            rich_help_panel=OF_FOLDERS,
+        ),
+    ] = None,
 ) -> None:
-    """Draw figures (PNG and PDF), one interactive page (HTML) and tables (CSV) of what is finished."""
-    with misspec.experiments.allow(allow or ()):
-        _report(folder)
+    """Draw one page (HTML), figures and tables.
+
+    Of a file of results: what was learnt from them, with the options below.
+
+    Of the folder of an experiment: whatever is finished.
+    """
+    given: dict[str, Any] = {"names": names, "ignore": ignore, "columns": columns, "where": where, "noise": noise}
+    given |= {"target": target, "minimize": minimize, "repeats": repeats, "limits": limit}
+    if what.suffix.lower() == ".toml" and not what.is_dir():
+        made = "the folder that `misspec run` makes of it, or a CSV file of results"
+        raise InvalidInput(f"{what} holds no results; draw {made}")
+    if what.is_dir() or not (what.exists() or what.suffix.lower() in SHEETS):
+        if any((candidates, into, *given.values())):
+            raise InvalidInput(f"{what} is no file of results; leave options for these out, or name such a file")
+        with misspec.experiments.allow(allow or ()):
+            _report(what, latex=latex, against=against)
+    else:
+        if allow or latex or against:
+            option = "--allow" if allow else "--latex" if latex else "--against"
+            raise InvalidInput(f"{option} is for the folder of an experiment, and {what} is none; leave it out")
+        draw_results(what, candidates, into, given)
 
 
 def _go(line: str, content: bytes, folder: Path, **options: Any) -> dict[Any, str]:
@@ -99,16 +193,18 @@ def _go(line: str, content: bytes, folder: Path, **options: Any) -> dict[Any, st
     return dict(watched(lambda show: misspec.experiments.go(content, folder, show=show, **options), said).failed)
 
 
-def _report(folder: Path) -> None:
+def _report(folder: Path, **options: Any) -> None:
     console = Terminal()
     with console.status("drawing") as status:
-        made = misspec.reports.of_experiment(folder, lambda name: status.update(f"drawing {name}"))
+        made = misspec.reports.of_experiment(folder, lambda name: status.update(f"drawing {name}"), **options)
     _show(made.summary)
     if len(made.results.runs) < made.results.of:
         missing = made.results.of - len(made.results.runs)
         console.note(f"{missing} of {made.results.of} runs are not done yet")
     if made.results.experiment.notes:
         console.print(made.results.experiment.notes.strip() + "\n")
+    if options.get("latex"):
+        console.print(f"tables: {made.folder / 'tables.tex'}, {made.folder / 'references.bib'}", soft_wrap=True)
     console.print(f"figures: {len(made.figures)} in {made.folder}", soft_wrap=True)
     console.print(f"page: {made.page.resolve()}", soft_wrap=True)
 
@@ -134,10 +230,13 @@ def _show(summary: Any) -> None:
     caption = (
         "Loss of the recommendation: regret of what is recommended at the end; bands held: share of the runs whose "
         "band held all of the truth (– where none is promised); late regret: per round over the last tenth of the "
-        "rounds; regret: over all of them, ± standard error. All are true, means over the seeds"
+        "rounds; regret: over all of them; compared: how much more regret than the policy with –, over "
+        "the same seeds, ± half of the 95 % interval (paired t). All are true, means over the seeds"
     )
+    from misspec.reports import tables
+
     problems = summary["problem"].n_unique() > 1
-    numbers = ["loss of the\nrecommendation", "bands\nheld", "late\nregret", "regret", "±"]
+    numbers = ["loss of the\nrecommen-\ndation", "bands\nheld", "late\nregret", "regret", "compared"]
     table = _table(caption, [*(["problem"] if problems else []), "ε", "policy"], numbers)
     before: Any = None
     for row in summary.iter_rows(named=True):
@@ -152,7 +251,7 @@ def _show(summary: Any) -> None:
             f"{100 * row['covered']:.0f} %" if row["claims"] else "–",
             f"{row['late']:.4f}",
             f"{row['regret']:.4f}",
-            "" if row["error"] is None else f"{row['error']:.4f}",
+            tables.difference(row, 3),
         ]
         table.add_row(*(Text(cell) for cell in cells))
         before = here

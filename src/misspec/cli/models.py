@@ -11,27 +11,34 @@ from typer import Argument, Option
 
 import misspec
 from misspec import Box, InvalidInput, Model
-from misspec.cli.app import Kernel, Nu, Repeats, Scale, Terminal, app, number_or_column, one_line_errors
+from misspec.cli.app import Kernel, Nu, Repeats, Scale, Terminal, command, number_or_column
 from misspec.encoding import KERNELS, make_kernel
 from misspec.errors import nearest, number
 from misspec.files import storage
 from misspec.integrations import table as tables
 
 
-@app.command()
-@one_line_errors
+@command()
 def gain(
-    file: Annotated[Path | None, Argument(help="An experiment whose domain, model and horizon to take.")] = None,
+    file: Annotated[
+        Path | None,
+        Argument(help="An experiment; its domain, model and horizon replace the options.", metavar="FILE.TOML"),
+    ] = None,
     kernel: Kernel = None,
     length_scale: Scale = None,
     nu: Nu = None,
-    noise: Annotated[float | None, Option(help="Noise level σ, 0.1 by default.")] = None,
-    regularization: Annotated[float | None, Option(help="The ridge λ, σ² by default.")] = None,
-    dimension: Annotated[int | None, Option(help="Dimension of the unit cube, 1 by default.", min=1, max=1000)] = None,
-    grid: Annotated[int | None, Option(help="Points per dimension; without, the whole cube.", min=2)] = None,
-    horizon: Annotated[int | None, Option(help="Number of rounds T, 1000 by default.", min=1)] = None,
+    noise: Annotated[float | None, Option(help="The noise σ, 0.1 by default.", metavar="X")] = None,
+    regularization: Annotated[float | None, Option(help="The ridge λ, σ² by default.", metavar="X")] = None,
+    dimension: Annotated[
+        int | None, Option(help="The dimension of the unit cube, 1 by default.", min=1, max=1000, metavar="N")
+    ] = None,
+    grid: Annotated[
+        int | None,
+        Option(help="The number of grid points per dimension; by default the cube is continuous.", min=2, metavar="N"),
+    ] = None,
+    horizon: Annotated[int | None, Option(help="The number of rounds T, 1000 by default.", min=1, metavar="N")] = None,
 ) -> None:
-    """The maximum information gain γ_T of a kernel on a domain, from below and from above."""
+    """Compute bounds on the maximum information gain γ_T of a kernel, from below and from above."""
     console = Terminal()
     domain: Any
     if file is not None:
@@ -58,29 +65,51 @@ def gain(
         console.print(found.approximate.replace("`upper`", "the upper end"))
 
 
-@app.command()
-@one_line_errors
+@command()
 def diagnose(
-    file: Annotated[Path, Argument(help="A CSV file with a line of column names.")],
-    target: Annotated[str | None, Option(help="The column of observations; the last by default.")] = None,
-    columns: Annotated[list[str] | None, Option(help="Columns of points, as in a,b; all others by default.")] = None,
-    ignore: Annotated[list[str] | None, Option(help="Columns without influence (a note, a date), as in a,b.")] = None,
-    norm_bound: Annotated[float | None, Option(help="B: how large a function you believe in.")] = None,
-    noise: Annotated[
-        str | None, Option(help="Standard deviation of the noise, or its column; else from repeats.")
+    file: Annotated[Path, Argument(help="A CSV file whose first line names the columns.", metavar="FILE.CSV")],
+    target: Annotated[
+        str | None, Option(help="The column of observations; by default the last one.", metavar="COLUMN")
     ] = None,
-    offset: Annotated[float | None, Option(help="What you expect far from all data; by default the average.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        Option(help="The columns that describe a point, as in a,b; by default all others.", metavar="COLUMNS"),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        Option(help="Columns that have no influence, such as notes and dates, as in a,b.", metavar="COLUMNS"),
+    ] = None,
+    norm_bound: Annotated[
+        float | None, Option(help="The norm bound B: how large a function you believe in.", metavar="B")
+    ] = None,
+    noise: Annotated[
+        str | None,
+        Option(
+            help="The standard deviation of the noise, or its column; by default estimated from repeats.",
+            metavar="X|COLUMN",
+        ),
+    ] = None,
+    offset: Annotated[
+        float | None, Option(help="The value that you expect far from all data; by default the average.", metavar="X")
+    ] = None,
     kernel: Kernel = None,
     length_scale: Scale = None,
     nu: Nu = None,
-    delta: Annotated[float, Option(help="The probability of error that you accept.")] = 0.1,
-    raw: Annotated[bool, Option("--raw", help="Length scale in the columns' units, not in their ranges.")] = False,
-    fixed_design: Annotated[bool, Option("--fixed-design", help="The points were fixed before any result.")] = False,
+    delta: Annotated[float, Option(help="The probability of error that you accept.", metavar="X")] = 0.1,
+    raw: Annotated[
+        bool, Option("--raw", help="Take the length scale in units of the columns, not of their ranges.")
+    ] = False,
+    fixed_design: Annotated[
+        bool, Option("--fixed-design", help="Say that all points were chosen before any result was known.")
+    ] = False,
     skip: Annotated[bool, Option("--skip", help="Leave out rows with missing or unreadable cells.")] = False,
     repeats: Repeats = False,
-    picture: Annotated[Path | None, Option(help="Draw the residuals (.png, .pdf); needs --norm-bound.")] = None,
+    picture: Annotated[
+        Path | None,
+        Option(help="Draw the residuals into this file (.png or .pdf); needs --norm-bound.", metavar="FILE"),
+    ] = None,
 ) -> None:
-    """Prove from a table of observations how wrong a model is at least: the certificate and a sentence."""
+    """Prove from a table of observations how wrong a model is at least."""
     console = Terminal()
     shape = _kernel(kernel, length_scale, nu)
     given = number_or_column(noise)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -138,7 +139,8 @@ class Space(Region):
         return self.completed(numbers_of(self._parameters, frame, self.conditions.conditional), frame.where)
 
     def completed(self, X: Array, where: str) -> Array:
-        """Points with NaN for parameters that do not exist there; InvalidInput if one that exists is missing."""
+        """Points with NaN for parameters that do not exist there; InvalidInput if one that exists is missing, and a
+        warning where one that does not exist has a value."""
         if not self.conditions.conditional:
             return X
         first = np.where(np.isnan(X), self.conditions.first, X)
@@ -148,7 +150,15 @@ class Space(Region):
             name = self.names[i]
             condition = condition_of(self._parameters[name])
             raise InvalidInput(f"{where} must have a value of {shown(name)} where {condition}, row {row} has none")
-        return self.conditions.settled(first)
+        settled = self.conditions.settled(first)
+        idle = np.argwhere(settled != first)
+        if len(idle):
+            row, i = idle[0].tolist()
+            more = f", nor do {len(idle) - 1} more such values" if len(idle) > 1 else ""
+            only = f"{self.names[i]} exists only where {condition_of(self._parameters[self.names[i]])}"
+            said = f"{where}: the value of {shown(self.names[i])} in row {row} does not count{more}: {only}"
+            warnings.warn(said, UserWarning, stacklevel=2)
+        return settled
 
     def params(self, x: ArrayLike) -> dict[str, Any]:
         """The native values of a point by name, of the parameters that exist there."""

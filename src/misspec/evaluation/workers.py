@@ -61,7 +61,8 @@ def as_number(result: Any, x: Any) -> float:
     value = real(result, truth=True)  # right or wrong is a result
     if not abs(value) <= LARGEST:
         raise InvalidInput(
-            f"the function must return a finite number{too_large(value)}, got {shown(result)} at x = {short(x)}"
+            f"the function must return a finite number{too_large(value)}, got {shown(result)} at x = {short(x)}; "
+            "on_error='drop' leaves out evaluations that fail"
         )
     return value
 

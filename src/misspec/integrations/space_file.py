@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from misspec.domains import Choice, Float, Int, Mixture, Space
+from misspec.domains.conditions import condition_of
 from misspec.errors import InvalidInput, nearest, short, shown
 from misspec.files import frames
 
@@ -64,6 +65,22 @@ def read(path: str | os.PathLike[str]) -> Space:
     except InvalidInput as error:
         hint = "" if not rules else f" ({WHERE} holds rules; a parameter of that name is {WHERE} = {{ options = […] }})"
         raise InvalidInput(f"{path}: {short(error, LONGEST)}{hint}") from None
+
+
+def in_words(space: Space) -> list[str]:
+    """Each parameter, as a person would say what it can be."""
+    found = []
+    for name, p in space.parameters.items():
+        if isinstance(p, Choice):
+            said = " or ".join(map(str, p.options))
+        elif p.count == 1:
+            said = f"always {p.low:g}"
+        else:
+            kind = "whole numbers" if isinstance(p, Int) else "numbers"
+            step = f" in steps of {p.step:g}" if p.step not in (None, 1) else ""
+            said = f"{kind} from {p.low:g} to {p.high:g}{step}{' on a logarithmic scale' * p.log}"
+        found.append(f"{name}: {said}{f', where {condition_of(p)}' if p.when else ''}")
+    return found
 
 
 def _listed(value: Any) -> list[Any]:

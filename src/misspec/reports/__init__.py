@@ -10,14 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import polars as pl
-
 from misspec import markup
-from misspec.errors import InvalidInput, StorageError
-from misspec.experiments.contest import kept_contest
-from misspec.experiments.runner import results as read_results
-from misspec.experiments.store import Results
+from misspec.errors import InvalidInput, StorageError, extra
 from misspec.files import storage
+
+with extra("experiments", "misspec.reports"):
+    import polars as pl
+
+    from misspec.experiments.contest import kept_contest
+    from misspec.experiments.runner import results as read_results
+    from misspec.experiments.store import Results
 
 if TYPE_CHECKING:
     from misspec.reports.optimisation import of_policy
@@ -69,24 +71,39 @@ class Report:
         return markup.block(f"{len(self.results.runs)} runs", numbers, markup.link(self.page))
 
 
-def of_experiment(folder: str | os.PathLike[str], show: Callable[[str], object] | None = None) -> Report:
-    """Draw everything about a folder of results into its folder `report`. show: called with the name of each part."""
+def of_experiment(
+    folder: str | os.PathLike[str],
+    show: Callable[[str], object] | None = None,
+    *,
+    against: str | None = None,
+    latex: bool = False,
+) -> Report:
+    """Draw everything about a folder of results into its folder `report`. show: called with the name of each part.
+
+    against: the policy that the others are compared with, by default the best. latex: write the tables for LaTeX too
+    (`tables.tex`), and the papers of the policies for BibTeX (`references.bib`).
+    """
     from misspec.reports import figures, matplotlib_backend, page, tables, theorems
+    from misspec.reports import latex as writer
 
     found = read_results(folder)
     if not found.runs:
         raise InvalidInput(f"no run of {folder} is finished yet; `misspec run` does them")
+    summary = tables.summary(found, against)
     target = Path(folder) / "report"
     try:
         target.mkdir(exist_ok=True)
     except OSError as error:
         raise StorageError(f"cannot make the folder {target}: {error.strerror}; make it writable") from None
-    summary, allowed, first = tables.summary(found), theorems.all_bounds(found), kept_contest(folder)
+    allowed, first = theorems.all_bounds(found), kept_contest(folder)
     show = show or str  # which shows nothing
     show("index.html")
     storage.replace(target / "index.html", page.page(found, summary, allowed, first).encode())
     storage.replace(target / "summary.csv", summary.write_csv().encode())
     storage.replace(target / "runs.csv", tables.by_run(found).write_csv().encode())
+    if latex:
+        storage.replace(target / "tables.tex", writer.in_latex(found, against).encode())
+        storage.replace(target / "references.bib", writer.references(found).encode())
     ahead, written = [] if first is None else [("contest", figures.contest_figure(first))], []
     for name, content in matplotlib_backend.files(itertools.chain(ahead, figures.draw(found, allowed)), show):
         written.append(target / name)

@@ -13,6 +13,7 @@ import numpy as np
 from matplotlib import rc_context
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from misspec.files.frames import printable
 from misspec.reports import picture
@@ -149,6 +150,7 @@ def _set_axis(ax: Any, name: str, axis: picture.Axis) -> None:
     if axis.ticks is not None:
         turned: Any = {"rotation": 30, "ha": "right"} if axis.turned else {}
         own.set_ticks(axis.ticks, list(map(unformatted, axis.labels)), **turned)
+        own.set_minor_formatter(NullFormatter())
     elif axis.whole:
         own.get_major_locator().set_params(integer=True)
     if not axis.grid:

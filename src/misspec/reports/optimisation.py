@@ -25,6 +25,7 @@ from misspec.files import storage
 from misspec.policies import Auto, Conflict, Policy, Recommendation
 from misspec.policies.auto import learnt
 from misspec.policies.auto.limits import KEPT
+from misspec.policies.core.log import pending_of
 from misspec.product import distance
 from misspec.reports.left_out import left_out
 from misspec.search import distinct
@@ -33,6 +34,7 @@ from misspec.threads import one_thread
 MOST_SLICES = 8  # parameters through which slices are drawn, the most important ones
 MOST_BARS = 20  # parameters whose importance is drawn
 MOST_LEVELS = 12  # values of a column of a list up to which they are drawn one by one
+CROWDED = 0.04  # share of an axis between two values below which their labels overlap
 MOST_WHOLE = 25  # whole numbers up to which they are
 MOST_OPTIONS = 12  # of a choice, those of the best mean
 CURVE = 120  # points of a curve; no grid of a user's has points there
@@ -62,6 +64,9 @@ class Coordinate:
             ends = np.array([parameter.low, parameter.high], dtype=np.float64)
             self.levels = parameter.every() if 1 < (parameter.count or 0) <= MOST_WHOLE else None
         self.low, self.high = float(ends[0]), float(ends[-1])
+        if self.levels is not None and self.labels is None and self.low > 0 and len(self.levels) > 2:
+            gaps = np.diff(self.levels)
+            self.log |= bool(gaps.min() < CROWDED * gaps.sum())  # 0.001, 0.01, 0.1, 1
         self.varies = self.high > self.low if self.levels is None else len(self.levels) > 1
 
     def curve(self) -> Array:
@@ -87,9 +92,10 @@ class Slice:
     at                      the recommended value
     levels                  whether x are single values, not points of a curve; labels: their names, of a choice
     observed, nearness      where observations lie, and how near they are in the other parameters, 0 to 1
+    failed                  where evaluations failed
     """
 
-    def __init__(self, policy: Any, point: Array, axis: Coordinate, j: int) -> None:
+    def __init__(self, policy: Any, point: Array, axis: Coordinate, j: int, failures: Array) -> None:
         domain = policy.domain
 
         def line(x: Array) -> Array:
@@ -102,8 +108,9 @@ class Slice:
 
         self.name, self.log, self.labels, self.levels = axis.name, axis.log, axis.labels, axis.levels is not None
         told, x = policy.observations.x, axis.curve()
-        exists = learnt.existing(domain, told)[:, j]
-        self.observed = np.where(exists, told[:, j], np.nan)
+        self.observed, self.failed = (
+            np.where(learnt.existing(domain, X)[:, j], X[:, j], np.nan) for X in (told, failures)
+        )
         self.at, self.nearness = float(point[j]), _nearness(domain, told, point, j)
         try:
             band = policy.band(line(x))
@@ -115,7 +122,9 @@ class Slice:
             self.levels, band = len(x) <= MOST_LEVELS, policy.band(line(x))
         mean, rows = policy.posterior.at(line(x))[0], np.arange(len(x))
         if getattr(domain, "rules", None) is not None:  # the curve is interrupted where rules forbid it
-            mean = np.where(domain.legal(line(x)), mean, np.nan)
+            points = line(x)  # of a table, its rules alone
+            legal = getattr(domain, "legal", lambda X: domain.rules.held(X, np.ones(X.shape, dtype=bool))[0])
+            mean = np.where(legal(points), mean, np.nan)
             band = band._replace(**{end: np.where(np.isnan(mean), np.nan, getattr(band, end)) for end in band._fields})
         if self.labels is not None and len(x) > MOST_OPTIONS:
             best = np.argsort(mean if policy.minimize else -mean, kind="stable")[:MOST_OPTIONS]
@@ -124,8 +133,10 @@ class Slice:
         if self.labels is not None:  # options are drawn at their positions
             options, self.x = self.x, np.arange(float(len(rows)))
             self.labels = [self.labels[int(option)] for option in options]
-            drawn = np.isin(told[:, j], options) & exists
-            self.observed = np.where(drawn, np.searchsorted(options, told[:, j]), np.nan)
+            self.observed, self.failed = (
+                np.where(np.isin(at, options), np.searchsorted(options, at), np.nan)
+                for at in (self.observed, self.failed)
+            )
             self.at = float(np.searchsorted(options, self.at))
 
 
@@ -149,14 +160,53 @@ class DrawnPoints:
         self.expected = policy.posterior.at(self.x)[0] if modelled else np.full(len(self.x), np.nan)
         against = {each.x.tobytes() for each in conflicts}
         self.contradicted = np.array([each.tobytes() in against for each in self.x], dtype=bool)
-        self.names, there = list(names), learnt.existing(domain, self.x)
-        self.values = [
-            {name: value for name, value, exists in zip(names, learnt.values_of(domain, x), row, strict=True) if exists}
-            for x, row in zip(self.x, there, strict=True)
-        ]
-        self.labels = [""] * len(self.x)
-        if policy.field.indexed and domain.names is not None:
-            self.labels = [domain.names[i] if i >= 0 else "" for i in domain.indices(self.x).tolist()]
+        self.names, self.values = list(names), _by_name(domain, self.x, names)
+        self.labels = _labels(policy, self.x)
+
+
+class Failures:
+    """Where evaluations failed (queries that were dropped), once for each time.
+
+    values   by name, of those parameters that exist there
+    labels   of candidates with names, else ""
+    after    results told before, of those that are shown
+    """
+
+    def __init__(self, policy: Any, names: Sequence[str]) -> None:
+        asked: dict[int, Array] = {}
+        x: list[Array] = []
+        self.after: list[int] = []
+        told = 0
+        for kind, *rest in policy.log.events:
+            if kind == "ask":
+                asked[rest[0].id] = rest[0].x
+            elif kind == "snapshot":
+                asked |= {each.query.id: each.query.x for each in pending_of(rest[0], policy.field)}
+            elif kind == "drop":
+                x.append(asked[rest[0]])
+                self.after.append(told)
+            told += 1 if kind == "tell" else len(rest[1]) if kind == "observe" else 0
+        self.x: Array = np.reshape(x, (len(x), policy.domain.dimension))
+        self.values, self.labels = _by_name(policy.domain, self.x, names), _labels(policy, self.x)
+
+    def __len__(self) -> int:
+        return len(self.after)
+
+
+def _labels(policy: Any, X: Array) -> list[str]:
+    """The names of candidates, "" for points without one."""
+    if not policy.field.indexed or policy.domain.names is None:
+        return [""] * len(X)
+    return [policy.domain.names[i] if i >= 0 else "" for i in policy.domain.indices(X).tolist()]
+
+
+def _by_name(domain: Any, X: Array, names: Sequence[str]) -> list[dict[str, Any]]:
+    """The values of points by name, of those parameters that exist there."""
+    rows = zip(X, learnt.existing(domain, X), strict=True)
+    return [
+        {name: value for name, value, exists in zip(names, learnt.values_of(domain, x), there, strict=True) if exists}
+        for x, there in rows
+    ]
 
 
 class Optimisation:
@@ -169,6 +219,7 @@ class Optimisation:
     use         the recommendation, None before there is a model
     axes        the parameters that vary, the most important first
     conflicts   the worst first: where, and the gap
+    failures    where evaluations failed
     left_out    the model against the results; doubtful: rows of results that the others do not predict
     """
 
@@ -221,15 +272,19 @@ class Optimisation:
         order = sorted((j for j, axis in enumerate(axes) if axis.varies), key=lambda j: -shares[j])
         self.axes = [axes[j] for j in order]
         drawn = [] if self.use is None else [j for j in order if learnt.existing(domain, self.use.x[None, :])[0, j]]
-        self.slices = [Slice(policy, self.use.x, axes[j], j) for j in drawn[:MOST_SLICES] if self.use is not None]
+        self.failures = failures = Failures(policy, called)
+        self.slices = [
+            Slice(policy, self.use.x, axes[j], j, failures.x) for j in drawn[:MOST_SLICES] if self.use is not None
+        ]
         self.points = DrawnPoints(policy, called, conflicts, modelled=modelled)
         self.conflicts = [(learnt.spelled(domain, each, called), each.gap) for each in conflicts]
         self.left_out = left_out(policy) if modelled else None
         self.doubtful = [each.row for each in doubtful]
         after = f" after {told.forgotten:,} that were compacted and are not shown" if told.forgotten else ""
+        lost = f", {len(self.failures):,} failed" if len(self.failures) else ""
         self.about = (
-            f"{type(policy).__name__}, {len(told):,} evaluation{'s' * (len(told) != 1)}{after}, "
-            f"{len(axes)} parameter{'s' * (len(axes) > 1)}; {self.better} is better"
+            f"{len(told):,} evaluation{'s' * (len(told) != 1)} with a result{after}{lost}; "
+            f"{len(axes)} parameter{'s' * (len(axes) > 1)}, by {type(policy).__name__}; {self.better} is better"
         )
 
     def leading(self, count: int) -> NDArray[np.intp]:
@@ -325,10 +380,12 @@ def _sentences(
         return str(policy.summary()).splitlines()
     told = policy.observations
     sure = f"with probability {100 * (1 - policy.model.delta):.0f} %" if use.guaranteed else "not guaranteed"
-    step = 0.1 * (learnt.spread_of(told.y) or 1.0)
+    step, best = 0.1 * (learnt.spread_of(told.y) or 1.0), learnt.best_tried(policy)
     return [
         learnt.use(policy.domain, use, sure, names),
-        learnt.evaluations(len(told), len(distinct(told.x).points), learnt.best_tried(policy), step),
+        learnt.evaluations(
+            len(told), len(distinct(told.x).points), best, step, learnt.which(policy.domain, best, use, names)
+        ),
         learnt.contradictions(policy.domain, conflicts, names),
     ]
 

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from misspec.policies import Policy
 from misspec.policies.auto import learnt
 from misspec.reports import matplotlib_backend, optimisation, plotly_backend
-from misspec.reports.optimisation import MOST_BARS, MOST_SLICES, Optimisation, Slice
+from misspec.reports.optimisation import MOST_BARS, MOST_LEVELS, MOST_SLICES, Optimisation, Slice
 from misspec.reports.picture import Axis, Bars, Line, Mark, Note, Panel, Points, Ribbon, Rule
 from misspec.reports.plotly_backend import Json
-from misspec.reports.style import COLOURS, MISSED, TRUTH
+from misspec.reports.style import COLOURS, MISSED, MOST_TICKS, TRUTH, log_ticks, powered
 from misspec.threads import one_thread
 
 COLUMNS = 3  # of panels in one figure
@@ -95,7 +95,9 @@ def best(found: Optimisation) -> Panel:
     """The best so far by evaluation, with all results."""
     t = np.arange(1, len(found.y) + 1)
     elsewhere = found.ids < 0
-    kinds = ((~elsewhere, "results", "circle", 3.5), (elsewhere, "results from before", "x", 5.0))
+    if elsewhere.all():
+        elsewhere = ~elsewhere  # from nowhere else
+    kinds = ((~elsewhere, "results", "circle", 3.5), (elsewhere, "results from before", "diamond", 3.5))
     marks: list[Mark] = [
         Points(t[chosen], found.y[chosen], symbol, size, colour=QUIET, alpha=0.8, label=label,
                hover="evaluation %{x}: %{y:.5g}")
@@ -112,7 +114,19 @@ def best(found: Optimisation) -> Panel:
         label = "expected of the recommended,\nand its range"
         marks.append(Ribbon(ends, (low, low), (high, high), colour=USED, alpha=0.12, group=label))
         marks.append(Line(ends, (expected, expected), "dash", colour=USED, label=label, text=[said] * 2))
+    if len(found.failures):  # between the results before and after, side by side
+        after, foot = np.array(found.failures.after), _foot(found)
+        rank = np.array([found.failures.after[:i].count(n) + 1 for i, n in enumerate(found.failures.after)])
+        x = after + rank / (1 + np.bincount(after)[after])
+        where = [f"failed: {_words(values)}" for values in found.failures.values]
+        marks.append(Points(x, np.full(len(x), foot), "x", 5.0, colour=MISSED, label=f"failed ({len(x)})", text=where))
     return Panel(marks, Axis("evaluation", whole=True), Axis(found.target, range=found.vertical()))
+
+
+def _foot(found: Optimisation) -> float:
+    """A height just above the lower end of a picture of results, for what has no result."""
+    low, high = found.vertical()
+    return low + 0.03 * (high - low)
 
 
 def _outside(found: Optimisation) -> str:
@@ -140,8 +154,15 @@ def slice_of(found: Optimisation, each: Slice) -> Panel:
                label="results (pale: far in the others)", hover="%{y:.5g}"),
         Rule(each.at, width=1.2, colour=USED, label="recommended"),
     ]  # fmt: skip
+    lost = each.failed[np.isfinite(each.failed)]
+    if len(lost):
+        marks.append(Points(lost, np.full(len(lost), _foot(found)), "x", 5.0, colour=MISSED, label="failed"))
     x = Axis(log=each.log, whole=each.levels and bool(np.equal(each.x, np.round(each.x)).all()))
-    if each.labels is not None or (each.levels and len(each.x) <= 12 and not each.log):
+    few = each.levels and len(each.x) <= MOST_LEVELS
+    if each.log:
+        ticks = each.x.tolist() if few and len(each.x) <= MOST_TICKS else log_ticks(float(each.x[0]), float(each.x[-1]))
+        x = Axis(log=True, ticks=ticks, labels=list(map(powered, ticks)))
+    elif each.labels is not None or few:
         labels = [shortened(value) for value in values]
         turned = max(map(len, labels)) * len(labels) > 36
         ends = None if each.labels is None else (-0.6, len(labels) - 0.4)
@@ -206,7 +227,8 @@ def parallel(found: Optimisation) -> Panel | None:
 def ends_of(axis: optimisation.Coordinate) -> list[tuple[float, str]]:
     """Labels of a parameter and their heights: options of a choice, else both ends."""
     if axis.labels is None:
-        return [(0.0, f"{axis.low:.4g}"), (1.0, f"{axis.high:.4g}")]
+        written = powered if axis.log else "{:.4g}".format
+        return [(0.0, written(axis.low)), (1.0, written(axis.high))]
     step = max(1, math.ceil(len(axis.labels) / 8))
     return [(float(axis.scaled(i)), shortened(axis.labels[i], 14)) for i in range(0, len(axis.labels), step)]
 

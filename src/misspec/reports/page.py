@@ -23,9 +23,10 @@ from misspec.reports import bands, figures, optimisation_figures, plotly_backend
 from misspec.reports.left_out import sentence
 from misspec.reports.optimisation import BEST, MOST_SLICES, Optimisation
 from misspec.reports.plotly_backend import Json
-from misspec.reports.style import Stroke, labels, strokes
+from misspec.reports.style import MISSED, Stroke, labels, strokes
 from misspec.reports.tables import Group
 from misspec.reports.theorems import Allowed, Bound
+from misspec.search import distinct
 
 HEADS = {
     "policy": "",
@@ -33,6 +34,7 @@ HEADS = {
     "bands held": "share of the runs whose band held all of the truth whenever it was looked at",
     "late regret": "true regret per round over the last tenth of the rounds",
     "regret": "true regret per round, mean over the seeds ± standard error",
+    "compared": "how much more regret than the policy with –, over the same seeds ± a 95 % interval (paired t)",
     "proved ε": "how wrong the model must be at least, by what a run observed; the largest over the seeds",
 }
 
@@ -98,6 +100,7 @@ def _row(row: Json, stroke: Stroke) -> list[str]:
         f"{100 * row['covered']:.0f} %" if row["claims"] else "–",
         f"{row['late']:.4f}",
         f"{row['regret']:.4f}" + ("" if row["error"] is None else f" ± {row['error']:.4f}"),
+        tables.difference(row),
         f"{row['proved']:.3f}" if row["proved"] > 0 else "–",
     ]
 
@@ -136,6 +139,8 @@ def policy_page(found: Optimisation) -> str:
         target=html.escape(found.target),
         shown=f", of the {MOST_SLICES} that matter most" if len(found.axes) > MOST_SLICES else "",
         conflicts=_conflicts(found),
+        failed=_failed(found),
+        key="" if not len(found.failures) else f'<span><b style="color:{MISSED}">×</b> failed</span>',
     )
 
 
@@ -155,6 +160,27 @@ def _leading(found: Optimisation) -> str:
     heads, cells = zip(*columns, strict=True)
     rows = (map(html.escape, row) for row in zip(*cells, strict=True))
     return table([html.escape(head) for head in heads], rows, "ranked")
+
+
+def _failed(found: Optimisation) -> str:
+    """The points of failed evaluations, and how often each failed."""
+    if not len(found.failures):
+        return ""
+    points, first, number = distinct(found.failures.x)
+    order, named = np.argsort(first, kind="stable"), any(found.failures.labels)
+    rows = [
+        [
+            *([found.failures.labels[first[i]]] if named else []),
+            *(learnt.plain(found.failures.values[first[i]].get(name, "–")) for name in found.points.names),
+            str(n),
+        ]
+        for i, n in zip(order[:BEST], np.bincount(number)[order].tolist(), strict=False)
+    ]
+    more = f"<p>And {len(points) - BEST} more.</p>" if len(points) > BEST else ""
+    heads = [*(["name"] if named else []), *found.points.names, "times"]
+    numbers = table(list(map(html.escape, heads)), (map(html.escape, row) for row in rows))
+    count = f"{len(found.failures)} evaluation{'s' * (len(found.failures) > 1)}"
+    return f'<section><h2>Failed</h2><p>{count} gave no result.</p><div class="scroll">{numbers}</div>{more}</section>'
 
 
 def _conflicts(found: Optimisation) -> str:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
+from scipy.stats import t as student
 
-from misspec.errors import Array
+from misspec.errors import Array, InvalidInput, nearest, shown
 from misspec.experiments.store import Finished, Results
 from misspec.simulation import late
 
 Group = dict[str, list[Finished]]  # a problem at an ε: the runs of each policy, seeds in order
 Groups = dict[float, Group]  # by ε, of one problem
+DIFFERENCES = ("difference", "difference_low", "difference_high")
+LEVEL = 0.95  # of intervals over the seeds
 CENTRAL = (0.1, 0.9)  # quantiles over the seeds that are drawn as the spread
+
+
+class MeanInterval(NamedTuple):
+    """A mean over the seeds and its interval of Student's t; no ends of a single seed."""
+
+    mean: float
+    low: float | None
+    high: float | None
 
 
 class Curve(NamedTuple):
@@ -34,8 +46,32 @@ def by_problem(results: Results) -> dict[str, Groups]:
     return found
 
 
-def summary(results: Results) -> pl.DataFrame:
-    """By problem, ε and policy: means over the seeds.
+def mean_interval(values: Any) -> MeanInterval:
+    """The mean of independent numbers, with the ends of its interval."""
+    mean, n = float(np.mean(values)), len(values)
+    if n < 2:
+        return MeanInterval(mean, None, None)
+    half = float(student.ppf(0.5 + 0.5 * LEVEL, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
+    return MeanInterval(mean, mean - half, mean + half)
+
+
+def paired(runs: list[Finished], others: list[Finished]) -> MeanInterval | None:
+    """By how much more regret per round one policy has than another in the same worlds: over the seeds that both have,
+    the mean difference and its interval (paired t). None where they share none."""
+    by_seed = {each.run.seed: float(each.regret.mean()) for each in others}
+    found = [float(each.regret.mean()) - by_seed[each.run.seed] for each in runs if each.run.seed in by_seed]
+    return mean_interval(found) if found else None
+
+
+def reference(group: Group, against: str | None) -> str:
+    """The policy that the others of a group are compared with: the one named, or the one with the least regret."""
+    means = {policy: float(np.mean([each.regret.mean() for each in runs])) for policy, runs in group.items()}
+    return min(means, key=lambda policy: means[policy]) if against is None else against
+
+
+def summary(results: Results, against: str | None = None) -> pl.DataFrame:
+    """By problem, ε and policy: means over the seeds. against: the policy that others are compared with; by default the
+    one with the least regret, the best.
 
     regret             true regret per round
     error              its standard error over the seeds
@@ -45,10 +81,19 @@ def summary(results: Results) -> pl.DataFrame:
     claims             whether that is what they are meant to do
     proved             the largest ε that a run's conflicts prove
     seconds            of a run
+    against            the policy that this one is compared with; null for that one
+    difference         how much more regret per round, over the same seeds
+    difference_low     the ends of its interval of 95 %, by Student's t for paired differences
+    difference_high
     """
+    known = [each.name for each in results.experiment.policies]
+    if against is not None and against not in known:
+        raise InvalidInput(f"the experiment has no policy {shown(against)} to compare with{nearest(against, known)}")
     rows = []
     for (problem, epsilon), group in results.groups().items():
+        other = reference(group, against)
         for policy, runs in group.items():
+            apart = None if policy == other else paired(runs, group.get(other, []))
             regret = np.array([each.regret.mean() for each in runs])
             rows.append({
                 "problem": problem,
@@ -63,8 +108,21 @@ def summary(results: Results) -> pl.DataFrame:
                 "claims": all(each.facts["claims"] for each in runs),
                 "proved": max(each.facts["proved_epsilon"] for each in runs),
                 "seconds": float(np.mean([each.facts["seconds"] for each in runs])),
+                "against": None if apart is None else other,
+                "difference": apart and apart.mean,
+                "difference_low": apart and apart.low,
+                "difference_high": apart and apart.high,
             })  # fmt: skip
-    return pl.DataFrame(rows, infer_schema_length=None)
+    types = {"against": pl.String} | dict.fromkeys(DIFFERENCES, pl.Float64)
+    return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=types)
+
+
+def difference(row: Mapping[str, Any], digits: int = 4) -> str:
+    """The comparison in a row of the summary as text: "–" for what all are compared with."""
+    mean, _, high = (row[name] for name in DIFFERENCES)
+    if mean is None:
+        return "–"
+    return f"{mean:+.{digits}f}" + ("" if high is None else f" ± {high - mean:.{digits}f}")
 
 
 def by_run(results: Results) -> pl.DataFrame:

@@ -43,7 +43,7 @@ class Command:
     """
 
     def __init__(self, words: Sequence[str], space: Space, *, shell: bool = False) -> None:
-        if not words:
+        if not any(word.strip() for word in words[:1]):
             raise InvalidInput("there is no command; write it after --, as in: -- python train.py --lr {lr}")
         self.shell, self.names = shell, space.names
         self.words = [" ".join(words)] if shell else list(words)

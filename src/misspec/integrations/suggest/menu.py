@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from misspec.domains import Choice, Float, Space, Table
+from misspec.domains import Choice, Float, Int, Space, Table
 from misspec.domains.base import as_written
 from misspec.domains.conditions import condition_of
 from misspec.domains.rounding import DIGITS, MOST_DIGITS, settable_point
@@ -271,6 +271,11 @@ class OfSpace(_Experiments):
         super().__init__(path, strict=strict)
         self.domain: Space = space_file.read(path)
         self.known, self.parameters = self.domain.names, self.domain.parameters
+        self.notes += [
+            f"{name} of {path} is {p.low} or {p.high}, as both are whole numbers; kind = 'float' is all between."
+            for name, p in self.parameters.items()
+            if isinstance(p, Int) and p.count == 2
+        ]
         few = self.domain.size is not None and self.domain.size <= WHOLE
         self.every = [tuple(x) for x in self.domain.members().points.tolist()] if few else None
 
@@ -340,8 +345,6 @@ def _check_columns(
     limited: Sequence[str] = (),
 ) -> None:  # fmt: skip
     header = file.sheet.header
-    if file.content is None:
-        raise InvalidInput(f"{file.path} does not exist")
     if not file.sheet.rows:
         raise InvalidInput(f"{file.path} must hold a line of column names and a line per candidate, got none")
     named = {"--names": [] if label is None else [label], "--ignore": ignore, "--columns": columns}

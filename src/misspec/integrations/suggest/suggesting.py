@@ -7,6 +7,7 @@ word failed (`Auto.drop`).
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 import os
@@ -122,6 +123,8 @@ class Suggestion:
     summary    what was learnt, as in `Auto.summary()`, one sentence each
     stop       whether `ms.until()` would stop, and why, in a sentence; "" where that is not known
     limited    columns of quantities that limits are on
+    policy     the `Auto` that knows all this, for `ms.reports.of_policy(found.policy, "folder", target=found.target)`;
+               what is being run is pending there, and the rows are not asked yet
     """
 
     rows: list[Proposal]
@@ -135,6 +138,7 @@ class Suggestion:
     stop: str
     menu: Menu = dataclasses.field(repr=False)
     file: FileResults = dataclasses.field(repr=False)
+    policy: Auto = dataclasses.field(repr=False)
     limited: tuple[str, ...] = ()
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -204,6 +208,7 @@ def suggest(
     source    a CSV file of candidates, which may hold results itself; or a TOML file with a space (`space_file.py`)
     results   a CSV file; one that does not exist, or holds only the names of columns, has no results yet
     target    the column of results; without, the only column of the results file that the source does not have
+    batch     how many rows; 0 for what is known alone
     names     the column of candidates that names them
     ignore    columns of candidates that say nothing about them
     columns   those that describe them; by default all but dates, texts that differ from row to row, numbers of rows
@@ -217,7 +222,7 @@ def suggest(
 
     InvalidInput names line and column of a cell that is wrong.
     """
-    whole("batch", batch, at_least=1)
+    whole("batch", batch)
     limited = names_of_limits(read_limits(limits))
     path = Path(source)
     read = None if results is None else sheets.File(Path(results))
@@ -241,6 +246,8 @@ def suggest(
                 )
     else:
         table = sheets.File(path)
+        if table.content is None:
+            raise InvalidInput(f"{path} does not exist")
         goal = _target(target, read, [*table.sheet.header, *limited], path, notes)
         menu = OfTable(
             table, goal, names, ignore, columns, where=where, strict=strict, repeats=repeats, limited=limited
@@ -307,16 +314,19 @@ def _suggested(policy: Auto, menu: Menu, target: str, file: FileResults, notes: 
         begun = [key for key in running if isinstance(key, kind)]
         if begun:
             policy.mark_pending(np.array(begun))
+    policy.refresh()
+    known = copy.deepcopy(policy)  # what is asked changes nothing in what is said
     queries, why = _asked(policy, menu, batch, set(seen), running, Counter(failed))
-    doubted = [each.row for each in policy.suspicious() if each.factor == 1.0]  # as the summary has it
-    best = best_tried(policy, doubted).mean if told else None
-    reasons = Reasons(policy, menu, seen, running, best, settled(policy).noise_level if policy.t >= FIRST else 1.0)
+    doubted = [each.row for each in known.suspicious() if each.factor == 1.0]  # as the summary has it
+    best = best_tried(known, doubted).mean if told else None
+    reasons = Reasons(known, menu, seen, running, best, settled(known).noise_level if known.t >= FIRST else 1.0)
     rows = [reasons.of(query, key, bool(running) or i > 0) for i, (query, key) in enumerate(queries)]
-    policy.refresh()  # where nothing was asked
-    summary = policy.summary(called=[each.line for each in told]).splitlines()
+    summary = known.summary(called=[each.line for each in told]).splitlines()
     counts = (len(told), len(running), len(failed))
-    stop = "Stop? Yes: nothing is left to try." if why and not rows and not running else _stop(policy)
-    return Suggestion(rows, target, *counts, best, [*notes, *why], summary, stop, menu, file, tuple(file.limited))
+    stop = "Stop? Yes: nothing is left to try." if why and not rows and not running else _stop(known)
+    return Suggestion(
+        rows, target, *counts, best, [*notes, *why], summary, stop, menu, file, known, tuple(file.limited)
+    )
 
 
 def _stop(policy: Auto) -> str:

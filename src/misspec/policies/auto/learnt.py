@@ -5,6 +5,7 @@ that the same results say the same, in whatever order they came, in Python, in t
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -134,6 +135,7 @@ class Tried(NamedTuple):
     mean: float
     average: float  # of its results
     times: int  # how many there are
+    x: Array
 
 
 class Facts:
@@ -175,7 +177,7 @@ def best_tried(policy: Any, doubted: Sequence[int] = ()) -> Tried:
         p = policy.probability(points.points)
         worse = np.where(p >= min(EDGE, float(p[legal].max())), worse, np.inf)
     i = int(worse.argmin())
-    return Tried(float(means[i]), float(averages[i]), int(counts[i]))
+    return Tried(float(means[i]), float(averages[i]), int(counts[i]), points.points[i])
 
 
 def sentences(facts: Facts) -> list[str]:
@@ -183,7 +185,11 @@ def sentences(facts: Facts) -> list[str]:
     spread = spread_of(np.delete(facts.y, [each.row for each in facts.suspicious if each.factor == 1.0]))
     step = min(facts.noise, spread) or spread or 1.0
     begin = [use(facts.domain, facts.use, names=facts.names), *_limits(facts)]
-    begin.append(evaluations(len(facts.y), facts.distinct, facts.best, step))
+    begin.append(
+        evaluations(
+            len(facts.y), facts.distinct, facts.best, step, which(facts.domain, facts.best, facts.use, facts.names)
+        )
+    )
     if spread == 0.0:
         equal = "All results are equal: what matters, how noisy they are and what more of them bring is unknown."
         return [*begin, equal]
@@ -313,12 +319,21 @@ def _counted(count: int, what: str) -> str:
     return f"{number} {what}{'s' * (count != 1)}"
 
 
-def evaluations(count: int, distinct: int, best: Tried, step: float) -> str:
-    """How many there were, and the best point among them."""
+def which(domain: Any, best: Tried, used: Recommendation, names: Sequence[str] | None = None) -> str:
+    """Say which point is the best of those with results, beside the one that is recommended."""
+    if np.array_equal(best.x, used.x):
+        return "it is the one to use"
+    index = None if used.index is None else int(domain.indices(best.x[None, :])[0])
+    at = dataclasses.replace(used, x=best.x, index=None if index == -1 else index)
+    return f"it is {spelled(domain, at, names)}"
+
+
+def evaluations(count: int, distinct: int, best: Tried, step: float, where: str) -> str:
+    """How many there were, and the best point among them. where: `which` it is."""
     found = "its result was" if best.times == 1 else f"its {_counted(best.times, 'result')} averaged"
     return (
         f"This rests on {_counted(count, 'evaluation')} at {_counted(distinct, 'point')}; of the best of these "
-        f"{rounded(best.mean, step)} is expected ({found} {rounded(best.average, step)})."
+        f"{rounded(best.mean, step)} is expected ({found} {rounded(best.average, step)}); {where}."
     )
 
 
