@@ -4,7 +4,7 @@
     record.measure("bare", lambda: {"gp_ucb_over_bare": Figure(1.2, low=1.1, high=1.3)})
 
 A part that the file holds for the same code, protocol and versions is not measured again: a run that was stopped goes
-on. `tools/figures.py` writes the figures into README.md and docs. Those of quick runs prove nothing, and are kept apart.
+on. `tools/figures.py` writes the figures into README.md and docs. Those of quick runs prove nothing: kept apart.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
@@ -64,6 +66,11 @@ def around(values: Iterable[float], form: str = ".2f") -> Figure:
     return Figure(median, low=ordered[0], high=ordered[-1], form=form)
 
 
+def slug(text: str) -> str:
+    """A name as keys have it."""
+    return re.sub(r"[^\w.√=+]+", "_", text.lower()).strip("_")
+
+
 class Record:
     """The results file of one benchmark, replaced whole after each part.
 
@@ -86,8 +93,9 @@ class Record:
         if self.holds(part):
             print(f"{part}: measured before, kept in {self.path.name}", flush=True)
         else:
-            load = os.getloadavg()[0]  # before: what else kept the machine busy
-            self.put(part, function(), load=round(load, 1))
+            load, start = os.getloadavg()[0], time.perf_counter()  # before: what else kept the machine busy
+            figures = function()
+            self.put(part, figures, load=round(load, 1), seconds=round(time.perf_counter() - start))
 
     def put(self, part: str, figures: dict[str, Figure], **more: Any) -> None:
         for other, kept in self.parts.items():
@@ -112,7 +120,10 @@ def figures(path: Path) -> dict[str, Figure]:
 def _kept(figure: Figure) -> dict[str, Any]:
     """As JSON has it: five significant digits are more than any figure here deserves."""
     fields = {name: value for name, value in dataclasses.asdict(figure).items() if value is not None}
-    return {name: float(f"{value:.5g}") if isinstance(value, float) else value for name, value in fields.items()}
+    return {
+        name: float(f"{value:.5g}") if name != "of" and not isinstance(value, str) else value
+        for name, value in fields.items()
+    }
 
 
 def digest(paths: Iterable[Path]) -> str:

@@ -3,9 +3,9 @@
     python tools/figures.py            # writes
     python tools/figures.py --check    # fails, and shows the lines, where text and file differ
 
-A text says where a figure goes by a comment that no reader sees: `<!--NAME:KEY-->1.2 ± 0.1<!--/-->`, with the figure KEY
-of `NAME.json`, and `KEY~` for its value without the interval. In a row of a table `<!--NAME:KEY KEY-->` stands in a
-cell, and the cells that follow it have the figures in this order. `NAME:PART@date` is when a part was measured.
+A text says where a figure goes by a comment that readers do not see: `<!--NAME:KEY-->1.2 ± 0.1<!--/-->`, with the
+figure KEY of `NAME.json`, and `KEY~` for its value without the interval. In a row of a table `<!--NAME:KEY KEY-->` is
+in a cell, and the cells that follow it have the figures in this order. `NAME:PART@date` is when a part was measured.
 """
 
 from __future__ import annotations
