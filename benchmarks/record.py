@@ -104,11 +104,13 @@ class Record:
         measured = {"date": datetime.datetime.now(datetime.UTC).date().isoformat(), "commit": commit(),
                     "source": self.source, "protocol": self.protocol, "versions": self.versions,
                     "machine": machine(), **more}  # fmt: skip
-        self.parts[part] = {"measured": measured, "figures": {key: _kept(figure) for key, figure in figures.items()}}
+        kept = {"measured": measured, "figures": {key: _kept(figure) for key, figure in figures.items()}}
+        parts = self.parts | {part: kept}
         self.path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = self.path.with_suffix(".unfinished")
-        unfinished.write_text(json.dumps(self.parts, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        unfinished.write_text(json.dumps(parts, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
         unfinished.replace(self.path)
+        self.parts = parts
 
 
 def figures(path: Path) -> dict[str, Figure]:
