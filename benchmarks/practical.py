@@ -318,8 +318,13 @@ def report(chosen: list[Task], stores: dict[str, Store], us: str, seeds: int, ro
         table_of(task, everything[task.name])
     begins = "" if us == "Auto" else f"{record.slug(us.removeprefix('Auto '))}."
     found = {"problems": Figure(len(chosen), form=".0f"), "seeds": Figure(seeds, form=".0f")}
+    others = [name for name in stores if name != us]
     for T in (T for T in REPORTED if rounds >= T):
-        found |= compare(everything, us, [name for name in stores if name != us], T)
+        found |= compare(everything, us, others, T)
+    once = {name: curves for name, curves in everything.items() if MAKERS[name] in PARTS["once"]}
+    if once:
+        print("\nOn the problems that were looked at once, at the end:", end="")
+        found |= {f"once.{key}": figure for key, figure in compare(once, us, others, rounds).items()}
     return {begins + key: figure for key, figure in found.items()}
 
 
@@ -331,7 +336,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of tasks")
     parser.add_argument("--names", nargs="*", help="names of peers")
     parser.add_argument("--part", choices=["all", *PARTS], default="all")
-    parser.add_argument("--settings", type=json.loads, default={}, help="of Auto, as JSON")
+    parser.add_argument("--settings", type=json.loads, help="of Auto, as JSON; by default its own, and then to earn")
     parser.add_argument("--batch", type=int, default=1, help="queries of Auto asked at once")
     parser.add_argument("--beside", help="a file of runs of Auto in .cache, to compare with: DIGEST:NAME")
     parser.add_argument("--peers", action="store_true", help="compute the peers' runs that are missing, and stop")
@@ -346,21 +351,24 @@ def main() -> None:
     if given.peers or given.again:
         play_peers(chosen, seeds, again=given.again, names=given.names)
         return
-    us = called(given.settings, given.batch)
 
-    def measured() -> dict[str, Figure]:
-        stores = {us: play_all(chosen, seeds, given.jobs, given.settings, given.batch, rounds)}
+    def measured(settings: dict[str, Any]) -> dict[str, Figure]:
+        us = called(settings, given.batch)
+        stores = {us: play_all(chosen, seeds, given.jobs, settings, given.batch, rounds)}
         stores |= dict.fromkeys(PEERS, Store(KEPT))
         if given.beside:
             digest, name = given.beside.split(":", 1)
             stores[name] = Store(tasks.CACHE / f"auto-{digest}.json")
         return report(chosen, stores, us, seeds, rounds)
 
+    every = [{}, {"aim": "earn"}] if given.settings is None else [given.settings]
     if (given.only or given.part != "all" or given.beside) and not given.quick:
-        measured()  # a part of the suite is no figure of it
+        measured(every[0])  # a part of the suite is no figure of it
         return
     protocol = f"{len(chosen)} problems, {seeds} seeds, {rounds} rounds; peers as kept in {KEPT.name}"
-    Record("practical", protocol=protocol, quick=given.quick).measure(us, measured)
+    kept = Record("practical", protocol=protocol, quick=given.quick)
+    for settings in every:
+        kept.measure(called(settings, given.batch), lambda settings=settings: measured(settings))
 
 
 if __name__ == "__main__":

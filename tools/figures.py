@@ -5,7 +5,8 @@
 
 A text says where a figure goes by a comment that readers do not see: `<!--NAME:KEY-->1.2 ± 0.1<!--/-->`, with the
 figure KEY of `NAME.json`, and `KEY~` for its value without the interval. In a row of a table `<!--NAME:KEY KEY-->` is
-in a cell, and the cells that follow it have the figures in this order. `NAME:PART@date` is when a part was measured.
+in a cell, and the cells that follow it have the figures in this order ("–" stands for itself). `NAME:PART@date` is when
+a part was measured.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ def _figures(path: Path) -> dict[str, record.Figure]:
 
 def text_of(name: str, key: str, results: Path = record.RESULTS) -> str:
     """A figure as texts have it."""
+    if key == "–":
+        return key
     path = results / f"{name}.json"
     found = _figures(path)
     if key.endswith("@date"):
@@ -48,6 +51,8 @@ def written(text: str, results: Path = record.RESULTS) -> str:
     """The text with the figures of the files."""
     lines = INLINE.sub(lambda m: f"{m[1]}{text_of(m[2], m[3], results)}<!--/-->", text).split("\n")
     for at, line in enumerate(lines):
+        if line.lstrip().startswith("<!--") and INLINE.search(line):
+            raise LookupError(f"a line that begins with a marker is raw HTML to Markdown; begin it with a word: {line}")
         if line.startswith("|") and (marker := ROW.search(line)):
             keys, cells = marker[2].split(), line[marker.end() :].split("|")
             if len(keys) >= len(cells):

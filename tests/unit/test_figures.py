@@ -84,9 +84,10 @@ def test_a_text_that_differs_is_found_and_mended(modules, page, capsys, old, new
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("<!--speed:zz-->1<!--/-->", "has no figure 'zz'"),
-        ("<!--slow:b-->1<!--/-->", "there is no slow.json"),
+        ("a <!--speed:zz-->1<!--/-->", "has no figure 'zz'"),
+        ("a <!--slow:b-->1<!--/-->", "there is no slow.json"),
         ("| a <!--speed:b b b--> | 1 | 2 |", "3 figures for 2 cells"),
+        ("<!--speed:b-->28 of 34<!--/--> win", "begin it with a word"),
     ],
 )
 def test_a_marker_without_a_figure_is_an_error(modules, page, capsys, text, said):
@@ -170,3 +171,17 @@ def test_the_machine_is_described_without_its_name(modules):
     record, _ = modules
     assert platform.node() not in json.dumps(list(record.machine().values()))
     assert record.machine()["usable"] >= 1
+
+
+@pytest.mark.slow
+def test_a_benchmark_runs_quickly_and_only_once():
+    """The Auto of `make bench QUICK=1`: three problems, 30 rounds, beside the peers' runs that are kept."""
+    kept = ROOT / "benchmarks" / ".cache" / "quick" / "practical.json"
+    kept.unlink(missing_ok=True)
+    command = [sys.executable, ROOT / "benchmarks" / "practical.py", "--quick", "--jobs", "1"]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
+    assert "less the peer" in first
+    assert second.count("measured before") == 2
+    assert {"optuna_tpe.30.missed", "aim=earn.optuna_tpe.30.missed"} <= {
+        key for part in json.loads(kept.read_text()).values() for key in part["figures"]
+    }
