@@ -188,7 +188,7 @@ PEERS: dict[str, Any] = {
     "Ax": ax,
 }
 QUICK = ("random", "Optuna TPE", "Optuna TPE, multivariate", "Optuna CMA-ES")  # others take half a minute per run
-AX_ROUNDS, AX_SEEDS = 60, 2  # Ax takes seconds per suggestion: two tables, two boxes and two mixed spaces, chosen
+AX_ROUNDS, AX_SEEDS = 30, 2  # Ax takes seconds per suggestion: two tables, two boxes and two mixed spaces, chosen
 AX_TASKS = ("reactions", "SVM on digits", "Hartmann 6", "Levy 4", "ligands and solvents", "a learner")  # unseen
 
 

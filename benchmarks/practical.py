@@ -6,7 +6,7 @@
     python benchmarks/practical.py --long                # seconds per round over 1,000 rounds on 2,000 candidates
 
 Figures of whole suites go into `results/practical.json`. Same seeds and noise for all; T = 30 and 60 are the first
-rounds of the T = 100 runs, Ax plays 60 on six problems. Peers' runs are kept in `practical_peers.json` beside this file
+rounds of the T = 100 runs, Ax plays 30 on six problems. Peers' runs are kept in `practical_peers.json` beside this file
 (regret curves, with versions and, since Ax, dates), Auto's in `.cache` under a digest of the code: a run that was
 stopped continues. Regret is (max f* − f*(x_t))/range, cumulative over the rounds; best missed is that of the best point
 evaluated. Ratios and differences are over the seeds that both have; intervals of ratios are 95 % of 2,000 bootstrap
