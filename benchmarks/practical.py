@@ -280,7 +280,9 @@ def compare(everything: dict[str, Curves], us: str, others: list[str], T: int) -
             a, b = ours.sum(axis=1), theirs.sum(axis=1)
             logs.append(math.log(a.mean() / b.mean()))
             picks = rng.integers(len(a), size=(2000, len(a)))
-            draws.append(np.log(a[picks].mean(axis=1) / b[picks].mean(axis=1)))
+            resampled = np.log(a[picks].mean(axis=1) / b[picks].mean(axis=1))
+            few = math.sqrt(len(a) / max(len(a) - 1, 1))  # resampling few seeds varies by this much too little
+            draws.append(logs[-1] + few * (resampled - logs[-1]))
             difference = ours.min(axis=1) - theirs.min(axis=1)
             gaps[name] = difference.mean()
             errors.append(_error(difference))
