@@ -290,7 +290,7 @@ def budgeted_speed(quick):
 
 
 def budgeted_regret(quick):
-    rounds, size, seeds = (400, 50, 1) if quick else (3_000, 500, 3)
+    rounds, size, seeds = (400, 50, 1) if quick else (3_000, 500, 2)
     for label, scale in SCALES.items():
         for width in ("mixture", 2.0):
             found = []
@@ -375,7 +375,7 @@ def compared(where, found, base, targets):
 
 
 def regret(quick):
-    rounds, seeds = (1_000, 2) if quick else (5_000, 10)
+    rounds, seeds = (1_000, 2) if quick else (5_000, 5)
 
     makers = {
         "LinUCB": lambda p: ms.comparators.LinUCB(p.arena, p.model),

@@ -1,7 +1,7 @@
 """MisspecSampler beside Optuna's own samplers, through studies: what is found in 60 and 100 trials, and how long a
 suggestion takes.
 
-    MISSPEC_DATA=… python benchmarks/optuna_samplers.py [--seeds 5] [--slow-seeds 3] [--only NAME …]
+    MISSPEC_DATA=… python benchmarks/optuna_samplers.py [--seeds 3] [--slow-seeds 3] [--only NAME …]
     python benchmarks/optuna_samplers.py --speed          # seconds per suggestion at 500 and 2,000 trials
 
 The problems are those of `practical.py` (16 tables and functions, `tasks.py`), seen as a study sees them, and one space
@@ -38,7 +38,7 @@ from peers import Run
 from record import Figure, Record
 
 ROUNDS, REPORTED = 100, (60, 100)
-SEEDS = 5  # an hour on two cores
+SEEDS = 3
 KEPT = Path(__file__).with_name("optuna_peers.json")
 OURS = "MisspecSampler"
 BEFORE = {"TPESampler": "Optuna TPE", "GPSampler": "Optuna GP"}  # as practical.py has them

@@ -179,7 +179,7 @@ def ax(task: Task, seed: int, rounds: int) -> Run:
 
 PEERS: dict[str, Any] = {
     "random": random,
-    "Optuna TPE": optuna("TPESampler"),  # of Optuna 5, whose default is multivariate and by groups
+    "Optuna TPE": optuna("TPESampler"),  # of Optuna 5, whose default is multivariate
     "Optuna CMA-ES": optuna("CmaEsSampler"),
     "Optuna GP": optuna("GPSampler"),
     "BoTorch UCB": botorch("ucb"),

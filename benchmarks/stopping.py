@@ -1,6 +1,6 @@
 """When to stop: evaluations that `ms.until` saves against the value that it gives up, over the practical suite.
 
-    MISSPEC_DATA=… python benchmarks/stopping.py --play [--seeds 3] [--part choosing | checking | once] [--runs FOLDER]
+    MISSPEC_DATA=… python benchmarks/stopping.py --play [--seeds 2] [--part choosing | checking | once] [--runs FOLDER]
     python benchmarks/stopping.py [--part …] [--runs FOLDER] [--picture FILE.png]
     MISSPEC_DATA=… python benchmarks/stopping.py --bench [--quick]           # both, and results/stopping.json
 
@@ -85,19 +85,25 @@ def played(task: tasks.Task, seed: int) -> dict[str, Any]:
 
 def play(folder: Path, part: str, seeds: int, only: list[str] | None, makers: Sequence[Any] = ()) -> None:
     """The runs that are missing, seed by seed."""
+    from joblib import Parallel, delayed
+
     folder.mkdir(exist_ok=True, parents=True)
     chosen = practical.made(only, part, makers)
-    for seed in range(seeds):
-        for task in chosen:
-            path = folder / f"{task.name.replace(' ', '_')}-{seed}.json"
-            if not path.exists():
-                start = time.perf_counter()
-                run = played(task, seed)
-                path.write_text(json.dumps(run))
-                cost = np.mean([each["seconds"] for each in run["checks"]])
-                print(
-                    f"{task.name}, seed {seed}: {time.perf_counter() - start:.0f} s, {cost:.2f} s per check", flush=True
-                )
+    jobs = [(task.name, seed) for seed in range(seeds) for task in chosen]
+    paths = {(name, seed): folder / f"{name.replace(' ', '_')}-{seed}.json" for name, seed in jobs}
+    missing = [key for key, path in paths.items() if not path.exists()]
+    runs = Parallel(n_jobs=os.cpu_count(), return_as="generator_unordered")(
+        delayed(_played)(practical.MAKERS[name], seed) for name, seed in missing
+    )
+    for run in runs:
+        paths[run["problem"], run["seed"]].write_text(json.dumps(run))
+        cost = np.mean([each["seconds"] for each in run["checks"]])
+        print(f"{run['problem']}, seed {run['seed']}: {cost:.2f} s per check", flush=True)
+
+
+def _played(make: Any, seed: int) -> dict[str, Any]:
+    """In a worker: tasks hold functions that cannot be sent, so they are made there."""
+    return played(make(), seed)
 
 
 def stopped(run: dict[str, Any], rounds: int, limit: float, *, of: str = "worth", j: int = 2, times: int = 2,
@@ -208,7 +214,7 @@ def split_of(folder: Path, only: list[str] | None) -> dict[str, list[dict[str, A
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--play", action="store_true", help="play the runs that are missing, and stop")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--part", choices=["all", *practical.PARTS], default="all")
     parser.add_argument("--only", nargs="*", help="names of tasks")
     parser.add_argument("--runs", type=Path, default=tasks.CACHE / f"stopping-{practical.code_digest()}")

@@ -1,6 +1,6 @@
 """`misspec suggest` by CSV files alone beside ms.Auto in a loop: ten rounds of five on the reaction table.
 
-    MISSPEC_DATA=… python benchmarks/suggest.py [--quick] [--seeds 8] [--more 24]
+    MISSPEC_DATA=… python benchmarks/suggest.py [--quick] [--seeds 8] [--more 8]
 
 By CSV: in a fresh folder, each round is a new process of the command with --append, after which the yields of the table
 are filled in; the results file is all that is kept, and the model is learnt anew each time. In a loop: policy.ask(5),
@@ -99,7 +99,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--quick", action="store_true", help="one seed, to see that it runs")
     options.add_argument("--seeds", type=int, default=8)
-    options.add_argument("--more", type=int, default=24)
+    options.add_argument("--more", type=int, default=8)
     given = options.parse_args()
     seeds, more = (1, 1) if given.quick else (given.seeds, given.more)
     path = Path(os.environ.get("MISSPEC_DATA", "")) / "direct_arylation.csv"

@@ -1,6 +1,6 @@
 """Whether "worth going on" holds: chances that ms.Auto gives, in bins, against what happened.
 
-    MISSPEC_DATA=… python benchmarks/verdicts.py [--seeds 8] [--part fitted | unseen | fresh] [--picture FILE.png]
+    MISSPEC_DATA=… python benchmarks/verdicts.py [--seeds 4] [--part fitted | unseen | fresh] [--picture FILE.png]
     python benchmarks/verdicts.py --fit          # the constants of `gain.calibrated`, from the fitted problems
 
 Auto plays 40 evaluations. After 8, 12, … 30 of them it says how likely it is that what is recommended becomes better by
@@ -326,7 +326,7 @@ def flips(checks: list[dict[str, Any]], calibrated: Any) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--part", choices=["fitted", "unseen", "fresh", "all"], default="all")
     parser.add_argument("--kept", help="digest of runs that are kept, to read them with other code")
