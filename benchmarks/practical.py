@@ -367,7 +367,8 @@ def main() -> None:
     if (given.only or given.part != "all" or given.beside) and not given.quick:
         measured(every[0])  # a part of the suite is no figure of it
         return
-    protocol = f"{len(chosen)} problems, {seeds} seeds, {rounds} rounds; peers as kept in {KEPT.name}"
+    theirs = {f"{name} {version}" for run in Store(KEPT).runs.values() for name, version in run["versions"].items()}
+    protocol = f"{len(chosen)} problems, {seeds} seeds, {rounds} rounds; peers as kept: {', '.join(sorted(theirs))}"
     kept = Record("practical", protocol=protocol, quick=given.quick)
     for settings in every:
         kept.measure(called(settings, given.batch), lambda settings=settings: measured(settings))

@@ -89,8 +89,8 @@ class Record:
         return part in self.parts and now.items() <= self.parts[part]["measured"].items()
 
     def measure(self, part: str, function: Callable[[], dict[str, Figure]]) -> None:
-        """Play a part, unless the file holds it, and keep its figures. Its seconds are those of this call: a benchmark that
-        keeps its runs may have played them before."""
+        """Play a part, unless the file holds it, and keep its figures. Its seconds are those of this call: where single
+        runs are kept, an earlier call may have played them."""
         if self.holds(part):
             print(f"{part}: measured before, kept in {self.path.name}", flush=True)
         else:
