@@ -10,7 +10,7 @@ rounds of the T = 100 runs, Ax plays 30 on six problems. Peers' runs are kept in
 (regret curves, with versions and, since Ax, dates), Auto's in `.cache` under a digest of the code: a run that was
 stopped continues. Regret is (max f* − f*(x_t))/range, cumulative over the rounds; best missed is that of the best point
 evaluated. Ratios and differences are over the seeds that both have; intervals of ratios are 95 % of 2,000 bootstrap
-samples over seeds, ± is one standard error over problems and seeds (over problems, where there is one seed).
+samples over seeds, ± is one standard error over seeds. Where a problem has one seed only, both are over problems.
 
 Constants of Auto were chosen on the part "choosing"; "checking" was looked at between choices, "once" at the end.
 """
@@ -291,7 +291,8 @@ def compare(everything: dict[str, Curves], us: str, others: list[str], T: int) -
         low, high = np.quantile(np.exp(np.mean(draws, axis=0)), [0.025, 0.975])
         error, worst = math.sqrt(np.nansum(np.square(errors))) / len(errors), max(gaps, key=gaps.__getitem__)
         if np.isnan(errors).any():
-            error = _error(np.array(list(gaps.values())))
+            error, spread = _error(np.array(list(gaps.values()))), 1.96 * _error(np.array(logs))
+            low, high = np.exp(np.mean(logs) - spread), np.exp(np.mean(logs) + spread)
         good, missed, ratio = sum(gap <= 1e-4 for gap in gaps.values()), np.mean(list(gaps.values())), np.mean(logs)
         key = f"{record.slug(peer)}.{T}"
         figures[f"{key}.missed"] = Figure(100 * float(missed), error=100 * error, form="+.1f")

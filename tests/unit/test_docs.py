@@ -164,7 +164,8 @@ def test_links_between_pages_lead_somewhere():
 
 
 def test_the_readme_is_short():
-    assert len((ROOT / "README.md").read_text().split()) < 900
+    seen = re.sub(r"<!--.*?-->", "", (ROOT / "README.md").read_text())
+    assert len([word for word in seen.split() if re.search(r"\w", word)]) < 900
 
 
 def test_every_page_is_in_the_menu():
