@@ -4,11 +4,11 @@ suggestion takes.
     MISSPEC_DATA=… python benchmarks/optuna_samplers.py [--seeds 3] [--slow-seeds 3] [--only NAME …]
     python benchmarks/optuna_samplers.py --speed          # seconds per suggestion at 500 and 2,000 trials
 
-The problems are those of `practical.py` (16 tables and functions, `tasks.py`), seen as a study sees them, and one space
-that is defined by run. Same noise for all. "Missed" is what the best of the points tried lacks of the optimum, noise
-left out, as a share of the range; medians over the seeds, with standard errors by 2,000 bootstrap samples. Optuna's
-runs are kept beside this file (TPE and GP on the tables and functions in `practical_peers.json`, the others in
-`optuna_peers.json`), ours in `.cache` under a digest of the code: a run that was stopped continues.
+The problems are those of `practical.py`, seen as a study sees them, and one space that is defined by run. Same noise for
+all. "Missed" is what the best of the points tried lacks of the optimum, noise left out, as a share of the range; medians
+over the seeds, with standard errors by 2,000 bootstrap samples. Optuna's runs are kept beside this file (TPE and GP in
+`practical_peers.json`, the others in `optuna_peers.json`), ours in `.cache` under a digest of the code: a run that was
+stopped continues.
 """
 
 from __future__ import annotations
@@ -102,24 +102,16 @@ def play(task: Any, name: str, seed: int, rounds: int = ROUNDS) -> Run:
             regrets.append((task.best - value) / task.span)
             y.append(value + draw)
         else:
-            x = point(task, trial)
+            x = task.suggested(trial)
             seconds.append(time.perf_counter() - start)
             regrets.append(task.regret(x))
             y.append(task.observed(x, draw))
-        study.tell(trial, float(y[-1]))
-    best = {str(T): regrets[int(np.argmax(y[:T]))] for T in REPORTED if rounds >= T}
+        if math.isfinite(y[-1]):
+            study.tell(trial, float(y[-1]))
+        else:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    best = {str(T): regrets[int(np.nan_to_num(y[:T], nan=-np.inf).argmax())] for T in REPORTED if rounds >= T}
     return Run(regrets, best, seconds)
-
-
-def point(task: tasks.Task, trial: Any) -> Any:
-    """As in `peers.py`: text is categorical, columns of numbers are whole numbers in their order."""
-    if task.columns is None:
-        return np.array([trial.suggest_float(f"x{i}", a, b) for i, (a, b) in enumerate(task.bounds or [])])
-    return task.row_of([
-        values.index(trial.suggest_categorical(name, values)) if isinstance(values[0], str)
-        else trial.suggest_int(name, 0, len(values) - 1)
-        for name, values in task.columns.items()
-    ])  # fmt: skip
 
 
 def code_digest() -> str:
