@@ -4,11 +4,11 @@ suggestion takes.
     MISSPEC_DATA=… python benchmarks/optuna_samplers.py [--seeds 3] [--slow-seeds 3] [--only NAME …]
     python benchmarks/optuna_samplers.py --speed          # seconds per suggestion at 500 and 2,000 trials
 
-The problems are those of `practical.py`, seen as a study sees them, and one space that is defined by run. Same noise for
-all. "Missed" is what the best of the points tried lacks of the optimum, noise left out, as a share of the range; medians
-over the seeds, with standard errors by 2,000 bootstrap samples. Optuna's runs are kept beside this file (TPE and GP in
-`practical_peers.json`, the others in `optuna_peers.json`), ours in `.cache` under a digest of the code: a run that was
-stopped continues.
+The problems are those of `practical.py`, seen as a study sees them, and one space that is defined by run. All see the
+same noise. "Missed" is what the best of the points tried lacks of the optimum, noise left out, as a share of the range;
+medians over the seeds, with standard errors by 2,000 bootstrap samples. Optuna's runs are kept beside this file (TPE
+and GP in `practical_peers.json`, the others in `optuna_peers.json`), ours in `.cache` under a digest of the code: a run
+that was stopped continues.
 """
 
 from __future__ import annotations

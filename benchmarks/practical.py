@@ -258,6 +258,11 @@ def _error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
+def known(value: float) -> float | None:
+    """None where one problem with one seed has no interval."""
+    return float(value) if math.isfinite(value) else None
+
+
 def pairs(everything: dict[str, Curves], us: str, peer: str, T: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """By problem, our regrets and the peer's over the seeds that both have, one row each."""
     found = {}
@@ -295,9 +300,9 @@ def compare(everything: dict[str, Curves], us: str, others: list[str], T: int) -
             low, high = np.exp(np.mean(logs) - spread), np.exp(np.mean(logs) + spread)
         good, missed, ratio = sum(gap <= 1e-4 for gap in gaps.values()), np.mean(list(gaps.values())), np.mean(logs)
         key = f"{record.slug(peer)}.{T}"
-        figures[f"{key}.missed"] = Figure(100 * float(missed), error=100 * error, form="+.1f")
+        figures[f"{key}.missed"] = Figure(100 * float(missed), error=known(100 * error), form="+.1f")
         figures[f"{key}.as_good"] = Figure(good, of=len(gaps))
-        figures[f"{key}.regret"] = Figure(math.exp(ratio), low=float(low), high=float(high))
+        figures[f"{key}.regret"] = Figure(math.exp(ratio), low=known(low), high=known(high))
         print(
             f"  {peer:26} missed {missed:+.4f} ± {error:.4f}, as good on {good} of {len(gaps)}, "
             f"worst {gaps[worst]:+.3f} on {worst}; regret {math.exp(ratio):.3f} [{low:.3f}, {high:.3f}]"
