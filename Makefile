@@ -69,19 +69,16 @@ wheel: $(VENV)/.package
 check-wheel: wheel
 	PYTHON="$(PYTHON)" DEMO="$(DEMO)" tools/check_wheel
 
+# Everything measured on this machine, into benchmarks/results/, and from there into README.md and docs. A run that was
+# stopped goes on: what was measured with the same code is kept. QUICK=1 shows in minutes that all of it runs.
+# MISSPEC_DATA is the folder with the recorded tables; without it, what needs them is left out.
+BENCHMARKS := practical "corrupted --bench" "stopping --bench" optuna_samplers verdicts suggest contexts service journal \
+	posterior policies truth box experiments dask_phased
 bench: $(VENV)/.test
-	$(BIN)/python benchmarks/posterior.py
-	$(BIN)/python benchmarks/policies.py
-	$(BIN)/python benchmarks/truth.py
-	$(BIN)/python benchmarks/box.py
-	$(BIN)/python benchmarks/experiments.py
-	$(BIN)/python benchmarks/practical.py
-	$(BIN)/python benchmarks/contexts.py
-	$(BIN)/python benchmarks/suggest.py
-	$(BIN)/python benchmarks/verdicts.py
-	$(BIN)/python benchmarks/dask_phased.py
-	$(BIN)/python benchmarks/optuna_samplers.py
-	$(BIN)/python benchmarks/journal.py
+	@failed=; for name in $(BENCHMARKS); do set -- $$name; script=$$1; shift; echo "== $$name"; \
+		$(BIN)/python benchmarks/$$script.py $$* $(if $(QUICK),--quick) || failed="$$failed $$script"; done; \
+	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+	$(if $(QUICK),,$(BIN)/python tools/figures.py)
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "misspec needs Python 3.11 or newer; set PYTHON=python3.11")'

@@ -27,6 +27,7 @@ from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel, RBFKernel
 from gpytorch.means import ZeroMean
+from record import Figure, Record
 from sklearn.gaussian_process.kernels import RBF, Matern
 
 import misspec as ms
@@ -120,7 +121,7 @@ def theirs(gp, d):
 
 def main(per_function):
     warnings.simplefilter("ignore")
-    wins, ratios = [], []
+    wins, ratios, by_function = [], [], []
     theirs(posterior("Branin", 0)[1], 2)  # the first call compiles
     for name, (_, bounds) in FUNCTIONS.items():
         won, times, behind = [], [], []
@@ -139,6 +140,7 @@ def main(per_function):
         ours, botorch = np.sum(times, axis=0)
         wins += won
         ratios.append((ours, botorch))
+        by_function.append(ours / botorch)
         print(
             f"{name:13s} at least as good in {np.mean(won):4.0%} (lead {min(behind):+.1e} … {max(behind):+.1e}), "
             f"{1e3 * ours / per_function:5.0f} ms against {1e3 * botorch / per_function:5.0f} ms: {ours / botorch:.3f}",
@@ -146,9 +148,15 @@ def main(per_function):
         )
     ours, botorch = np.sum(ratios, axis=0)
     print(f"all: at least as good in {np.mean(wins):.0%} of {len(wins)}, time ratio {ours / botorch:.3f}")
+    least, most = float(min(by_function)), float(max(by_function))
+    ratio = Figure(float(ours / botorch), low=least, high=most, form=".3f")  # over the functions
+    return {"as_good": Figure(int(np.sum(wins)), of=len(wins)), "time": ratio}
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
-    main(3 if parser.parse_args().quick else 20)
+    given = parser.parse_args()
+    count = 3 if given.quick else 20
+    record = Record("box", protocol=f"{count} per function", quick=given.quick, packages=("botorch", "torch"))
+    record.measure("all", lambda: main(count))

@@ -35,6 +35,7 @@ from time import perf_counter
 from time import process_time as clock  # of one thread: waiting for a core does not count
 
 import numpy as np
+from record import Figure, Record, around, slug
 from sklearn.gaussian_process.kernels import DotProduct, Matern
 
 import misspec as ms
@@ -46,19 +47,24 @@ PICTURE = Path(__file__).parents[1] / "docs" / "images" / "contexts.png"
 TABLES = ("digits", "wine", "breast_cancer")
 
 
-def said(what, measured, most=None, *, text="{:.2f}", least=None):
-    """One line: what, measured, target."""
-    target, missed = "-", False
+FIGURES = {}  # of the part that is played
+
+
+def said(what, measured, most=None, *, text="{:.2f}", least=None, key=None):
+    """One line: what, measured, target. key: of the figure, where `what` has numbers that were measured."""
+    figure = measured if isinstance(measured, Figure) else Figure(float(measured), form=text[2:-1])
+    value, target, missed = figure.value, "-", False
     if most is not None:
-        target, missed = f"at most {most:g}", not measured <= most
+        target, missed = f"at most {most:g}", not value <= most
     if least is not None:
-        target, missed = f"at least {least:g}", not measured >= least
-    print(f"{what:<96} {text.format(measured):>12}   {target}{'   MISSED' if missed else ''}", flush=True)
+        target, missed = f"at least {least:g}", not value >= least
+    FIGURES[slug(key or what)] = figure
+    print(f"{what:<96} {text.format(value):>12}   {target}{'   MISSED' if missed else ''}", flush=True)
 
 
 def ratio(slow, fast):
-    """Median over turns."""
-    return float(np.median(np.asarray(slow) / np.asarray(fast)))
+    """Over turns."""
+    return around(np.asarray(slow) / np.asarray(fast))
 
 
 # -- loops ---------------------------------------------------------------------------------------------------
@@ -280,11 +286,11 @@ def budgeted_speed(quick):
             took = world.timed([old, new], turns)
             where = f"Matérn, scale {label}, width {width}"
             said(f"{where}: rounds per second at t = {late:,}", 1 / np.median(took[0]), text="{:,.0f}")
-            said(f"{where}: t = {late:,} / t = {early:,} ({ranks})", ratio(*took), 1.5)
+            said(f"{where}: t = {late:,} / t = {early:,} ({ranks})", ratio(*took), 1.5, key=f"{where}, late")
 
 
 def budgeted_regret(quick):
-    rounds, size, seeds = (400, 50, 1) if quick else (3_000, 500, 3)
+    rounds, size, seeds = (400, 50, 1) if quick else (3_000, 500, 2)
     for label, scale in SCALES.items():
         for width in ("mixture", 2.0):
             found = []
@@ -301,7 +307,7 @@ def budgeted_regret(quick):
             what = (
                 f"Matérn, scale {label}, width {width}: regret {with_budget:.0f} with a budget / {without:.0f} without"
             )
-            said(f"{what} ({len(found)} seed(s))", with_budget / without, 1.2)
+            said(f"{what} ({len(found)} seed(s))", with_budget / without, 1.2, key=f"{scale}, {width}, regret")
 
 
 def coverage(quick):
@@ -314,7 +320,7 @@ def coverage(quick):
             found = [_covered(matern(scale), epsilon, seed, rounds, checked, size) for seed in range(runs)]
             missed, capped = np.mean(found, axis=0)
             what = f"Matérn, scale {label}: {name}, ε = {epsilon:g}, {size} features: share of {runs} runs that miss f*"
-            said(f"{what} (cut: {capped:.0%})", missed, 0.1, text="{:.3f}")
+            said(f"{what} (cut: {capped:.0%})", missed, 0.1, text="{:.3f}", key=what)
 
 
 def _covered(model, epsilon, seed, rounds, checked, size):
@@ -365,11 +371,11 @@ def compared(where, found, base, targets):
         else:
             each = regrets / found[base]
             what = f"{where}: {name}, regret {spread}, by seed {each.min():.2f} to {each.max():.2f} times; / {base}"
-            said(what, regrets.mean() / found[base].mean(), targets.get(name), text="{:.3f}")
+            said(what, regrets.mean() / found[base].mean(), targets.get(name), text="{:.3f}", key=f"{where}, {name}")
 
 
 def regret(quick):
-    rounds, seeds = (1_000, 2) if quick else (5_000, 10)
+    rounds, seeds = (1_000, 2) if quick else (5_000, 5)
 
     makers = {
         "LinUCB": lambda p: ms.comparators.LinUCB(p.arena, p.model),
@@ -397,7 +403,7 @@ def regret(quick):
         found, dropped = played(makers, lambda seed, make=make: make(seed=seed), seeds, rounds)
         compared(where, found, "LinUCB", {"balancing": most, "balancing, Open": most})
         for name in ("balancing", "balancing, Open"):
-            said(f"{where}: {name}, runs of {seeds} in which a base was eliminated", dropped[name], text="{:d}")
+            said(f"{where}: {name}, runs of {seeds} in which a base was eliminated", dropped[name], text="{:.0f}")
 
     on_tables(rounds, seeds)
 
@@ -451,7 +457,7 @@ def pending(quick):
             for actions, value in rounds[before : before + count]:
                 query = waiting.ask(actions=actions)
                 y[query.id] = float(value[query.position] + NOISE * rng.standard_normal())
-            said(f"{where}: {name}, queries pending", len(waiting.pending), text="{:,d}")
+            said(f"{where}: {name}, queries pending", len(waiting.pending), text="{:,.0f}")
             _asking(where, name, waiting, idle, rounds[before + count :], y, rng)
             _ordered(where, name, waiting, domain, y, rng)
     _eliminating(4 * count if quick else count)
@@ -510,7 +516,8 @@ def _ordered(where, name, policy, domain, y, rng):
             f"{where}: balancing, counts and eliminations equal ({len(twin.eliminated)})",
             int(same),
             least=1,
-            text="{:d}",
+            text="{:.0f}",
+            key=f"{where}: balancing, equal",
         )
 
 
@@ -544,7 +551,7 @@ def _eliminating(count):
         f"a blind base, told at once: eliminations (the first in round {first:,})",
         len(played.eliminated),
         least=1,
-        text="{:d}",
+        text="{:.0f}",
     )
     _ordered("a blind base", "balancing", policy, policy.domain, y, rng)
 
@@ -641,12 +648,19 @@ def main():
     if given.picture:
         picture(given.quick)
         return
+    record = Record("contexts", protocol="quick" if given.quick else "whole", quick=given.quick)
     for name, part in PARTS.items():
         if given.only in (None, name):
-            start = perf_counter()
-            print(f"-- {name}", flush=True)
-            part(given.quick)
-            print(f"-- {name}: {perf_counter() - start:.0f} s", flush=True)
+            record.measure(name, lambda part=part: figures(part, given.quick))
+
+
+def figures(part, quick):
+    FIGURES.clear()
+    start = perf_counter()
+    print(f"-- {part.__name__}", flush=True)
+    part(quick)
+    print(f"-- {part.__name__}: {perf_counter() - start:.0f} s", flush=True)
+    return dict(FIGURES)
 
 
 if __name__ == "__main__":

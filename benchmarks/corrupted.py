@@ -29,7 +29,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 import peers
+import practical
 import tasks
+from record import Figure, Record, slug
 
 ROUNDS = 40
 KINDS = ["clean", "heavy", "units", *(f"{way}{size}@{at}" for at in (4, 20) for size in (10, 50, "1e4")
@@ -219,8 +221,9 @@ def played(task: str, player: str, kind: str, seed: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def tell(runs: list[dict[str, Any]]) -> None:
+def tell(runs: list[dict[str, Any]]) -> dict[str, Figure]:
     """By kind and player: regret over clean, the worst and mean of what is recommended, and what was named."""
+    figures = {}
     clean = {(run["task"], run["player"], run["seed"]): run["regret"] for run in runs if run["kind"] == "clean"}
     print(f"\n{'kind':9}{'player':27}{'runs':>5}{'regret':>8}{'/ clean':>9}{'recomm.':>9}{'worst':>8}  named")
     for kind in dict.fromkeys(run["kind"] for run in runs):
@@ -230,6 +233,11 @@ def tell(runs: list[dict[str, Any]]) -> None:
                 continue
             ratios = [run["regret"] / c for run in some if (c := clean.get((run["task"], player, run["seed"])))]
             missed = [run["recommended"] for run in some]
+            key = slug(f"{player}.{kind}")
+            if len(ratios) > 1:
+                spread = float(np.std(ratios, ddof=1) / np.sqrt(len(ratios)))
+                figures[f"{key}.regret"] = Figure(float(np.mean(ratios)), error=spread)
+            figures[f"{key}.recommended"] = Figure(100 * float(np.mean(missed)), form=".1f")
             named = [run["named"] for run in some if run["named"]]
             said = ""
             if named:
@@ -240,11 +248,10 @@ def tell(runs: list[dict[str, Any]]) -> None:
                 f"{kind:9}{player:27}{len(some):>5}{np.mean([run['regret'] for run in some]):>8.2f}"
                 f"{np.mean(ratios) if ratios else np.nan:>9.3f}{np.mean(missed):>9.4f}{max(missed):>8.4f}  {said}"
             )
+    return figures
 
 
 def main() -> None:
-    from joblib import Parallel, delayed
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
@@ -252,8 +259,24 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="*", default=KINDS)
     parser.add_argument("--tasks", nargs="*")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--bench", action="store_true", help="only Auto, and its figures into results/corrupted.json")
+    parser.add_argument("--quick", action="store_true", help="with --bench: two problems, one seed")
     parser.add_argument("--to", type=Path, help="a file of JSON lines that runs are added to, and read from")
     given = parser.parse_args()
+    if given.bench:
+        given.players, given.to = ["Auto"], tasks.CACHE / f"corrupted-{practical.code_digest()}.jsonl"
+        if given.quick:
+            given.tasks, given.seeds, given.kinds = ["Branin", "ripple"], 1, ["clean", "up50@20"]
+        protocol = f"{given.seeds} seeds, {ROUNDS} rounds, kinds {', '.join(given.kinds)}"
+        Record("corrupted", protocol=protocol, quick=given.quick).measure("Auto", lambda: play(given))
+    else:
+        play(given)
+
+
+def play(given: argparse.Namespace) -> dict[str, Figure]:
+    """Plays what is missing, and tells of all."""
+    from joblib import Parallel, delayed
+
     known = [json.loads(line) for line in given.to.read_text().splitlines()] if given.to and given.to.exists() else []
     keys = {(run["task"], run["player"], run["kind"], run["seed"]) for run in known}
     jobs = [
@@ -273,7 +296,7 @@ def main() -> None:
                 file.write(json.dumps(run) + "\n")
         rest = (time.perf_counter() - start) / (done + 1) * (len(left) - done - 1)
         print(f"{done + 1}/{len(left)} {run} ({rest:.0f} s left)", file=sys.stderr, flush=True)
-    tell([run for run in known if (run["task"], run["player"], run["kind"], run["seed"]) in wanted])
+    return tell([run for run in known if (run["task"], run["player"], run["kind"], run["seed"]) in wanted])
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import math
 import signal
 import time
 
+from record import Figure, Record, around
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
@@ -76,23 +77,33 @@ def play(name, horizon, client, progress=None):
 
 
 def main() -> None:
-    from distributed import Client, LocalCluster
-
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one run each, to see that it runs")
     parser.add_argument("--runs", type=int, default=3)
     options = parser.parse_args()
+    runs = 1 if options.quick else options.runs
+    Record("dask_phased", protocol=f"{runs} runs", quick=options.quick, packages=("distributed",)).measure(
+        "all", lambda: measured(runs)
+    )
+
+
+def measured(runs: int) -> dict[str, Figure]:
+    from distributed import Client, LocalCluster
+
+    figures = {}
     cluster = LocalCluster(n_workers=WORKERS, threads_per_worker=1, dashboard_address=":0", silence_logs=50)
     with cluster, Client(cluster, set_as_default=False) as client:
         client.map(math.sqrt, range(100), pure=False)  # connections, imports
         client.gather(client.map(function, [[0.5]] * 3 * WORKERS, pure=False))
         for name, horizon in (("phased", 255), ("gp_ucb", 255), ("auto", 104)):
-            times = [play(name, horizon, client) for _ in range(options.runs)]
+            times = [play(name, horizon, client) for _ in range(runs)]
             wall, own = sorted(times)[len(times) // 2]
             least = ideal(name, horizon)
             print(
                 f"{name}, {horizon} evaluations: {wall:.2f} s, the policy's own {own:.2f} s, ideal {least:.2f} s: "
                 f"ratio {wall / least:.2f}" + (" (target at most 1.5)" if name == "phased" else "")
             )
+            figures[name] = around(wall / least for wall, _ in times)
         killed = []
 
         def kill(done, _):
@@ -102,6 +113,7 @@ def main() -> None:
 
         wall, _ = play("phased", 255, client, kill)
         print(f"phased with a worker killed after 150 of 255: {wall:.2f} s, every query told once: {len(killed) == 1}")
+    return figures | {"killed": Figure(wall / ideal("phased", 255))}
 
 
 if __name__ == "__main__":

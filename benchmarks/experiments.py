@@ -10,6 +10,8 @@ import time
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
+from record import Figure, Record
+
 from misspec import experiments
 
 TOML = """
@@ -51,16 +53,22 @@ def main() -> None:
     size = {"horizon": 5000, "seeds": 10, "epsilons": [0.0, 0.05, 0.1, 0.2, 0.4], "points": 1000}
     if options.quick:
         size |= {"horizon": 1500, "seeds": 5, "epsilons": [0.0, 0.2]}
-    content = TOML.format(**size).encode()
+    protocol = ", ".join(f"{name} = {value}" for name, value in size.items())
+    record = Record("experiments", protocol=f"{protocol}, {options.cores} cores", quick=options.quick)
+    record.measure("wall", lambda: wall_time(TOML.format(**size).encode(), options.cores))
+
+
+def wall_time(content: bytes, cores: int) -> dict[str, Figure]:
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        progress = experiments.go(content, folder, cores=options.cores)
+        progress = experiments.go(content, folder, cores=cores)
         wall = time.perf_counter() - start
         runs = experiments.results(folder).runs
     assert len(runs) == progress.of, progress.failed
     own = sum(each.facts["seconds"] for each in runs)
-    print(f"{len(runs)} runs on {options.cores} cores: {wall:.1f} s, their own time {own:.1f} s in all")
-    print(f"wall / (own / cores) = {wall / (own / options.cores):.3f} (target at most 1.2)")
+    print(f"{len(runs)} runs on {cores} cores: {wall:.1f} s, their own time {own:.1f} s in all")
+    print(f"wall / (own / cores) = {wall / (own / cores):.3f} (target at most 1.2)")
+    return {"wall": Figure(wall / (own / cores))}
 
 
 if __name__ == "__main__":

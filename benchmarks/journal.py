@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from record import Figure, Record
 from sklearn.gaussian_process.kernels import RBF, DotProduct
 
 import misspec as ms
@@ -98,15 +99,22 @@ def measured(make, rounds, folder):
     tenth = max(1, len(by_ask) // 10)
     both = by_ask + by_tell
     play = sum(plain.asks) + sum(plain.tells)
-    return (
+    print(
         f"  per round: ask {asks:.1f} µs, tell {tells:.1f} µs; the journal adds {np.median(by_ask):.1f} to ask, "
         f"{np.median(by_tell):.1f} to tell\n"
         f"  added / tells: {added / tells:.2f} (to tell alone: {np.median(by_tell) / tells:.2f}); late / early: "
         f"{np.median(both[-tenth:]) / np.median(both[:tenth]):.2f}; {size / rounds:.0f} bytes per round\n"
         f"  load / play: {loading / play:.2f} ({loading:.1f} s / {play:.1f} s); to go on in it {attaching:.1f} s\n"
         f"  one save at the end: {saving:.2f} s, {saving * 1e6 / added:,.0f} times what one round adds; loading that / "
-        f"play: {restoring / play:.2f}"
+        f"play: {restoring / play:.2f}",
+        flush=True,
     )
+    return {
+        "added": Figure(added / tells),
+        "late": Figure(np.median(both[-tenth:]) / np.median(both[:tenth])),
+        "load": Figure(loading / play),
+        "bytes": Figure(size / rounds, form=".0f"),
+    }
 
 
 def main():
@@ -115,9 +123,16 @@ def main():
     parser.add_argument("--rounds", type=int, default=100_000)
     given = parser.parse_args()
     rounds = 2_000 if given.quick else given.rounds
+    record = Record("journal", protocol=f"{rounds} rounds", quick=given.quick)
     for name, make in subjects(rounds).items():
-        with tempfile.TemporaryDirectory() as folder:
-            print(f"{name}, {rounds:,} rounds\n{measured(make, rounds, Path(folder))}", flush=True)
+
+        def one(name=name, make=make):
+            print(f"{name}, {rounds:,} rounds", flush=True)
+            with tempfile.TemporaryDirectory() as folder:
+                figures = measured(make, rounds, Path(folder))
+            return {f"{name.lower().replace(', ', '.')}.{key}": figure for key, figure in figures.items()}
+
+        record.measure(name, one)
 
 
 if __name__ == "__main__":

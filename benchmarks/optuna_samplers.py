@@ -1,14 +1,14 @@
 """MisspecSampler beside Optuna's own samplers, through studies: what is found in 60 and 100 trials, and how long a
 suggestion takes.
 
-    MISSPEC_DATA=… python benchmarks/optuna_samplers.py [--seeds 10] [--slow-seeds 3] [--only NAME …]
+    MISSPEC_DATA=… python benchmarks/optuna_samplers.py [--seeds 3] [--slow-seeds 3] [--only NAME …]
     python benchmarks/optuna_samplers.py --speed          # seconds per suggestion at 500 and 2,000 trials
 
-The problems are those of `practical.py` (16 tables and functions, `tasks.py`), seen as a study sees them, and one space
-that is defined by run. Same noise for all. "Missed" is what the best of the points tried lacks of the optimum, noise
-left out, as a share of the range; medians over the seeds, with standard errors by 2,000 bootstrap samples. Optuna's
-runs are kept beside this file (TPE and GP on the tables and functions in `practical_peers.json`, the others in
-`optuna_peers.json`), ours in `.cache` under a digest of the code: a run that was stopped continues.
+The problems are those of `practical.py`, seen as a study sees them, and one space that is defined by run. All see the
+same noise. "Missed" is what the best of the points tried lacks of the optimum, noise left out, as a share of the range;
+medians over the seeds, with standard errors by 2,000 bootstrap samples. Optuna's runs are kept beside this file (TPE
+and GP in `practical_peers.json`, the others in `optuna_peers.json`), ours in `.cache` under a digest of the code: a run
+that was stopped continues.
 """
 
 from __future__ import annotations
@@ -32,10 +32,13 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 import practical
+import record
 import tasks
 from peers import Run
+from record import Figure, Record
 
 ROUNDS, REPORTED = 100, (60, 100)
+SEEDS = 3
 KEPT = Path(__file__).with_name("optuna_peers.json")
 OURS = "MisspecSampler"
 BEFORE = {"TPESampler": "Optuna TPE", "GPSampler": "Optuna GP"}  # as practical.py has them
@@ -99,35 +102,21 @@ def play(task: Any, name: str, seed: int, rounds: int = ROUNDS) -> Run:
             regrets.append((task.best - value) / task.span)
             y.append(value + draw)
         else:
-            x = point(task, trial)
+            x = task.suggested(trial)
             seconds.append(time.perf_counter() - start)
             regrets.append(task.regret(x))
             y.append(task.observed(x, draw))
-        study.tell(trial, float(y[-1]))
-    best = {str(T): regrets[int(np.argmax(y[:T]))] for T in REPORTED if rounds >= T}
+        if math.isfinite(y[-1]):
+            study.tell(trial, float(y[-1]))
+        else:
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+    best = {str(T): regrets[int(np.nan_to_num(y[:T], nan=-np.inf).argmax())] for T in REPORTED if rounds >= T}
     return Run(regrets, best, seconds)
-
-
-def point(task: tasks.Task, trial: Any) -> Any:
-    """As in `peers.py`: text is categorical, columns of numbers are whole numbers in their order."""
-    if task.columns is None:
-        return np.array([trial.suggest_float(f"x{i}", a, b) for i, (a, b) in enumerate(task.bounds or [])])
-    return task.row_of([
-        values.index(trial.suggest_categorical(name, values)) if isinstance(values[0], str)
-        else trial.suggest_int(name, 0, len(values) - 1)
-        for name, values in task.columns.items()
-    ])  # fmt: skip
 
 
 def code_digest() -> str:
     """Of what our runs depend on: the package, with the sampler."""
-    import hashlib
-
-    import misspec.integrations
-
-    folder = Path(misspec.integrations.__file__).parent
-    sampler = b"".join((folder / name).read_bytes() for name in ("optuna.py", "optuna_trials.py"))
-    return practical.code_digest() + hashlib.sha256(sampler).hexdigest()[:6]
+    return record.digest(record.package(without=("reports", "experiments", "cli")))
 
 
 class Runs:
@@ -149,10 +138,10 @@ class Runs:
         (self.ours if name == OURS else self.theirs).put(task, name, seed, run)
 
 
-def _played(task: str, name: str, seed: int) -> tuple[str, str, int, Run]:
+def _played(make: Any, task: str, name: str, seed: int) -> tuple[str, str, int, Run]:
     """In a worker: tasks hold functions that cannot be sent, so they are made there."""
     if task not in _MADE:
-        _MADE[task] = Conditional() if task == CONDITIONAL else practical.made([task], "all")[0]
+        _MADE[task] = Conditional() if make is None else make()
     return task, name, seed, play(_MADE[task], name, seed)
 
 
@@ -171,7 +160,9 @@ def play_all(chosen: list[Any], runs: Runs, seeds: int, slow: int, workers: int)
         if seed < (slow if name in SLOW else seeds) and runs.get(task, name, seed) is None
     ]
     start = time.perf_counter()
-    played = Parallel(n_jobs=workers, return_as="generator_unordered")(delayed(_played)(*job) for job in jobs)
+    played = Parallel(n_jobs=workers, return_as="generator_unordered")(
+        delayed(_played)(practical.MAKERS.get(job[0]), *job) for job in jobs
+    )
     for done, (task, name, seed, run) in enumerate(played):
         runs.put(by_name[task], name, seed, run)
         left = (time.perf_counter() - start) / (done + 1) * (len(jobs) - done - 1)
@@ -187,8 +178,8 @@ def median(values: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
     return float(np.median(values)), float(np.median(values[picks], axis=1).std())
 
 
-def report(chosen: list[Any], runs: Runs, seeds: int) -> None:
-    rng = np.random.default_rng(0)
+def report(chosen: list[Any], runs: Runs, seeds: int) -> dict[str, Figure]:
+    rng, figures = np.random.default_rng(0), {}
     for T in REPORTED:
         print(f"\nT = {T}: missed of the best, median over the seeds ± standard error; s: seconds per suggestion")
         print(f"  {'':22}" + "".join(f"{name:>21}" for name in SAMPLERS))
@@ -219,12 +210,21 @@ def report(chosen: list[Any], runs: Runs, seeds: int) -> None:
             f"  against GPSampler: worse beyond two errors on {[n for n, w in behind.items() if w] or 'none'}; "
             f"mean difference {np.mean(list(gaps.values())):+.4f}"
         )
+        apart = 100 * np.array(list(gaps.values()))
+        error = float(apart.std(ddof=1) / math.sqrt(len(apart))) if len(apart) > 1 else None
+        figures |= {
+            f"tpe.{T}.better": Figure(sum(above.values()), of=len(above)),
+            f"tpe.{T}.worse": Figure(sum(below.values()), of=len(below)),
+            f"gp.{T}.worse": Figure(sum(behind.values()), of=len(behind)),
+            f"gp.{T}.apart": Figure(float(apart.mean()), error=error, form="+.1f"),
+        }
+    return figures
 
 
 # -- speed -------------------------------------------------------------------------------------------------------------
 
 
-def speed() -> None:
+def speed() -> dict[str, Figure]:
     """A study with so many trials: the first suggestion of a new process, and the next ones."""
     import optuna
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
@@ -247,6 +247,7 @@ def speed() -> None:
             + 0.1 * rng.normal()
         )
 
+    figures = {}
     for n in (500, 2000):
         took: dict[str, tuple[float, float]] = {}
         for name in ("GPSampler", OURS):
@@ -266,11 +267,14 @@ def speed() -> None:
             )
         ratios = [a / b for a, b in zip(took[OURS], took["GPSampler"], strict=True)]
         print(f"{n} trials: ratio {ratios[0]:.2f} for the first, {ratios[1]:.2f} for the next", flush=True)
+        figures |= {f"speed.{n}.first": Figure(ratios[0]), f"speed.{n}.next": Figure(ratios[1])}
+    return figures
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--quick", action="store_true", help="three problems, one seed, to see that it runs")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--slow-seeds", type=int, default=3, help="of GPSampler")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--only", nargs="*", help="names of problems")
@@ -279,13 +283,24 @@ def main() -> None:
     if given.speed:
         speed()
         return
-    chosen: list[Any] = [*practical.made(given.only, "all")]
-    if not given.only or CONDITIONAL in given.only:
+    makers, seeds = (practical.QUICKLY[0], 1) if given.quick else ((), given.seeds)
+    chosen: list[Any] = [*practical.made(given.only, "all", makers)]
+    if not given.quick and (not given.only or CONDITIONAL in given.only):
         chosen.append(Conditional())
     runs = Runs()
-    play_all(chosen, runs, given.seeds, given.slow_seeds, given.jobs)
-    report(chosen, runs, given.seeds)
-    speed()
+
+    def measured() -> dict[str, Figure]:
+        play_all(chosen, runs, seeds, given.slow_seeds, given.jobs)
+        return report(chosen, runs, seeds)
+
+    if given.only:
+        measured()  # a part of the suite is no figure of it
+        return
+    protocol = f"{len(chosen)} problems, {seeds} seeds, {ROUNDS} trials"
+    kept = Record("optuna_samplers", protocol=protocol, quick=given.quick, packages=("optuna",))
+    kept.measure("samplers", measured)
+    if not given.quick:
+        kept.measure("speed", speed)
 
 
 if __name__ == "__main__":

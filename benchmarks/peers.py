@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Task = Any  # of tasks.py, tables.py or spaces.py
-REPORTED = (30, 60, 100)
+REPORTED, ROUNDS = (30, 60, 100), 100
 
 
 class Run(NamedTuple):
@@ -119,26 +119,88 @@ def botorch(rule: str) -> Any:
     return play
 
 
+class Asked:
+    """A trial that notes which parameters a task suggests, or gives them the values that a tool has chosen."""
+
+    def __init__(self, values: dict[str, Any] | None = None) -> None:
+        self.values, self.params = values, {}
+
+    def _suggest(self, name: str, kind: str, domain: Any, log: bool = False) -> Any:
+        self.params[name] = (kind, domain, log)
+        return domain[0] if self.values is None else self.values[name]
+
+    def suggest_float(self, name: str, low: float, high: float, log: bool = False) -> Any:
+        return self._suggest(name, "float", (low, high), log)
+
+    def suggest_int(self, name: str, low: int, high: int) -> Any:
+        return self._suggest(name, "int", (low, high))
+
+    def suggest_categorical(self, name: str, options: list[str]) -> Any:
+        return self._suggest(name, "str", options)
+
+
+def ax(task: Task, seed: int, rounds: int) -> Run:
+    """Ax's `Client` at its defaults, with the parameters that Optuna's samplers get."""
+    import logging
+
+    import torch
+    from ax.api.client import Client
+    from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+
+    torch.set_num_threads(1)
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    space = Asked()
+    task.suggested(space)
+    client = Client(random_seed=seed)
+    client.configure_experiment(parameters=[
+        ChoiceParameterConfig(name=name, parameter_type="str", values=list(domain), is_ordered=False) if kind == "str"
+        else RangeParameterConfig(name=name, parameter_type=kind, bounds=domain, scaling="log" if log else None)
+        for name, (kind, domain, log) in space.params.items()
+    ])  # fmt: skip
+    client.configure_optimization(objective="y")
+    regrets, seconds, recommended = [], [], {}
+    for draw in task.draws(seed, ROUNDS)[:rounds]:  # the first rounds of what the others see
+        start = time.process_time()
+        ((number, values),) = client.get_next_trials(max_trials=1).items()
+        seconds.append(time.process_time() - start)
+        x = task.suggested(Asked(dict(values)))
+        y = task.observed(x, draw)
+        regrets.append(task.regret(x))
+        if np.isfinite(y):
+            client.complete_trial(number, raw_data={"y": float(y)})
+        else:
+            client.mark_trial_failed(number)
+        if len(regrets) in REPORTED:
+            best = client.get_best_parameterization()[0]
+            recommended[str(len(regrets))] = task.regret(task.suggested(Asked(dict(best))))
+    return Run(regrets, recommended, seconds)
+
+
 PEERS: dict[str, Any] = {
     "random": random,
-    "Optuna TPE": optuna("TPESampler"),
-    "Optuna TPE, multivariate": optuna("TPESampler", multivariate=True, group=True),
+    "Optuna TPE": optuna("TPESampler"),  # of Optuna 5, whose default is multivariate
     "Optuna CMA-ES": optuna("CmaEsSampler"),
     "Optuna GP": optuna("GPSampler"),
     "BoTorch UCB": botorch("ucb"),
     "BoTorch LogEI": botorch("logei"),
+    "Ax": ax,
 }
-QUICK = ("random", "Optuna TPE", "Optuna TPE, multivariate", "Optuna CMA-ES")  # others take half a minute per run
+QUICK = ("random", "Optuna TPE", "Optuna CMA-ES")  # others take half a minute per run
+AX_ROUNDS, AX_SEEDS = 30, 2  # Ax takes seconds per suggestion: two tables, two boxes and two mixed spaces, chosen
+AX_TASKS = ("reactions", "SVM on digits", "Hartmann 6", "Levy 4", "ligands and solvents", "a learner")  # unseen
 
 
 def plays(name: str, task: Task) -> bool:
     """Whether a peer takes the task: BoTorch's here has lists and boxes, CMA-ES no list whose rows have gaps."""
+    if name == "Ax":
+        return task.name in AX_TASKS
     if name.startswith("BoTorch"):
         return bool(task.listed or task.bounds)
     return name != "Optuna CMA-ES" or bool(task.bounds)
 
 
-def versions() -> dict[str, str]:
+def versions(*packages: str) -> dict[str, str]:
     from importlib.metadata import version
 
-    return {name: version(name) for name in ("optuna", "botorch", "gpytorch", "torch")}
+    return {name: version(name) for name in ("optuna", "botorch", "gpytorch", "torch", *packages)}

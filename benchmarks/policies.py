@@ -20,6 +20,7 @@ import copy
 import time
 
 import numpy as np
+from record import Record, around
 from sklearn.gaussian_process.kernels import RBF
 
 import misspec as ms
@@ -70,8 +71,8 @@ def seconds(loop, steps):
 
 
 def ratio(slow, fast, steps=60, turns=9):
-    """Median over turns of slow's time to fast's."""
-    return float(np.median([seconds(slow, steps) / seconds(fast, steps) for _ in range(turns)]))
+    """Of slow's time to fast's, over turns."""
+    return around(seconds(slow, steps) / seconds(fast, steps) for _ in range(turns))
 
 
 def warmed(loop, steps):
@@ -83,7 +84,7 @@ def warmed(loop, steps):
 def short_ratio(slow, fast, steps=30, turns=15):
     """The same from copies of one state each, so that neither wanders off to new points."""
     times = [[seconds(copy.deepcopy(loop), steps) for loop in (slow, fast)] for _ in range(turns)]
-    return float(np.median([a / b for a, b in times]))
+    return around(a / b for a, b in times)
 
 
 def hundred_distinct(loop, limit=4000):
@@ -106,45 +107,71 @@ class Contextual:
         self.policy.tell(query, float(truth(query.x[None, :])[0] + NOISE * self.rng.standard_normal()))
 
 
+def bare_step(domain):
+    gp, bare = warmed(Loop(ms.GPUCB, domain), 500), warmed(Bare(domain), 500)
+    figure = ratio(gp, bare)
+    print(f"GP-UCB / bare step: {figure}  (N = {len(domain):,}, r = {bare.posterior.rank})")
+    return {"gp_ucb": figure}
+
+
+def exact(epsilon, width="mixture"):
+    return lambda d, m: ms.ECGPUCB(d, m, epsilon=epsilon, width=width)
+
+
+def enlarged(domain):
+    """Like is compared with like: with the multiplier 2 and a small ε both have found what they want and repeat points;
+    with the theory's multiplier both visit a new point in almost every round."""
+    figures = {}
+    for epsilon, width in ((0.005, 2.0), (0.02, 2.0), (0.1, "mixture")):
+        gp = hundred_distinct(Loop(lambda d, m, w=width: ms.GPUCB(d, m, width=w), domain))
+        ec = hundred_distinct(Loop(exact(epsilon, width), domain))
+        figure, p = short_ratio(ec, gp), ec.policy.posterior
+        print(f"EC-GP-UCB exact / GP-UCB: {figure}  (ε = {epsilon}, width {width}, {p.distinct} points, t = {p.t})")
+        figures[f"exact.{width}.{epsilon}"] = figure
+    return figures
+
+
+def balanced(domain):
+    figures = {}
+    for horizon in (10, 1_000, 100_000):
+        ec = hundred_distinct(Loop(exact(0.1), domain))
+        many = hundred_distinct(Loop(lambda d, m, h=horizon: ms.RegretBalancing(d, m, horizon=h), domain))
+        figure, M = short_ratio(many, ec), len(many.policy.epsilons)
+        print(f"balancing / EC-GP-UCB: {figure}  ({M} bases, t = {many.policy.t})")
+        figures[f"balancing.{M}_bases"] = figure
+    return figures
+
+
+CONTEXTUAL = {
+    "GP-UCB": ms.GPUCB,
+    "EC-GP-UCB, paper's enlargement": lambda d, m: ms.ECGPUCB(d, m, epsilon=0.1, enlargement="paper"),
+    "EC-GP-UCB, exact enlargement (grows with t)": exact(0.1),
+}
+
+
+def contextual(quick):
+    figures = {}
+    for (name, make), key in zip(CONTEXTUAL.items(), ("gp_ucb", "paper", "exact"), strict=True):
+        late = warmed(Contextual(make), 1_000 if quick else 2_000 if "exact" in name else 10_000)
+        at = late.policy.t
+        early = [warmed(Contextual(make), 500) for _ in range(5)]
+        figure = around(seconds(late, 100) / seconds(e, 100) for e in early)
+        print(f"contextual {name}: a round at t = {at:,} / at t = 500: {figure}")
+        figures[f"contextual.{key}"] = figure
+    return figures
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller sizes, to see that it runs")
     quick = parser.parse_args().quick
     N = 2_000 if quick else 10_000
     domain = ms.Finite(np.random.default_rng(0).random((N, 2)))
-
-    gp, bare = warmed(Loop(ms.GPUCB, domain), 500), warmed(Bare(domain), 500)
-    print(f"GP-UCB / bare step: {ratio(gp, bare):.2f}  (N = {N:,}, r = {bare.posterior.rank})")
-
-    # Like is compared with like: with the multiplier 2 and a small ε both have found what they want and repeat points;
-    # with the theory's multiplier both visit a new point in almost every round.
-    def exact(epsilon, width="mixture"):
-        return lambda d, m: ms.ECGPUCB(d, m, epsilon=epsilon, width=width)
-
-    for epsilon, width in ((0.005, 2.0), (0.02, 2.0), (0.1, "mixture")):
-        gp = hundred_distinct(Loop(lambda d, m, w=width: ms.GPUCB(d, m, width=w), domain))
-        ec = hundred_distinct(Loop(exact(epsilon, width), domain))
-        fraction, p = short_ratio(ec, gp), ec.policy.posterior
-        print(
-            f"EC-GP-UCB exact / GP-UCB: {fraction:.2f}  (ε = {epsilon}, width {width}, {p.distinct} points, t = {p.t})"
-        )
-
-    for horizon in (10, 1_000, 100_000):
-        ec = hundred_distinct(Loop(exact(0.1), domain))
-        balanced = hundred_distinct(Loop(lambda d, m, h=horizon: ms.RegretBalancing(d, m, horizon=h), domain))
-        fraction, M = short_ratio(balanced, ec), len(balanced.policy.epsilons)
-        print(f"balancing / EC-GP-UCB: {fraction:.2f}  ({M} bases, t = {balanced.policy.t})")
-
-    for name, make in {
-        "GP-UCB": ms.GPUCB,
-        "EC-GP-UCB, paper's enlargement": lambda d, m: ms.ECGPUCB(d, m, epsilon=0.1, enlargement="paper"),
-        "EC-GP-UCB, exact enlargement (grows with t)": exact(0.1),
-    }.items():
-        late = warmed(Contextual(make), 1_000 if quick else 2_000 if "exact" in name else 10_000)
-        at = late.policy.t
-        early = [warmed(Contextual(make), 500) for _ in range(5)]
-        fraction = np.median([seconds(late, 100) / seconds(e, 100) for e in early])
-        print(f"contextual {name}: a round at t = {at:,} / at t = 500: {fraction:.2f}")
+    record = Record("policies", protocol=f"N = {N}", quick=quick)
+    record.measure("bare step", lambda: bare_step(domain))
+    record.measure("enlarged", lambda: enlarged(domain))
+    record.measure("balanced", lambda: balanced(domain))
+    record.measure("contextual", lambda: contextual(quick))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ import gpytorch.kernels as gk
 import numpy as np
 import torch
 from botorch.models import SingleTaskGP
+from record import Figure, Record, around
 from scipy.linalg import blas
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, Matern
@@ -74,13 +75,17 @@ class Ours:
         return (time.perf_counter() - start) / steps
 
 
-def best_of(function, repeats):
+def times_of(function, repeats):
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
         function()
         times.append(time.perf_counter() - start)
-    return min(times)
+    return np.array(times)
+
+
+def called(kernel):
+    return type(kernel).__name__.lower()
 
 
 def botorch_step(kernel, X, train, y):
@@ -113,7 +118,7 @@ def sklearn_step(kernel, X, train, y):
 
 
 def side_by_side(kernel, N, times, repeats):
-    ours = Ours(kernel, N)
+    ours, figures = Ours(kernel, N), {}
     print(f"\n{kernel}, N = {N}, λ = {REGULARIZATION}, multiplier {MULTIPLIER}")
     print(f"{'t':>7} {'r':>5} {'ours µs':>9}", *(f"{name:>13}" for name in COLUMNS))
     for t in times:
@@ -123,12 +128,15 @@ def side_by_side(kernel, N, times, repeats):
         for peer in (botorch, scikit):  # the same posterior, or the comparison means nothing
             difference = np.abs(np.asarray(peer()[1]) - ours.posterior.mean).max()
             assert difference < 1e-5, (peer, difference)
-        a, b = best_of(botorch, repeats), best_of(scikit, repeats)
-        fast = ours.timed(max(50, min(200, t)))
+        a, b = times_of(botorch, repeats), times_of(scikit, repeats)
+        fast = np.array([ours.timed(max(50, min(200, t))) for _ in range(repeats)])
+        ratios = {"botorch": around(a / fast, ".0f"), "sklearn": around(b / fast, ".0f")}
+        figures |= {f"{called(kernel)}.{t}.{peer}": figure for peer, figure in ratios.items()}
         print(
-            f"{t:>7} {ours.posterior.rank:>5} {fast * 1e6:>9.0f} {a * 1e3:>13.1f} {b * 1e3:>13.1f} "
-            f"{a / fast:>13.0f} {b / fast:>13.0f}"
+            f"{t:>7} {ours.posterior.rank:>5} {min(fast) * 1e6:>9.0f} {min(a) * 1e3:>13.1f} {min(b) * 1e3:>13.1f} "
+            f"{ratios['botorch']!s:>18} {ratios['sklearn']!s:>18}"
         )
+    return figures
 
 
 def flat(kernel, late):
@@ -142,9 +150,10 @@ def flat(kernel, late):
         twin.run_to(1000)
         ratios.append(old.timed(600) / twin.timed(600))
     print(
-        f"{kernel}: a step at t = {late:,} (r = {old.posterior.rank}) takes {np.median(ratios):.2f} times "
+        f"{kernel}: a step at t = {late:,} (r = {old.posterior.rank}) takes {around(ratios)} times "
         f"a step at t = 1,000 (r = {early.posterior.rank})"
     )
+    return {f"{called(kernel)}.late": around(ratios)}
 
 
 def bare(kernel, N, t=600):
@@ -158,27 +167,35 @@ def bare(kernel, N, t=600):
         steps = ours.timed(40)
         Phi = np.random.default_rng(0).standard_normal((ours.posterior.rank, N))  # as large as what a step reads
         h = np.resize(h, len(Phi))
-        product = best_of(lambda Phi=Phi, h=h: [blas.dgemv(1.0, Phi.T, h, y=out, overwrite_y=1) for _ in range(10)], 4)
+        product = min(
+            times_of(lambda Phi=Phi, h=h: [blas.dgemv(1.0, Phi.T, h, y=out, overwrite_y=1) for _ in range(10)], 4)
+        )
         ratios.append(steps / (product / 10))
-    print(f"{kernel}: N = {N:,}, r = {len(Phi)}: a step takes {np.median(ratios):.2f} times one bare product")
+    print(f"{kernel}: N = {N:,}, r = {len(Phi)}: a step takes {around(ratios)} times one bare product")
+    return {f"{called(kernel)}.bare": around(ratios)}
+
+
+def with_theory(kernel):
+    theory = Ours(kernel, 2500, width="mixture")  # explores far more than the multiplier 2
+    theory.run_to(1000)
+    rank, micro = theory.posterior.rank, around(1e6 * theory.timed(200) for _ in range(3))
+    print(f"{kernel} with the theory's multiplier: r = {rank} at t = 1,000, {micro} µs a step")
+    return {f"{called(kernel)}.theory.rank": Figure(rank, form=".0f"), f"{called(kernel)}.theory.micro": micro}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller sizes, to see that it runs")
     quick = parser.parse_args().quick
-    kernels = (RBF(LENGTH), Matern(LENGTH, nu=2.5))
-    for kernel in kernels:
-        side_by_side(kernel, 2500, (10, 100) if quick else (10, 100, 1000), 1 if quick else 3)
-    print()
-    flat(RBF(LENGTH), 5_000 if quick else 100_000)
-    for kernel in kernels:
-        bare(kernel, 20_000 if quick else 100_000)
-    for kernel in kernels:
-        theory = Ours(kernel, 2500, width="mixture")  # explores far more than the multiplier 2
-        theory.run_to(1000)
-        rank, seconds = theory.posterior.rank, theory.timed(200)
-        print(f"{kernel} with the theory's multiplier: r = {rank} at t = 1,000, {seconds * 1e6:.0f} µs a step")
+    repeats, times = (1, (10, 100)) if quick else (3, (10, 100, 1000))
+    late, N = (5_000, 20_000) if quick else (100_000, 100_000)
+    record = Record("posterior", protocol="quick" if quick else "whole", quick=quick, packages=("botorch", "torch"))
+    for kernel in (RBF(LENGTH), Matern(LENGTH, nu=2.5)):
+        record.measure(f"{called(kernel)}: side by side", lambda k=kernel: side_by_side(k, 2500, times, repeats))
+        if called(kernel) == "rbf":
+            record.measure(f"{called(kernel)}: late", lambda k=kernel: flat(k, late))
+        record.measure(f"{called(kernel)}: bare", lambda k=kernel: bare(k, N))
+        record.measure(f"{called(kernel)}: theory", lambda k=kernel: with_theory(k))
 
 
 if __name__ == "__main__":

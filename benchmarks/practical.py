@@ -1,15 +1,16 @@
 """ms.Auto beside random search, Optuna's samplers and BoTorch, on tables, boxes and mixed spaces, without a constant.
 
-    MISSPEC_DATA=… python benchmarks/practical.py [--seeds 5] [--part choosing | checking | once] [--only NAME …]
+    MISSPEC_DATA=… python benchmarks/practical.py [--quick] [--seeds 3] [--part PART] [--only NAME …]
     python benchmarks/practical.py --peers [--names "Optuna TPE" …]     # compute what is missing of the peers' runs
     python benchmarks/practical.py --settings '{"aim": "earn"}' --batch 5 --beside '{}'
     python benchmarks/practical.py --long                # seconds per round over 1,000 rounds on 2,000 candidates
 
-Same seeds and noise for all; T = 30 and 60 are the first rounds of the T = 100 runs. Peers' runs are kept in
-`practical_peers.json` beside this file (regret curves only), Auto's in `.cache` under a digest of the code: a run that
-was stopped continues. Regret is (max f* − f*(x_t))/range, cumulative over the rounds; best missed is that of the best
-point evaluated. Ratios and differences are over the seeds that both have; intervals of ratios are 95 % of 2,000
-bootstrap samples over seeds, ± is one standard error over problems and seeds.
+Figures of whole suites go into `results/practical.json`. Same seeds and noise for all; T = 30 and 60 are the first
+rounds of the T = 100 runs, Ax plays 30 on six problems. Peers' runs are kept in `practical_peers.json` beside this file
+(regret curves, with versions and, since Ax, dates), Auto's in `.cache` under a digest of the code: a run that was
+stopped continues. Regret is (max f* − f*(x_t))/range, cumulative over the rounds; best missed is that of the best point
+evaluated. Ratios and differences are over the seeds that both have; intervals of ratios are 95 % of 2,000 bootstrap
+samples over seeds, ± is one standard error over seeds. Where a problem has one seed only, both are over problems.
 
 Constants of Auto were chosen on the part "choosing"; "checking" was looked at between choices, "once" at the end.
 """
@@ -22,11 +23,12 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[_name] = "1"  # before numpy is imported
 
 import argparse
-import hashlib
+import datetime
 import json
 import math
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +37,16 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 import peers
+import record
 import spaces
 import tables
 import tasks
-from peers import PEERS, QUICK, REPORTED, Run, Task
+from peers import AX_ROUNDS, AX_SEEDS, PEERS, QUICK, REPORTED, ROUNDS, Run, Task
+from record import Figure, Record
 
-ROUNDS = 100
 KEPT = Path(__file__).with_name("practical_peers.json")
-SEEDS, SLOW_SEEDS = 5, 3
+SEEDS = 3
+QUICKLY = (tasks.branin, tasks.ripple, spaces.learner), 1, 30  # problems, seeds and rounds that show that it runs
 STUCK = 0.03  # a run that ends so much of the range behind the mean of the problem's best tool
 PARTS: dict[str, list[Any]] = {
     "choosing": [
@@ -84,34 +88,36 @@ class Store:
         part.replace(self.path)
 
 
-def made(only: list[str] | None, part: str) -> list[Task]:
+def made(only: list[str] | None, part: str, makers: Sequence[Any] = ()) -> list[Task]:
     found: list[Task] = []
-    for make in (make for name, makers in PARTS.items() if part in ("all", name) for make in makers):
+    for make in makers or [make for name in PARTS if part in ("all", name) for make in PARTS[name]]:
         task = make()
         if task is None:
             print(f"{make.__name__} left out: set MISSPEC_DATA to the folder that has its table")
         elif not only or task.name in only:
             found.append(task)
+            MAKERS[task.name] = make
     return found
 
 
-def play_peers(chosen: list[Task], seeds: int, slow: int, *, again: bool, names: list[str] | None) -> Store:
+def play_peers(chosen: list[Task], seeds: int, *, again: bool, names: list[str] | None) -> Store:
     """What is missing, the quick ones first."""
     store = Store(KEPT)
     order = sorted(
         (seed, name not in QUICK, task_place, name)
         for name in names or PEERS
-        for seed in range(seeds if name in QUICK else slow)
+        for seed in range(AX_SEEDS if name == "Ax" else seeds)
         for task_place in range(len(chosen))
     )
     order.sort(key=lambda job: (job[1], job[0]))
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
     for done, (seed, _, place, name) in enumerate(order):
         task = chosen[place]
         if not peers.plays(name, task) or (not again and store.get(task, name, seed) is not None):
             continue
         start = time.perf_counter()
-        run = PEERS[name](task, seed, ROUNDS)
-        store.put(task, name, seed, run, versions=peers.versions())
+        run = PEERS[name](task, seed, AX_ROUNDS if name == "Ax" else ROUNDS)
+        store.put(task, name, seed, run, versions=peers.versions(*["ax-platform"] * (name == "Ax")), date=today)
         took = time.perf_counter() - start
         print(
             f"{done + 1}/{len(order)} {name} on {task.name}, seed {seed}: {sum(run.regrets):.2f} ({took:.0f} s)",
@@ -121,14 +127,8 @@ def play_peers(chosen: list[Task], seeds: int, slow: int, *, again: bool, names:
 
 
 def code_digest() -> str:
-    """Of the package's source: what Auto's runs depend on."""
-    import misspec as ms
-
-    found = hashlib.sha256()
-    for path in sorted(Path(ms.__file__).parent.rglob("*.py")):
-        if not {"reports", "experiments", "integrations"} & set(path.parts):
-            found.update(path.read_bytes())
-    return found.hexdigest()[:12]
+    """Of the code that Auto's runs depend on."""
+    return record.digest(record.package(without=("reports", "experiments", "integrations", "cli")))
 
 
 def play_auto(task: Task, seed: int, settings: dict[str, Any], batch: int = 1, rounds: int = ROUNDS) -> Run:
@@ -165,15 +165,18 @@ def called(settings: dict[str, Any], batch: int) -> str:
     return f"Auto {', '.join(parts)}".strip()
 
 
-def play_all(chosen: list[Task], seeds: int, workers: int, settings: dict[str, Any], batch: int) -> Store:
+def play_all(
+    chosen: list[Task], seeds: int, workers: int, settings: dict[str, Any], batch: int, rounds: int = ROUNDS
+) -> Store:
     from joblib import Parallel, delayed
 
-    tasks.CACHE.mkdir(exist_ok=True)
-    name, store = called(settings, batch), Store(tasks.CACHE / f"auto-{code_digest()}.json")
+    folder = tasks.CACHE if rounds == ROUNDS else record.QUICK
+    folder.mkdir(exist_ok=True, parents=True)
+    name, store = called(settings, batch), Store(folder / f"auto-{code_digest()}.json")
     jobs = [(task.name, seed) for seed in range(seeds) for task in chosen if store.get(task, name, seed) is None]
     start = time.perf_counter()
     played = Parallel(n_jobs=workers, return_as="generator_unordered")(
-        delayed(_played)(*job, settings, batch) for job in jobs
+        delayed(_played)(MAKERS[name], name, seed, settings, batch, rounds) for name, seed in jobs
     )
     by_name = {task.name: task for task in chosen}
     for done, (task_name, seed, run) in enumerate(played):
@@ -187,14 +190,15 @@ def play_all(chosen: list[Task], seeds: int, workers: int, settings: dict[str, A
     return store
 
 
-def _played(name: str, seed: int, settings: dict[str, Any], batch: int) -> tuple[str, int, Run]:
+def _played(make: Any, name: str, seed: int, settings: dict[str, Any], batch: int, rounds: int) -> tuple[str, int, Run]:
     """In a worker: tasks hold functions that cannot be sent, so they are made there."""
     if name not in _MADE:
-        _MADE.update({task.name: task for task in made([name], "all")})
-    return name, seed, play_auto(_MADE[name], seed, settings, batch)
+        _MADE[name] = make()
+    return name, seed, play_auto(_MADE[name], seed, settings, batch, rounds)
 
 
-_MADE: dict[str, tasks.Task] = {}
+_MADE: dict[str, Task] = {}
+MAKERS: dict[str, Any] = {}
 
 
 def long_run(rounds: int = 1000, candidates: int = 2000) -> None:
@@ -254,20 +258,26 @@ def _error(values: np.ndarray) -> float:
     return float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else math.nan
 
 
+def known(value: float) -> float | None:
+    """None where one problem with one seed has no interval."""
+    return float(value) if math.isfinite(value) else None
+
+
 def pairs(everything: dict[str, Curves], us: str, peer: str, T: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """By problem, our regrets and the peer's over the seeds that both have, one row each."""
     found = {}
     for name, curves in everything.items():
-        common = sorted(set(curves.get(us, {})) & set(curves.get(peer, {})))
+        long = [{seed for seed, run in curves.get(who, {}).items() if len(run.regrets) >= T} for who in (us, peer)]
+        common = sorted(long[0] & long[1])
         if common:
             ours, theirs = (np.array([curves[who][seed].regrets[:T] for seed in common]) for who in (us, peer))
             found[name] = (ours, theirs)
     return found
 
 
-def compare(everything: dict[str, Curves], us: str, others: list[str], T: int) -> None:
+def compare(everything: dict[str, Curves], us: str, others: list[str], T: int) -> dict[str, Figure]:
     """Best missed beside each peer's, and the ratio of cumulative regrets; how many runs are stuck."""
-    rng = np.random.default_rng(0)
+    rng, figures = np.random.default_rng(0), {}
     print(f"\nT = {T}: {us} less the peer; best missed ± one standard error; problems as good; regret ratio [95 %]")
     for peer in others:
         logs, draws, gaps, errors = [], [], {}, []
@@ -275,7 +285,9 @@ def compare(everything: dict[str, Curves], us: str, others: list[str], T: int) -
             a, b = ours.sum(axis=1), theirs.sum(axis=1)
             logs.append(math.log(a.mean() / b.mean()))
             picks = rng.integers(len(a), size=(2000, len(a)))
-            draws.append(np.log(a[picks].mean(axis=1) / b[picks].mean(axis=1)))
+            resampled = np.log(a[picks].mean(axis=1) / b[picks].mean(axis=1))
+            few = math.sqrt(len(a) / max(len(a) - 1, 1))  # resampling few seeds varies by this much too little
+            draws.append(logs[-1] + few * (resampled - logs[-1]))
             difference = ours.min(axis=1) - theirs.min(axis=1)
             gaps[name] = difference.mean()
             errors.append(_error(difference))
@@ -283,10 +295,17 @@ def compare(everything: dict[str, Curves], us: str, others: list[str], T: int) -
             continue
         low, high = np.quantile(np.exp(np.mean(draws, axis=0)), [0.025, 0.975])
         error, worst = math.sqrt(np.nansum(np.square(errors))) / len(errors), max(gaps, key=gaps.__getitem__)
-        good = sum(gap <= 1e-4 for gap in gaps.values())
+        if np.isnan(errors).any():
+            error, spread = _error(np.array(list(gaps.values()))), 1.96 * _error(np.array(logs))
+            low, high = np.exp(np.mean(logs) - spread), np.exp(np.mean(logs) + spread)
+        good, missed, ratio = sum(gap <= 1e-4 for gap in gaps.values()), np.mean(list(gaps.values())), np.mean(logs)
+        key = f"{record.slug(peer)}.{T}"
+        figures[f"{key}.missed"] = Figure(100 * float(missed), error=known(100 * error), form="+.1f")
+        figures[f"{key}.as_good"] = Figure(good, of=len(gaps))
+        figures[f"{key}.regret"] = Figure(math.exp(ratio), low=known(low), high=known(high))
         print(
-            f"  {peer:26} missed {np.mean(list(gaps.values())):+.4f} ± {error:.4f}, as good on {good} of {len(gaps)}, "
-            f"worst {gaps[worst]:+.3f} on {worst}; regret {math.exp(np.mean(logs)):.3f} [{low:.3f}, {high:.3f}]"
+            f"  {peer:26} missed {missed:+.4f} ± {error:.4f}, as good on {good} of {len(gaps)}, "
+            f"worst {gaps[worst]:+.3f} on {worst}; regret {math.exp(ratio):.3f} [{low:.3f}, {high:.3f}]"
         )
     for player in [us, *others]:
         behind = []
@@ -297,17 +316,35 @@ def compare(everything: dict[str, Curves], us: str, others: list[str], T: int) -
                 behind += list(missed[player] > best + STUCK)
         if behind:
             print(f"  {player:26} {np.mean(behind):5.0%} of {len(behind)} runs end {STUCK:.0%} behind the best tool")
+    return figures
+
+
+def report(chosen: list[Task], stores: dict[str, Store], us: str, seeds: int, rounds: int) -> dict[str, Figure]:
+    """Prints what was played; the figures of the comparisons."""
+    everything = {task.name: collected(task, stores, seeds) for task in chosen}
+    for task in chosen:
+        table_of(task, everything[task.name])
+    begins = "" if us == "Auto" else f"{record.slug(us.removeprefix('Auto '))}."
+    found = {"problems": Figure(len(chosen), form=".0f"), "seeds": Figure(seeds, form=".0f")}
+    others = [name for name in stores if name != us]
+    for T in (T for T in REPORTED if rounds >= T):
+        found |= compare(everything, us, others, T)
+    once = {name: curves for name, curves in everything.items() if MAKERS[name] in PARTS["once"]}
+    if once:
+        print("\nOn the problems that were looked at once, at the end:", end="")
+        found |= {f"once.{key}": figure for key, figure in compare(once, us, others, rounds).items()}
+    return {begins + key: figure for key, figure in found.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="three problems and 30 rounds, to see that it runs")
     parser.add_argument("--seeds", type=int, default=SEEDS)
-    parser.add_argument("--slow-seeds", type=int, default=SLOW_SEEDS, help="of the peers that take a minute per run")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--only", nargs="*", help="names of tasks")
     parser.add_argument("--names", nargs="*", help="names of peers")
     parser.add_argument("--part", choices=["all", *PARTS], default="all")
-    parser.add_argument("--settings", type=json.loads, default={}, help="of Auto, as JSON")
+    parser.add_argument("--settings", type=json.loads, help="of Auto, as JSON; by default its own, and then to earn")
     parser.add_argument("--batch", type=int, default=1, help="queries of Auto asked at once")
     parser.add_argument("--beside", help="a file of runs of Auto in .cache, to compare with: DIGEST:NAME")
     parser.add_argument("--peers", action="store_true", help="compute the peers' runs that are missing, and stop")
@@ -317,23 +354,30 @@ def main() -> None:
     if given.long:
         long_run()
         return
-    chosen = made(given.only, given.part)
+    makers, seeds, rounds = QUICKLY if given.quick else ((), given.seeds, ROUNDS)
+    chosen = made(given.only, given.part, makers)
     if given.peers or given.again:
-        play_peers(chosen, given.seeds, given.slow_seeds, again=given.again, names=given.names)
+        play_peers(chosen, seeds, again=given.again, names=given.names)
         return
-    us = called(given.settings, given.batch)
-    stores = {us: play_all(chosen, given.seeds, given.jobs, given.settings, given.batch)}
-    stores |= dict.fromkeys(PEERS, Store(KEPT))
-    others = list(PEERS)
-    if given.beside:
-        digest, name = given.beside.split(":", 1)
-        stores[name] = Store(tasks.CACHE / f"auto-{digest}.json")
-        others.append(name)
-    everything = {task.name: collected(task, stores, given.seeds) for task in chosen}
-    for task in chosen:
-        table_of(task, everything[task.name])
-    for T in REPORTED:
-        compare(everything, us, others, T)
+
+    def measured(settings: dict[str, Any]) -> dict[str, Figure]:
+        us = called(settings, given.batch)
+        stores = {us: play_all(chosen, seeds, given.jobs, settings, given.batch, rounds)}
+        stores |= dict.fromkeys(PEERS, Store(KEPT))
+        if given.beside:
+            digest, name = given.beside.split(":", 1)
+            stores[name] = Store(tasks.CACHE / f"auto-{digest}.json")
+        return report(chosen, stores, us, seeds, rounds)
+
+    every = [{}, {"aim": "earn"}] if given.settings is None else [given.settings]
+    if (given.only or given.part != "all" or given.beside) and not given.quick:
+        measured(every[0])  # a part of the suite is no figure of it
+        return
+    theirs = {f"{name} {version}" for run in Store(KEPT).runs.values() for name, version in run["versions"].items()}
+    protocol = f"{len(chosen)} problems, {seeds} seeds, {rounds} rounds; peers as kept: {', '.join(sorted(theirs))}"
+    kept = Record("practical", protocol=protocol, quick=given.quick)
+    for settings in every:
+        kept.measure(called(settings, given.batch), lambda settings=settings: measured(settings))
 
 
 if __name__ == "__main__":

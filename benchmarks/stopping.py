@@ -1,7 +1,8 @@
 """When to stop: evaluations that `ms.until` saves against the value that it gives up, over the practical suite.
 
-    MISSPEC_DATA=… python benchmarks/stopping.py --play [--seeds 3] [--part choosing | checking | once] [--runs FOLDER]
+    MISSPEC_DATA=… python benchmarks/stopping.py --play [--seeds 2] [--part choosing | checking | once] [--runs FOLDER]
     python benchmarks/stopping.py [--part …] [--runs FOLDER] [--picture FILE.png]
+    MISSPEC_DATA=… python benchmarks/stopping.py --bench [--quick]           # both, and results/stopping.json
 
 Auto plays 100 evaluations of each problem of `practical.py`; after every fifth it is noted how likely the model holds
 a gain of several sizes within five, ten and twenty more. So every rule is judged from the same runs: where it stops,
@@ -21,12 +22,14 @@ import argparse
 import json
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import practical
 import tasks
+from record import Figure, Record
 
 import misspec as ms
 from misspec.evaluation.stopping import CHANCE, EVERY, FEWEST
@@ -80,21 +83,27 @@ def played(task: tasks.Task, seed: int) -> dict[str, Any]:
     return {"problem": task.name, "seed": seed, "span": task.span, "regrets": regrets, "checks": checks}
 
 
-def play(folder: Path, part: str, seeds: int, only: list[str] | None) -> None:
+def play(folder: Path, part: str, seeds: int, only: list[str] | None, makers: Sequence[Any] = ()) -> None:
     """The runs that are missing, seed by seed."""
+    from joblib import Parallel, delayed
+
     folder.mkdir(exist_ok=True, parents=True)
-    chosen = practical.made(only, part)
-    for seed in range(seeds):
-        for task in chosen:
-            path = folder / f"{task.name.replace(' ', '_')}-{seed}.json"
-            if not path.exists():
-                start = time.perf_counter()
-                run = played(task, seed)
-                path.write_text(json.dumps(run))
-                cost = np.mean([each["seconds"] for each in run["checks"]])
-                print(
-                    f"{task.name}, seed {seed}: {time.perf_counter() - start:.0f} s, {cost:.2f} s per check", flush=True
-                )
+    chosen = practical.made(only, part, makers)
+    jobs = [(task.name, seed) for seed in range(seeds) for task in chosen]
+    paths = {(name, seed): folder / f"{name.replace(' ', '_')}-{seed}.json" for name, seed in jobs}
+    missing = [key for key, path in paths.items() if not path.exists()]
+    runs = Parallel(n_jobs=os.cpu_count(), return_as="generator_unordered")(
+        delayed(_played)(practical.MAKERS[name], seed) for name, seed in missing
+    )
+    for run in runs:
+        paths[run["problem"], run["seed"]].write_text(json.dumps(run))
+        cost = np.mean([each["seconds"] for each in run["checks"]])
+        print(f"{run['problem']}, seed {run['seed']}: {cost:.2f} s per check", flush=True)
+
+
+def _played(make: Any, seed: int) -> dict[str, Any]:
+    """In a worker: tasks hold functions that cannot be sent, so they are made there."""
+    return played(make(), seed)
 
 
 def stopped(run: dict[str, Any], rounds: int, limit: float, *, of: str = "worth", j: int = 2, times: int = 2,
@@ -134,6 +143,18 @@ RULES: dict[str, dict[str, Any]] = {
     "worth it within 20, twice": {"within": 20},
     "2 % of the spread, twice": {"of": "spread"},
 }
+
+
+def figures_of(parts: dict[str, list[dict[str, Any]]]) -> dict[str, Figure]:
+    """What the default rule saves and gives up, both in % (± one standard error over problems)."""
+    figures = {}
+    for part, runs in parts.items():
+        for rounds in (ROUNDS, 60):
+            saved, given, error = means(judged(runs, rounds, CHANCE))
+            key = f"{part.split()[0]}.{rounds}"
+            figures[f"{key}.saved"] = Figure(100 * saved, form=".0f")
+            figures[f"{key}.given"] = Figure(100 * given, error=None if math.isnan(error) else 100 * error, form=".1f")
+    return figures
 
 
 def tables_of(parts: dict[str, list[dict[str, Any]]]) -> None:
@@ -178,26 +199,46 @@ def picture(parts: dict[str, list[dict[str, Any]]], path: Path) -> None:
     print(f"picture: {path}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--play", action="store_true", help="play the runs that are missing, and stop")
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--part", choices=["all", *practical.PARTS], default="all")
-    parser.add_argument("--only", nargs="*", help="names of tasks")
-    parser.add_argument("--runs", type=Path, default=tasks.CACHE / f"stopping-{practical.code_digest()}")
-    parser.add_argument("--picture", type=Path)
-    given = parser.parse_args()
-    if given.play:
-        play(given.runs, given.part, given.seeds, given.only)
-        return
-    chosen = {task.name for task in practical.made(given.only, "choosing")}
-    runs = [json.loads(path.read_text()) for path in sorted(given.runs.glob("*.json"))]
-    runs = [run for run in runs if given.only is None or run["problem"] in given.only]
+def split_of(folder: Path, only: list[str] | None) -> dict[str, list[dict[str, Any]]]:
+    """Runs that are kept, by whether their problem chose the rule."""
+    chosen = {task.name for task in practical.made(only, "choosing")}
+    runs = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    runs = [run for run in runs if only is None or run["problem"] in only]
     split = {
         "choosing": [run for run in runs if run["problem"] in chosen],
         "checking and once": [run for run in runs if run["problem"] not in chosen],
     }
-    parts = {part: some for part, some in split.items() if some and (part == "choosing") >= (given.part == "choosing")}
+    return {part: some for part, some in split.items() if some}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--play", action="store_true", help="play the runs that are missing, and stop")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--part", choices=["all", *practical.PARTS], default="all")
+    parser.add_argument("--only", nargs="*", help="names of tasks")
+    parser.add_argument("--runs", type=Path, default=tasks.CACHE / f"stopping-{practical.code_digest()}")
+    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--bench", action="store_true", help="play, report, and keep the figures")
+    parser.add_argument("--quick", action="store_true", help="three problems, one seed, to see that it runs")
+    given = parser.parse_args()
+    if given.bench:
+        makers, seeds, _ = practical.QUICKLY if given.quick else ((), given.seeds, ROUNDS)
+        protocol = f"{seeds} seeds, {ROUNDS} evaluations"
+
+        def measured() -> dict[str, Figure]:
+            play(given.runs, given.part, seeds, given.only, makers)
+            parts = split_of(given.runs, given.only)
+            tables_of(parts)
+            return figures_of(parts)
+
+        Record("stopping", protocol=protocol, quick=given.quick).measure("all", measured)
+        return
+    if given.play:
+        play(given.runs, given.part, given.seeds, given.only)
+        return
+    parts = split_of(given.runs, given.only)
+    parts = {part: some for part, some in parts.items() if (part == "choosing") >= (given.part == "choosing")}
     tables_of(parts)
     if given.picture is not None:
         picture(parts, given.picture)

@@ -20,6 +20,7 @@ import time
 
 import clarabel
 import numpy as np
+from record import Figure, Record, around
 from scipy import sparse
 from sklearn.gaussian_process.kernels import RBF, Matern
 
@@ -47,13 +48,16 @@ def best_in_class(N, kernel, misfit, compare):
     started = time.perf_counter()
     best = ms.best_in_class(domain, problem.model, problem.values)
     ours = time.perf_counter() - started
+    figures = {"seconds": Figure(ours, form=".1f")}
     line = f"best_in_class, N = {N:,}, {kernel}, {misfit:6s}: {ours:5.1f} s"
     line += f", epsilon {best.epsilon:.6f}, gap {best.gap:.0e}"
     if compare:
         started = time.perf_counter()
         other = all_at_once(kernel, domain.points, problem.values, 2.0)
-        line += f"; all constraints at once {other:.6f}, {(time.perf_counter() - started) / ours:.0f} times as long"
+        figures["at_once"] = Figure((time.perf_counter() - started) / ours, form=".0f")
+        line += f"; all constraints at once {other:.6f}, {figures['at_once']} times as long"
     print(line, flush=True)
+    return {f"best.{type(kernel).__name__.lower()}.{misfit}.{key}": figure for key, figure in figures.items()}
 
 
 def simulated_round(rounds):
@@ -65,6 +69,7 @@ def simulated_round(rounds):
         "phased": lambda: ms.PhasedUncertaintySampling(domain, model, horizon=rounds),
         "balancing": lambda: ms.RegretBalancing(domain, model, horizon=rounds),
     }
+    figures = {}
     for name, make in makers.items():
         simulated, bare = [], []
         for seed in range(3):
@@ -78,8 +83,10 @@ def simulated_round(rounds):
                 query = policy.ask()
                 policy.tell(query, problem.values[query.index] + noise[t])
             bare.append(time.perf_counter() - started)
-        rate, ratio = rounds / min(simulated), min(simulated) / min(bare)
-        print(f"simulate, {name:9s}: {rate:6,.0f} rounds a second, {ratio:.2f} times the bare loop")
+        rate, ratio = rounds / min(simulated), around(a / b for a, b in zip(simulated, bare, strict=True))
+        print(f"simulate, {name:9s}: {rate:6,.0f} rounds a second, {ratio} times the bare loop")
+        figures[f"simulate.{name.lower().replace('-', '_')}"] = ratio
+    return figures
 
 
 if __name__ == "__main__":
@@ -87,7 +94,9 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     N = 1000 if quick else 5000
-    for misfit in ("ripple", "bump", "random"):
-        best_in_class(N, RBF(0.2), misfit, compare=misfit == "ripple")
-    best_in_class(N, Matern(0.3, nu=2.5), "ripple", compare=False)
-    simulated_round(1000 if quick else 5000)
+    record = Record("truth", protocol=f"N = {N}", quick=quick, packages=("clarabel",))
+    smooth, rough = RBF(0.2), Matern(0.3, nu=2.5)
+    for kernel, misfit in ((smooth, "ripple"), (smooth, "bump"), (smooth, "random"), (rough, "ripple")):
+        compare = kernel is smooth and misfit == "ripple"
+        record.measure(f"{kernel}, {misfit}", lambda k=kernel, m=misfit, c=compare: best_in_class(N, k, m, compare=c))
+    record.measure("simulated round", lambda: simulated_round(1000 if quick else 5000))

@@ -1,6 +1,6 @@
 """Whether "worth going on" holds: chances that ms.Auto gives, in bins, against what happened.
 
-    MISSPEC_DATA=… python benchmarks/verdicts.py [--seeds 8] [--part fitted | unseen | fresh] [--picture FILE.png]
+    MISSPEC_DATA=… python benchmarks/verdicts.py [--seeds 4] [--part fitted | unseen | fresh] [--picture FILE.png]
     python benchmarks/verdicts.py --fit          # the constants of `gain.calibrated`, from the fitted problems
 
 Auto plays 40 evaluations. After 8, 12, … 30 of them it says how likely it is that what is recommended becomes better by
@@ -21,14 +21,15 @@ for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse
 import concurrent.futures
 import csv
-import hashlib
 import itertools
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import record
 import tasks
+from record import Figure, Record
 
 import misspec as ms
 from misspec.policies.auto import gain, learnt
@@ -174,8 +175,7 @@ def play(name: str, seed: int) -> list[dict[str, Any]] | None:
 
 def digest() -> str:
     folder = Path(ms.__file__).parent
-    files = [*sorted((folder / "policies" / "auto").glob("*.py")), folder / "hyperparameters.py", Path(__file__)]
-    return hashlib.sha256(b"".join(each.read_bytes() for each in files)).hexdigest()[:12]
+    return record.digest([*(folder / "policies" / "auto").glob("*.py"), folder / "hyperparameters.py", Path(__file__)])
 
 
 def played(names: list[str], seeds: int, workers: int, kept: str | None) -> list[dict[str, Any]]:
@@ -223,6 +223,15 @@ def bins(said: np.ndarray, came: np.ndarray) -> list[tuple[float, float, int]]:
     """Mean chance, share that came, and count, by bin."""
     at = np.clip(np.digitize(said, BINS) - 1, 0, len(BINS) - 2)
     return [(float(said[at == i].mean()), float(came[at == i].mean()), int((at == i).sum())) for i in np.unique(at)]
+
+
+def figures_of(part: str, rows: list[tuple[float, float, int]], brier: float) -> dict[str, Figure]:
+    """How far off the bins are that hold enough: the worst, and how many by more than the target."""
+    off = [abs(said - came) for said, came, n in rows if n >= ENOUGH]
+    figures = {"bins": Figure(sum(each <= TARGET for each in off), of=len(off)), "brier": Figure(brier, form=".3f")}
+    if off:
+        figures["worst"] = Figure(max(off))
+    return {f"{part}.{key}": figure for key, figure in figures.items()}
 
 
 def table_of(title: str, rows: list[tuple[float, float, int]]) -> None:
@@ -317,16 +326,22 @@ def flips(checks: list[dict[str, Any]], calibrated: Any) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--part", choices=["fitted", "unseen", "fresh", "all"], default="all")
     parser.add_argument("--kept", help="digest of runs that are kept, to read them with other code")
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--quick", action="store_true", help="two problems, one seed, to see that it runs")
     options = parser.parse_args()
     parts = {"fitted": FITTED, "unseen": UNSEEN, "fresh": FRESH}
+    if options.quick:
+        parts, options.seeds = {"fitted": dict(list(FITTED.items())[:2])}, 1
+    whole = options.part == "all" and not (options.fit or options.kept or options.quick)
+    kept = Record("verdicts", protocol=f"{options.seeds} seeds", quick=not whole)
     drawn = {}
-    for part in ["fitted"] if options.fit else parts if options.part == "all" else [options.part]:
+    chosen = ["fitted"] if options.fit else list(parts) if options.part == "all" else [options.part]
+    for part in chosen:
         checks = played(list(parts[part]), options.seeds, options.workers, options.kept)
         if options.fit:
             print("OFFSET, SLOPE, SKEWED:", *(f"{each:.3f}" for each in fitted(checks)))
@@ -337,6 +352,8 @@ def main() -> None:
             found = bins(said, came)
             table_of(f"{part} problems, {how}; Brier {np.mean((said - came) ** 2):.3f}", found)
             drawn[f"{part} problems, {how}"] = found
+            if calibrated is gain.calibrated:
+                kept.put(part, figures_of(part, found, float(np.mean((said - came) ** 2))))
         for name in parts[part]:
             here = [each for each in pairs(checks, gain.calibrated) if each[3]["problem"] == name]
             if here:

@@ -156,6 +156,24 @@ def test_pictures_and_pages_that_are_linked_exist():
             assert (ROOT / target).exists(), f"{path.name}: {target}"
 
 
+def test_links_between_pages_lead_somewhere():
+    for path in PAGES:
+        prose = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+        for target, anchor in re.findall(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)", prose):
+            page = path.parent / target if target else path
+            assert page.exists(), f"{path.name}: {target}"
+            if anchor and page.suffix == ".md" and "reference" not in page.parts:
+                heads = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+                assert anchor in [re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", h).strip().lower()) for h in heads], (
+                    f"{path.name}: {target}#{anchor}"
+                )
+
+
+def test_the_readme_is_short():
+    seen = re.sub(r"<!--.*?-->", "", (ROOT / "README.md").read_text())
+    assert len([word for word in seen.split() if re.search(r"\w", word)]) < 900
+
+
 def test_every_page_is_in_the_menu():
     menu = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
     listed = re.findall(r"[\w/-]+\.md", str(menu))
