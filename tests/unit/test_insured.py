@@ -45,8 +45,9 @@ def test_tests_find_what_the_model_has_written_off():
     assert np.mean(insured) < 0.1
 
 
-def test_what_tests_may_cost():
-    policy, problem = ms.InsuredUCB(PLANE, SMOOTH, premium=2.0), written_off()
+@pytest.mark.parametrize("horizon", [None, 200, 1000])
+def test_what_tests_may_cost(horizon):
+    policy, problem = ms.InsuredUCB(PLANE, SMOOTH, premium=2.0, horizon=horizon), written_off()
     rng = np.random.default_rng(1)
     paid = 0.0
     for t in range(1, 400):
@@ -55,10 +56,11 @@ def test_what_tests_may_cost():
             loss = query.details["test"]
             assert 0 <= loss <= 1
             spread = max(np.ptp(policy.layered.over(slice(None)).mean), 0.5)
-            assert paid + loss <= 2.0 * min(math.sqrt(t), t / 5) * (1 / 60 + 0.5 * policy.misfit_size / spread) + 1e-9
+            share = 1 / 200 + 0.13 * policy.misfit_size / spread
+            assert paid + loss <= 2.0 * min(max(t, horizon or 0) ** (2 / 3), t / 3) * share + 1e-9
             paid += loss
         policy.tell(query, problem.values[query.index] + 0.1 * rng.standard_normal())
-        assert policy.tests <= min(math.sqrt(t), t / 5)
+        assert policy.tests <= min(max(t, horizon or 0) ** (2 / 3), t / 3)
         assert policy.paid == pytest.approx(paid)
     assert policy.tests > 5
 
@@ -78,7 +80,7 @@ def test_a_candidate_that_always_fails_does_not_stall_it():
         policy.tell(query, problem.values[query.index] + 0.1 * rng.standard_normal())
     assert failing is not None
     assert asked <= 3
-    assert policy.tests <= math.sqrt(600)
+    assert policy.tests <= 600 ** (2 / 3)
 
 
 def test_the_first_failure_of_a_test_is_refunded_and_no_other():
@@ -118,23 +120,32 @@ def test_noise_is_corrected_by_repeats(factor):
     assert policy.learnt_noise == pytest.approx(0.1 * factor, rel=0.15)
 
 
-def test_regret_stays_below_its_bound():
+@pytest.mark.parametrize("told", [False, True])
+def test_regret_stays_below_its_bound(told):
     """Three arms that the model takes for alike, and a premium at which the bound says something; error at most δ = 0.1
     for each of 2 runs, each of which would have to lose several times what it does."""
     points = np.array([[1.0], [0.9], [0.8]])
     model = ms.Model(DotProduct(sigma_0=0), norm_bound=0.5, noise=0.1)
     problem = ms.problems.Problem("arms", ms.Finite(points), model, np.array([0.1, 0.0, 0.4]), 0.2 * points[:, 0], 0.3)
     T = 4000
-    bound = ms.theory.insured_bound(model, T, 3, 0.3, premium=60.0)
+    bound = ms.theory.insured_bound(model, T, 3, 0.3, premium=200.0, told=told)
     assert bound < 0.9 * 2 * 0.8 * T
     for seed in range(2):
-        assert play(ms.InsuredUCB(problem.domain, model, premium=60.0), problem, T, seed).sum() < bound
+        policy = ms.InsuredUCB(problem.domain, model, premium=200.0, horizon=T if told else None)
+        assert play(policy, problem, T, seed).sum() < bound
 
 
-def test_the_bound_grows_with_three_quarters_of_the_exponent():
-    bounds = [ms.theory.insured_bound(MODEL, T, 3, premium=60.0) for T in (10**5, 10**6)]
-    assert 0.70 < math.log10(bounds[1] / bounds[0]) < 0.78
-    assert ms.theory.insured_bound(MODEL, 10**5, 3, premium=6e5) == bounds[0]  # tests are √t at most
+def test_the_bound_grows_with_two_thirds_of_the_exponent():
+    for told in (False, True):
+        bounds = [ms.theory.insured_bound(MODEL, T, 3, premium=200.0, told=told) for T in (10**6, 10**7)]
+        assert 0.62 < math.log10(bounds[1] / bounds[0]) < 0.70
+        assert ms.theory.insured_bound(MODEL, 10**6, 3, premium=2e6, told=told) == bounds[0]  # T^{2/3} tests at most
+
+
+def test_the_bound_is_less_where_the_horizon_was_told():
+    for T in (10**3, 10**5, 10**7):
+        told, not_told = (ms.theory.insured_bound(MODEL, T, 3, premium=200.0, told=each) for each in (True, False))
+        assert told < not_told
 
 
 def test_contexts():
