@@ -34,9 +34,9 @@ from misspec.domains import Domain
 from misspec.errors import Array, flag, number, whole
 from misspec.model import Model
 from misspec.policies.core.answers import Decision
-from misspec.policies.core.field import Search
+from misspec.policies.core.field import SAME, Search
 from misspec.policies.core.log import Asked
-from misspec.policies.core.points import Actions, Round, first_alike
+from misspec.policies.core.points import Actions, Round, first_alike, nearest_point
 from misspec.policies.core.registry import Choosing
 from misspec.policies.ec_gp_ucb import UpperConfidence, decision
 from misspec.posterior.layered import Known, Layered
@@ -47,6 +47,7 @@ EAGER = 2.0  # standard deviations
 SEEN = 0.13  # of the misfit that shows, times s(t): what tests may lose beside a share of the range
 NOISY = 1.5  # times the model's noise: more than that is worth a caveat
 HOPEFUL = 3  # one of so many tests may be for a point's own results
+CELLS = 256  # into which tests divide a domain that is searched
 CHEAP = 0.02  # of the range: what a test loses counts for that more where hope is weighed against it
 
 
@@ -89,15 +90,19 @@ class InsuredUCB(UpperConfidence):
 
     def choose(self, actions: Round) -> Decision:
         offer = self.field.offer(self._search, actions)
+        found, budget = len(offer.points), tests_allowed(self.t + 1, self.horizon)
+        searched = self.field.searched and actions is None
+        testing = self.premium and (searched or self.field.size or isinstance(actions, Actions))
+        testing = testing and self.tests + 1 <= budget
+        if testing and searched:
+            offer = self._covered(offer)
         known, lower, upper = self._look(offer)
         std = np.sqrt(known.variance)
         score = np.clip(known.mean + EAGER * std, lower, upper)
-        row, details = int(score.argmax()), {}
-        listed = bool(self.field.size) or isinstance(actions, Actions)
-        budget = tests_allowed(self.t + 1, self.horizon)
-        if self.premium and listed and self.tests + 1 <= budget:
+        row, details = int(score[:found].argmax()), {}
+        if testing:
             best, extent = self._scale(known)
-            test, again = self._test(known, row, lower, upper, offer)
+            test, again = self._test(known, row, lower, upper, offer, searched)
             loss = (best - float(known.mean[test])) / extent
             allowance = self.premium * budget * (ALLOWANCE + SEEN * self.misfit_size / extent)
             if test != row and self.paid + loss <= allowance:  # in units of the range of means on offer
@@ -111,7 +116,24 @@ class InsuredUCB(UpperConfidence):
         best = float(known.mean.max())
         return best, max(best - float(known.mean.min()), 0.25 * self.model.norm_bound)
 
-    def _test(self, known: Known, eager: int, lower: Array, upper: Array, offer: Actions) -> tuple[int, bool]:
+    def _covered(self, offer: Actions) -> Actions:
+        """The offer, and points all over the domain at which nothing was observed."""
+        cover, seen, box = self.field.spread(), self.layered.tried[0], self.field.domain
+        if len(seen):
+            near = nearest_point(self.model, cover.encoded, seen, box.apart(cover.encoded, seen))[1]
+            cover = cover.part(np.flatnonzero(near > max(self.field.resolution, SAME)))
+        encoded = np.concatenate([offer.encoded, cover.encoded])
+        return Actions(np.concatenate([offer.points, cover.points]), encoded, None)
+
+    def _tries(self, offer: Actions) -> Array:
+        """How often the cells of these points were tried: the nearest to each of some points all over the domain."""
+        cells, (seen, counts) = self.field.spread().encoded[:CELLS], self.layered.tried
+        count = np.bincount(nearest_point(self.model, seen, cells)[0], counts, minlength=len(cells))
+        return count[nearest_point(self.model, offer.encoded, cells)[0]]
+
+    def _test(
+        self, known: Known, eager: int, lower: Array, upper: Array, offer: Actions, searched: bool
+    ) -> tuple[int, bool]:
         """The row to test, and whether for its own results. It may be the eager choice, and then costs nothing."""
         possible = upper >= lower.max()  # own bands do not say that another is better
         if HOPEFUL * self._again < self.tests:
@@ -121,7 +143,7 @@ class InsuredUCB(UpperConfidence):
             hopeful[eager] = False
             if hopeful.any():
                 return int(np.where(hopeful, hope / ((best - known.mean) / extent + CHEAP), -np.inf).argmax()), True
-        tries = known.hoped
+        tries = self._tries(offer) if searched else known.hoped
         if self._failed:
             tries = tries + np.array([max(self._failed.get(key, 0) - 1, 0) for key in self.field.keys(offer)])
         least = possible & (tries == tries[possible].min())
