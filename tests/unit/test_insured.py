@@ -65,6 +65,58 @@ def test_what_tests_may_cost(horizon):
     assert policy.tests > 5
 
 
+def test_with_a_horizon_tests_are_made_early():
+    """Up to T^{2/3}, as many as one in three rounds, where the premium is no limit."""
+    made = {}
+    for horizon in (None, 216):
+        policy = ms.InsuredUCB(PLANE, SMOOTH, premium=1e6, horizon=horizon)
+        rng, problem = np.random.default_rng(3), written_off()
+        made[horizon] = []
+        for _ in range(216):
+            query = policy.ask()
+            policy.tell(query, problem.values[query.index] + 0.1 * rng.standard_normal())
+            made[horizon].append(policy.tests)
+    assert made[216][-1] <= 36
+    assert made[216][110] >= 30
+    assert made[None][110] <= 111 ** (2 / 3)
+
+
+BOX = ms.Box([(0, 1), (0, 1)])
+
+
+def test_on_a_box_tests_are_of_cells_that_were_tried_least():
+    """Each, in batches too, far from all that was tried, and no two in one cell before all were tried."""
+    policy, rng, tried, tests = ms.InsuredUCB(BOX, SMOOTH, premium=1e6, horizon=200), np.random.default_rng(1), [], []
+    cells = policy.field.spread().encoded[:256]
+    for _ in range(20):
+        for query in policy.ask(3):
+            code = BOX.encode(query.x[None, :])
+            if "test" in query.details and not query.details["again"]:
+                assert all(1.0 - SMOOTH.kernel(code, each)[0, 0] > 0.5 * 0.05**2 for each in tried)
+                tests.append(int(np.linalg.norm(cells - code, axis=1).argmin()))
+            tried.append(code)
+            policy.tell(query, float(np.sin(3 * query.x[0])) + 0.1 * rng.standard_normal())
+    assert len(tests) > 10
+    assert len(set(tests)) == len(tests)
+
+
+def test_on_a_box_tests_find_what_the_model_has_written_off():
+    """A spot as wide as a fifth of the length scale, which a policy without insurance does not try."""
+    box, model = ms.Box([(0, 1)]), ms.Model(RBF(0.4), norm_bound=2.0, noise=0.1)
+    found = {}
+    for premium in (0.0, 10.0):
+        policy, rng = ms.InsuredUCB(box, model, premium=premium, horizon=1000), np.random.default_rng(2)
+        values = []
+        for _ in range(150):
+            query = policy.ask()
+            x = float(query.x[0])
+            values.append(-0.5 * (x - 0.3) ** 2 + (1.2 if abs(x - 0.86) < 0.04 else 0.0))
+            policy.tell(query, values[-1] + 0.1 * rng.standard_normal())
+        found[premium] = np.mean(np.array(values[-20:]) > 0.3)
+    assert found[0.0] == 0.0
+    assert found[10.0] > 0.8
+
+
 def test_a_candidate_that_always_fails_does_not_stall_it():
     """A test that is dropped has been made."""
     policy, problem = ms.InsuredUCB(PLANE, SMOOTH, premium=3.0), written_off()

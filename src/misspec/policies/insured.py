@@ -57,10 +57,10 @@ class InsuredUCB(UpperConfidence):
     The policy to use where kernel, B and σ are known roughly, and ε is not: it has no ε.
 
     horizon: T, results in all, if that is known: tests are then made early. More rounds can be asked for.
-    premium: a factor on what tests may lose; 0 for no insurance. Tests are of candidates in a list, or of actions that
-    are handed in; where points are searched for, all rounds are eager. Results far from the model's offset (many B)
-    mislead it, as they do every policy: set the offset. width: of the bands that `band` and `recommend` report, which
-    are grounded and hold for ε = 0. budget, resolution, delays: as for GPUCB.
+    premium: a factor on what tests may lose; 0 for no insurance. Where points are searched for, tests are of the best
+    point of the cells that were tried least; at a context all rounds are eager. Results far from the model's offset
+    (many B) mislead it, as they do every policy: set the offset. width: of the bands that `band` and `recommend`
+    report, which are grounded and hold for ε = 0. budget, resolution, delays: as for GPUCB.
 
     To read: `misfit_size` (0 where no misfit shows) and `learnt_noise`; `tests` (rounds that were tests) and `paid`
     (what these were expected to lose, in units of the range).
