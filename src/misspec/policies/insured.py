@@ -127,9 +127,9 @@ class InsuredUCB(UpperConfidence):
 
     def _tries(self, offer: Actions) -> Array:
         """How often the cells of these points were tried: the nearest to each of some points all over the domain."""
-        cells, (seen, counts) = self.field.spread().encoded[:CELLS], self.layered.tried
+        cells, (seen, counts) = self.field.domain.spread(CELLS, [0]), self.layered.tried
         count = np.bincount(nearest_point(self.model, seen, cells)[0], counts, minlength=len(cells))
-        return count[nearest_point(self.model, offer.encoded, cells)[0]]
+        return np.asarray(count[nearest_point(self.model, offer.encoded, cells)[0]], dtype=np.float64)
 
     def _test(
         self, known: Known, eager: int, lower: Array, upper: Array, offer: Actions, searched: bool

@@ -244,7 +244,7 @@ def tests_allowed(t: float, horizon: int | None = None) -> float:  # noqa: PT028
     where none is known, and after its end."""
     t = number("t", t, at_least=0)
     T = t if horizon is None else max(t, whole("horizon", horizon, at_least=1))
-    return min(T ** (2.0 / 3.0), t / 3.0)
+    return float(min(T ** (2.0 / 3.0), t / 3.0))
 
 
 def insured_bound(
