@@ -96,10 +96,12 @@ class _Bar:
     def close(self) -> None:
         try:
             with contextlib.suppress(Exception):  # as above
-                if self.canvas is not None and self.next < math.inf:
-                    if self.stays:
-                        self._draw()
-                    self.canvas.close(stays=self.stays)
+                if self.canvas is not None:
+                    try:
+                        if self.stays and self.next < math.inf:
+                            self._draw()
+                    finally:
+                        self.canvas.close(stays=self.stays)  # which shows the cursor again
         finally:
             if self.held:
                 _SHOWN.release()

@@ -310,3 +310,12 @@ def test_what_cannot_be():
         study.sampler = optuna.samplers.PartialFixedSampler({"x": 0.5}, study.sampler)
     with pytest.raises(ms.InvalidInput, match="cannot be fixed beside it"):
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1) + trial.suggest_float("y", 0, 1), n_trials=1)
+
+
+def test_an_objective_may_suggest_what_a_given_space_does_not_have_there(recwarn):
+    space = ms.Space({"kind": ms.Choice(["a", "b"]), "x": ms.Float(0, 1, when={"kind": "a"})})
+    study = optuna.create_study(sampler=MisspecSampler(seed=0, space=space))
+    kinds = ["a", "b"]
+    study.optimize(lambda t: len(t.suggest_categorical("kind", kinds)) + t.suggest_float("x", 0, 1), n_trials=12)
+    assert len({trial.params["kind"] for trial in study.trials}) == 2
+    assert not [each for each in recwarn if "does not count" in str(each.message)]

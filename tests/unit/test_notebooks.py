@@ -180,6 +180,8 @@ def test_reports_show_where_they_are_and_a_picture(tmp_path):
     shown = read(page)
     assert str(page) in shown.text
     assert dict(shown.attributes)["src"].startswith("data:image/png;base64,iVBOR")
+    beside = page.with_name("slices.png")
+    assert getattr(beside, "_repr_html_", lambda: None)() is None  # another file, which is no page
     (tmp_path / "<b>&" / "best.png").unlink()
     assert page._repr_html_() is None
 

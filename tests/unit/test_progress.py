@@ -201,6 +201,7 @@ def test_a_screen_that_fails_does_not_end_the_work(monkeypatch):
 
     monkeypatch.setattr(Canvas, "draw", broken)
     assert len(ms.optimize(ms.UniformSampling(ms.Box([(0, 1)]), MODEL), lambda x: 1.0, 5, progress=True)) == 5
+    assert Canvas.closed == ["evaluations"]  # so that the cursor is seen again
     assert not progress._SHOWN.locked()
 
 

@@ -391,6 +391,13 @@ def test_ruled_spaces_are_pickled_and_copied():
         assert twin.ask().params == copy.deepcopy(policy).ask().params
 
 
+def test_a_long_sum_is_copied_too():
+    names = [f"x{i}" for i in range(280)]
+    space = ms.Space(dict.fromkeys(names, ms.Float(0, 1)), where=f"{' + '.join(names)} <= 140")
+    for twin in (pickle.loads(pickle.dumps(space)), copy.deepcopy(space)):
+        assert twin.rules.settings() == space.rules.settings()
+
+
 def test_a_rule_that_fails_or_says_neither_true_nor_false_is_an_error():
     with pytest.raises(InvalidInput, match=r"failed at .* KeyError"):
         ms.Space(PARAMETERS, where=lambda point: point["t"] < 3)

@@ -170,6 +170,20 @@ def test_bold_is_the_smallest_and_numbers_are_those_of_the_runs(results, against
     assert any(r"\mathbf" in row[3] for row in rows[-4:])
 
 
+def test_every_letter_and_the_beginnings_of_lines_compile(tmp_path):
+    if shutil.which("pdflatex") is None:
+        pytest.skip("there is no pdflatex here (Debian: texlive-latex-recommended)")
+    names = ["[2] a", "*b", *map(chr, [*range(32, 0x180), *range(0x370, 0x400)])]
+    rows = "".join(f"{latex.escaped_latex(name)} & x \\\\\n" for name in names)
+    (tmp_path / "rows.tex").write_text(
+        "\\documentclass{article}\n\\usepackage[T1]{fontenc}\n\\usepackage{longtable}\n\\begin{document}\n"
+        f"\\begin{{longtable}}{{ll}}\n{rows}\\end{{longtable}}\n\\end{{document}}\n"
+    )
+    words = ["pdflatex", "-draftmode", "-halt-on-error", "-interaction=nonstopmode", "rows"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, errors="replace", check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
 def test_it_compiles(results, tmp_path):
     if shutil.which("pdflatex") is None or shutil.which("bibtex") is None:
         pytest.skip("there is no pdflatex here (Debian: texlive-latex-recommended)")
@@ -199,6 +213,9 @@ def test_it_compiles(results, tmp_path):
         ("−1 × 2", r"$-$1 $\times$ 2"),
         ("Öl", "Öl"),
         ("\\end{table}", r"\textbackslash{}end\{table\}"),
+        ("Αο Σσ ς", r"Ao $\Sigma$$\sigma$ ?"),
+        ("[a] *b ?`", r"{[}a{]} {*}b ?\textasciigrave{}"),
+        ("Ħł", "?ł"),
     ],
 )
 def test_letters(text, expected):

@@ -112,6 +112,9 @@ class Rules:
         all_of = [*self.texts, *self.functions]
         return repr(all_of[0] if len(all_of) == 1 else all_of)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Rules, ([*self.texts, *self.functions], self.parameters)  # a tree that is copied may nest too deeply
+
     def settings(self) -> list[str | None]:
         """As JSON: None for each function."""
         return [*self.texts, *(None for _ in self.functions)]

@@ -136,11 +136,19 @@ class Space(Region):
         for name in frame.names:
             if name not in self._parameters:
                 raise InvalidInput(f"unknown parameter {shown(name)}{nearest(name, self._parameters)}")
-        return self.completed(numbers_of(self._parameters, frame, self.conditions.conditional), frame.where)
+        X = numbers_of(self._parameters, frame, self.conditions.conditional)
+        settled = self.completed(X, frame.where)
+        idle = np.argwhere(~np.isnan(X) & (settled != X))
+        if len(idle):
+            row, i = idle[0].tolist()
+            more = f", nor do {len(idle) - 1} more such values" if len(idle) > 1 else ""
+            only = f"{self.names[i]} exists only where {condition_of(self._parameters[self.names[i]])}"
+            said = f"{frame.where}: the value of {shown(self.names[i])} in row {row} does not count{more}: {only}"
+            warnings.warn(said, UserWarning, stacklevel=2)
+        return settled
 
     def completed(self, X: Array, where: str) -> Array:
-        """Points with NaN for parameters that do not exist there; InvalidInput if one that exists is missing, and a
-        warning where one that does not exist has a value."""
+        """Points with NaN for parameters that do not exist there; InvalidInput if one that exists is missing."""
         if not self.conditions.conditional:
             return X
         first = np.where(np.isnan(X), self.conditions.first, X)
@@ -150,15 +158,7 @@ class Space(Region):
             name = self.names[i]
             condition = condition_of(self._parameters[name])
             raise InvalidInput(f"{where} must have a value of {shown(name)} where {condition}, row {row} has none")
-        settled = self.conditions.settled(first)
-        idle = np.argwhere(settled != first)
-        if len(idle):
-            row, i = idle[0].tolist()
-            more = f", nor do {len(idle) - 1} more such values" if len(idle) > 1 else ""
-            only = f"{self.names[i]} exists only where {condition_of(self._parameters[self.names[i]])}"
-            said = f"{where}: the value of {shown(self.names[i])} in row {row} does not count{more}: {only}"
-            warnings.warn(said, UserWarning, stacklevel=2)
-        return settled
+        return self.conditions.settled(first)
 
     def params(self, x: ArrayLike) -> dict[str, Any]:
         """The native values of a point by name, of the parameters that exist there."""

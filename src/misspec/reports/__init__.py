@@ -38,11 +38,8 @@ HOMES = {
 def __getattr__(name: str) -> Any:
     """Parts that draw load when they are first used."""
     if name in HOMES:
-        try:
+        with extra("experiments", f"ms.reports.{name}"):
             return getattr(importlib.import_module(f"{__name__}.{HOMES[name]}"), name)
-        except ModuleNotFoundError as error:
-            missing = f"ms.reports.{name} needs {error.name}: pip install 'misspec[experiments]'"
-            raise ModuleNotFoundError(missing, name=error.name) from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

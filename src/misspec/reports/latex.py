@@ -41,8 +41,12 @@ SPECIAL = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}", "−": "$-$", "×": r"$\times$",
     "±": r"$\pm$", "√": r"$\surd$", "≤": r"$\leq$", "≥": r"$\geq$", "∞": r"$\infty$", "→": r"$\to$", "–": "--",
-    "—": "---", "…": r"\ldots{}", "ε": r"$\varepsilon$", "²": "$^2$", "³": "$^3$",
+    "—": "---", "…": r"\ldots{}", "ε": r"$\varepsilon$", "²": "$^2$", "³": "$^3$", "`": r"\textasciigrave{}",
 } | {each: f"\\{each}" for each in "&%$#_{}"}  # fmt: skip
+SPECIAL |= {each: f"{{{each}}}" for each in "[]*"}  # the end of a line takes what follows for its options
+SPECIAL |= dict(zip("ΑΒΕΖΗΙΚΜΝΟΡΤΧο", "ABEZHIKMNOPTXo", strict=True))  # which have no commands
+SPECIAL |= dict.fromkeys("ĦħĸĿŀŉŦŧſ", "?")  # which T1 does not have
+GREEK = "αβγδζηθικλμνξπρστυφχψωΓΔΘΛΞΠΣΥΦΨΩ"  # letters that are commands
 HEAD = """% Written by misspec {version}. In the preamble: \\usepackage[T1]{{fontenc}} \\usepackage{{booktabs}}
 % and before the end: \\bibliographystyle{{plain}} \\bibliography{{references}}
 """
@@ -71,10 +75,9 @@ def _letter(letter: str) -> str:
     if letter in SPECIAL:
         return SPECIAL[letter]
     name = unicodedata.name(letter, "")
-    greek = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER (\w+)", name)
-    if greek:
-        command = greek[2].lower().replace("lamda", "lambda")
-        return f"$\\{command if greek[1] == 'SMALL' else command.capitalize()}$"
+    if letter in GREEK:
+        command = name.split()[-1].lower().replace("lamda", "lambda")
+        return f"$\\{command.capitalize() if letter.isupper() else command}$"
     digit = re.fullmatch(r"(SUBSCRIPT|SUPERSCRIPT) (?:ZERO|ONE|TWO|THREE|FOUR|FIVE|SIX|SEVEN|EIGHT|NINE)", name)
     if digit:
         return f"${'_' if digit[1] == 'SUBSCRIPT' else '^'}{unicodedata.digit(letter)}$"

@@ -311,7 +311,7 @@ class Page(type(Path())):  # type: ignore[misc]  # the class of paths on this sy
 
     def _repr_html_(self) -> str | None:
         best = self.parent / "best.png"
-        if not best.is_file():
+        if self.name != "index.html" or not best.is_file():  # paths made of this one are of its class
             return None
         return markup.block("Report", markup.link(self), markup.picture(best.read_bytes()))
 
