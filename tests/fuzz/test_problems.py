@@ -10,7 +10,7 @@ from hostile import attempt, calls, fuzz, hostile, hostile_numbers, hostile_obje
 from misspec import experiments, problems, theory
 from misspec.problems import bandits
 from misspec.reports import optimisation
-from misspec.theory import bounds, episodes, information
+from misspec.theory import bounds, information
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -18,7 +18,6 @@ def small_limits():
     """What is too much is refused at any size: millions of rounds show no more."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(bounds, "MOST_ROUNDS", 1000)
-        patch.setattr(episodes, "MOST_ROUNDS", 1000)
         patch.setattr(information, "MOST_STEPS", 1000)
         patch.setattr(bandits, "MOST_NUMBERS", 10_000)
         patch.setattr(bandits, "MOST_CONTEXTS", 10)
