@@ -1247,7 +1247,10 @@ def test_the_command_line_says_what_is_wrong():
     code, _, err = invoke("space.toml", "--storage", "nonsense://x", "--", *words())
     assert code == 1
     assert err.count("\n") == 1
-    assert invoke("space.toml")[0] == 2
+    assert invoke("space.toml")[::2] == (
+        1,
+        "misspec: there is no command; write it after --, as in: -- python train.py --lr {lr}\n",
+    )
     assert not Path("log").exists()
 
 

@@ -194,7 +194,7 @@ def test_the_page_needs_no_network_and_escapes_names(results):
     assert list(parsed) == ["index", *(f"group-{i}" for i in range(5))]
     assert parsed["index"][0]["name"] == NASTY
     assert [len(problem["epsilons"]) for problem in parsed["index"]] == [2, 1, 1, 1]
-    heads = ["policy", "loss of the recommendation", "bands held", "late regret", "regret", "proved ε"]
+    heads = ["policy", "loss of the recommendation", "bands held", "late regret", "regret", "compared", "proved ε"]
     for i in range(5):
         assert len(parsed[f"group-{i}"]["cards"]) == 7
         assert re.findall(r"<th title[^>]*>(.*?)</th>", parsed[f"group-{i}"]["table"]) == heads
