@@ -250,6 +250,11 @@ class Layered:
         known = np.array([self._table.row_of.get(key, -1) for key in keys], dtype=np.intp)
         return self._combined(phi @ self._coefficients, np.maximum(v, 0.0), known)
 
+    @property
+    def tried(self) -> tuple[Array, Array]:
+        """Points told or pending, as the kernel sees them, and how often each."""
+        return self._table.points, self._table.counts_with_pending
+
     def slopes(self, U: Array, factor: float) -> tuple[Array, Array]:
         """Mean + factor standard deviations of f* where nothing was observed, and the gradient."""
         phi, dphi = self._posterior._base.features_with_slopes(U)

@@ -25,8 +25,8 @@ from misspec.theory.information import InformationGain, Rounds
 
 REGRETS = ("true", "in_class")
 # `InsuredUCB` may always lose this share of the range per test that is allowed: where no misfit shows that is a
-# thousandth of the range per round after 300 rounds
-ALLOWANCE = 1.0 / 60.0
+# thousandth of the range per round after 125 rounds
+ALLOWANCE = 1.0 / 200.0
 Gain = float | InformationGain  # γ_T
 Schedule = str | int  # "doubling", "few", or a number of episodes
 # d_min of learnt coefficients, in units of the noise: what a good base loses per √n before anything is proved of it
@@ -235,48 +235,54 @@ def learnt_bound(
     return min(total, most * T) if flag("cap", cap) else total
 
 
-def tests_allowed(t: float) -> float:
-    """s(t) = min{√t, t/5}: the most tests that `InsuredUCB` makes among its first t rounds."""
+def tests_allowed(t: float, horizon: int | None = None) -> float:  # noqa: PT028
+    """s(t) = min{T^{2/3}, t/3}: the most tests that `InsuredUCB` makes among its first t rounds. T is the horizon, or t
+    where none is known, and after its end."""
     t = number("t", t, at_least=0)
-    return min(math.sqrt(t), t / 5.0)
+    T = t if horizon is None else max(t, whole("horizon", horizon, at_least=1))
+    return float(min(T ** (2.0 / 3.0), t / 3.0))
 
 
-def insured_bound(model: Model, horizon: int, points: int, epsilon: float = 0.0, *, premium: float = 1.0) -> float:
-    """The most true regret of `InsuredUCB` on N points, whatever the truth: O(T^{3/4}√(N ln T/premium)).
+def insured_bound(
+    model: Model, horizon: int, points: int, epsilon: float = 0.0, *, premium: float = 1.0, told: bool = False
+) -> float:
+    """The most true regret of `InsuredUCB` on N points, whatever the truth: O(T^{2/3}√(N ln T/premium)).
 
-    For rounds that offer all N points, each result told before the next query, no data from elsewhere, no failures.
+    told: whether it was told the horizon. For rounds that offer all N points, each result told before the next query,
+    no data from elsewhere, no failures.
+
     While all own bands ȳ ± r hold, an eager round at x loses at most 2r(x) + 2r(x*): scores lie within the bands, and
     that of the best point x* is no larger. x* is never dismissed. A test is refused where it would lose too much, or
-    where s(t) tests were made. Each pays at most 1, so up to round t, with p = min{1, premium/60}, at least p·s(t) − 2
-    rounds were tests, or eager rounds at the very point to be tested; half of these went to a point tried least, so x*
-    has been tried at least k(t) = ⌊(p·s(t) − 3)/(2N)⌋ times. With Δ = 2(B + ε), from round 25 on, where s(t) = √t,
+    where s(t) tests were made. Each pays at most 1, so up to round t, with p = min{1, premium/200}, at least p·s(t) − 2
+    rounds were tests, or eager rounds at the very point to be tested; two of three went to a point tried least, so x*
+    has been tried at least k(t) = ⌊2(p·s(t) − 3)/(3N)⌋ times. With Δ = 2(B + ε),
 
-        R ≤ Δ(√T + 25 + N) + Σ_t min{Δ, 2r_{k(t)}} + 2N Σ_{n ≤ T/N} r_n.
+        R ≤ Δ(s(T) + N) + Σ_t min{Δ, 2r_{k(t)}} + 2N Σ_{n ≤ T/N} r_n.
 
-    With t^a tests it would be T^{max(a, 1 − a/2)}. It exceeds the trivial ΔT before millions of rounds, unless the
+    s(t) = min{T^{2/3}, t/3} where the horizon was told, else min{t^{2/3}, t/3}. With t^a tests the order would be
+    T^{max(a, 1 − a/2)}, of which 2/3 is the least. It exceeds the trivial ΔT before millions of rounds, unless the
     premium is large.
     """
     T, N = whole("horizon", horizon, at_least=1, at_most=MOST_ROUNDS**2), whole("points", points, at_least=1)
     if T > MOST_ROUNDS * N:
         raise InvalidInput(f"horizon must be at most {MOST_ROUNDS:,} per point, got {T:,} for {N:,}; take fewer rounds")
     most = 2.0 * (a_model(model).norm_bound + number("epsilon", epsilon, at_least=0))
-    paid = min(1.0, number("premium", premium, at_least=0) * ALLOWANCE)
+    paid, tests = min(1.0, number("premium", premium, at_least=0) * ALLOWANCE), tests_allowed(T, T)
 
     def radius(n: Array) -> Array:
         union = np.log(2.0 * np.pi**2 * n**2 * N * (N + 1) / (3.0 * model.delta))  # δ/2 for own bands
         return np.asarray(model.noise * np.sqrt(2.0 * union / n))
 
-    tries = np.arange(0, int(max(paid * math.sqrt(T) - 3.0, 0.0) / (2 * N)) + 2, dtype=np.float64)  # k
-    begins = np.full(len(tries), T + 1.0)  # the round from which x* has been tried k times
-    if paid:
-        roots = np.maximum((2.0 * N * tries + 3.0) / paid, 5.0)
-        begins = np.minimum(np.ceil(roots**2), T + 1.0)
-    begins[0] = 1.0
+    tries = np.arange(0, int(max(paid * tests - 3.0, 0.0) / (1.5 * N)) + 1, dtype=np.float64)  # k
+    begins = np.ones(len(tries))  # the round from which x* has been tried k times
+    if len(tries) > 1:
+        needed = (1.5 * N * tries[1:] + 3.0) / paid  # tests
+        begins[1:] = np.minimum(np.ceil(np.maximum(3.0 * needed, 0.0 if flag("told", told) else needed**1.5)), T + 1.0)
     rounds = np.append(begins[1:], T + 1.0) - begins
     best = np.append(most, np.minimum(most, 2.0 * radius(tries[1:])))
     alone = float(radius(np.arange(1.0, math.ceil(T / N) + 1.0)).sum())
-    bound = most * (math.sqrt(T) + 25.0 + N) + float(best @ rounds) + 2.0 * N * alone
-    return min(bound, most * T)
+    bound = most * (tests + N) + float(best @ rounds) + 2.0 * N * alone
+    return float(min(bound, most * T))
 
 
 def needle_lower_bound(horizon: Rounds, points: int, height: float) -> Rounds:

@@ -69,6 +69,7 @@ class Field:
     indexed = False
     fixed = True
     searched = True  # with the whole of a domain that is neither a list nor brought by the rounds
+    resolution = 0.0  # distance up to which two points of a searched domain are the same
 
     # -- points ------------------------------------------------------------------------------------------------
 
