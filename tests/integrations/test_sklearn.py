@@ -328,6 +328,7 @@ def test_where_all_fits_fail_the_error_is_that_of_scikit_learn():
         (stats.expon(scale=100), ms.Float(*stats.expon(scale=100).ppf([0.01, 0.99]), log=True)),
         (stats.geom(0.01), ms.Int(1, 459, log=True)),
         (stats.rv_discrete(values=([1, 10, 100], [0.2, 0.3, 0.5])), ms.Choice([1, 10, 100])),
+        (stats.rv_discrete(values=([1, 10, 100], [0.2, 0.3, 0.5]))(loc=3), ms.Choice([4, 13, 103])),
         ([1, "a", None], ms.Choice([1, "a", None])),
         (np.array([0.1, 0.2]), ms.Choice([0.1, 0.2])),
         (ms.Int(1, 9, log=True), ms.Int(1, 9, log=True)),

@@ -48,7 +48,7 @@ def on_a_terminal(after=0.2, last=0, end="pass", progress=None, **files):
     kernel = "__import__('sklearn.gaussian_process.kernels', fromlist=['RBF']).RBF(0.3)"
     script = SCRIPT.format(after=after, last=last, end=end, progress=progress, kernel=kernel)
     screen, theirs = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "PYTHON_COLORS": "0"}  # 3.13 colours tracebacks
     for name in ("NO_COLOR", "FORCE_COLOR", "TTY_INTERACTIVE", "TTY_COMPATIBLE"):
         environment.pop(name, None)
     files = {"stderr": theirs, "stdout": subprocess.PIPE} | files

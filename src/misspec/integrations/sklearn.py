@@ -250,7 +250,7 @@ def _range(name: str, given: Any) -> Float | Int | Choice:
     try:
         dist = getattr(given, "dist", given)
         if hasattr(dist, "xk"):
-            return Choice(tuple(dist.xk.tolist()))
+            return Choice(tuple((dist.xk + (given.support()[0] - dist.xk[0])).tolist()))  # moved by loc=
         ends = [float(end) for end in given.support()]
         low, high = ends if np.isfinite(ends).all() else [float(end) for end in given.ppf(QUANTILES)]
         middle = float(np.mean(given.ppf((0.5 - 1e-9, 0.5 + 1e-9))))  # of two numbers, where both are medians
