@@ -86,6 +86,34 @@ def test_a_file_of_results_is_drawn_with_its_candidates_or_alone(shell, files):
     assert (files / "results.csv").read_text() == RESULTS  # nothing is written there
 
 
+REPEATED = "id,solvent,temperature,yield\n" + "".join(
+    f"R{i % 9},{('water', 'ethanol', 'toluene')[i % 3]},{40 + 20 * (i % 9 // 3)}{'.0' * (i > 8)},{y}\n"
+    for i, y in enumerate((20.1, 31.3, 24.2, 35.4, 457, 39.6, 25.7, 36.5, 29.9, 20.7, 30.8, 24.9, 34.9, 45.0))
+)
+
+
+def test_lines_of_one_name_are_repeats_if_their_settings_are_equal(shell, files):
+    (files / "again.csv").write_text(REPEATED)
+    known = by_hand.suggest("again.csv", None, "yield", names="id", batch=0)
+    assert known.menu.size == 9
+    assert known.told == 14
+    assert np.bincount(known.policy.domain.indices(known.policy.observations.x)).tolist() == [2] * 5 + [1] * 4
+    (files / "again.csv").write_text(REPEATED + "R2,toluene,60,30\n")
+    error = shell("report", "again.csv", *NAMED, code=1)
+    assert "line 16, column 'id': expected a name of its own, 'R2' is the name of line 4 too" in error
+    assert "with another temperature" in error
+
+
+def test_a_label_that_goes_with_the_settings_is_left_out_though_lines_are_repeats(files):
+    (files / "again.csv").write_text(REPEATED)
+    known = by_hand.suggest("again.csv", None, "yield", batch=0)
+    assert list(known.menu.parameters) == ["solvent", "temperature"]
+    assert any("left out: id (" in note for note in known.notes)
+    assert known.menu.size == 9
+    (files / "again.csv").write_text(REPEATED.replace("R8", "R7"))  # it does not say all: it may be a setting
+    assert "id" in by_hand.suggest("again.csv", None, "yield", batch=0).menu.parameters
+
+
 def test_options_of_a_file_of_results_arrive(shell, files):
     rows = [f"R{i},{20 + 3 * i % 7 + 0.137 * i:.3f},{i % 3},0.5" for i in (0, 2, 4, 6, 8, 13, 17, 23)]
     (files / "more.csv").write_text("\n".join(["id,yield,impurity,error", *rows, rows[0], ""]))
