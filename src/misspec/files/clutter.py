@@ -19,16 +19,16 @@ NUMBERS = "numbers of rows"
 
 def untelling(columns: Mapping[str, Sequence[Any] | Array], *, candidates: bool = False) -> dict[str, str]:
     """Columns that describe nothing, and what they have instead: dates, texts that differ from row to row, or from
-    setting to setting, numbers of rows. None where no other column would be left. candidates: rows are different things, so that numbers of rows that
-    tell them apart describe them."""
+    setting to setting, numbers of rows. None where no other column would be left. candidates: rows are different
+    things, so that numbers of rows that tell them apart describe them."""
     found = {name: what for name, cells in columns.items() if (what := _instead(cells))}
     if candidates and NUMBERS in found.values():
         rest = [cells for name, cells in columns.items() if name not in found]
         if len(set(zip(*rest, strict=True))) < len(set(zip(*columns.values(), strict=True))):
             found = {name: what for name, what in found.items() if what != NUMBERS}  # 1, 2, 3 … may be a setting
-    rest = [name for name in columns if name not in found]
-    labels = [name for name in rest if _labels(columns[name], [columns[other] for other in rest if other != name])]
-    found |= dict.fromkeys(labels if len(labels) < len(rest) else [], "names of the settings beside it")
+    left = {name: cells for name, cells in columns.items() if name not in found}
+    labels = [name for name in left if _labels(left[name], [left[other] for other in left if other != name])]
+    found |= dict.fromkeys(labels if len(labels) < len(left) else [], "names of the settings beside it")
     return found if len(found) < len(columns) else {}
 
 
