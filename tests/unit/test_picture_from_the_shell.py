@@ -161,9 +161,10 @@ def test_without_a_result_there_is_no_page_and_the_rows_come_all_the_same(shell,
     assert "there is no page" in out
     assert "To try next" in out
     assert not (files / "there").exists()
-    (files / "empty.csv").write_text("id,yield\n")
-    error = shell("report", "empty.csv", "--candidates", "candidates.csv", *NAMED, code=1)
-    assert "nothing to report yet" in error
+    for content, words in itertools.product(("", "id,yield\n"), ((), NAMED, ("--candidates", "candidates.csv"))):
+        (files / "empty.csv").write_text(content)
+        error = shell("report", "empty.csv", *words, code=1)
+        assert "empty.csv is empty: there is nothing to report yet" in error
 
 
 @pytest.mark.usefixtures("files")
