@@ -293,8 +293,8 @@ class _Text:
                 raise self.wrong(f"{self.piece(node)} has the wrong number of arguments")
         if of is None:
             remedy = next((said for kind, said in REMEDIES.items() if isinstance(node, kind)), "")
-            plain = self.unquoted()
-            remedy = plain or (remedy and f"; {remedy}")
+            stands = any(not name.isidentifier() and name in self.text for name in self.parameters)
+            remedy = (stands and self.unquoted()) or (remedy and f"; {remedy}")
             raise self.wrong(f"{self.piece(node)} is not known{remedy}")
         parts = [self.term(each, at) for each in inside]
         for each, part in zip(inside, parts, strict=True):
