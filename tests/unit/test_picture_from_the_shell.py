@@ -86,6 +86,34 @@ def test_a_file_of_results_is_drawn_with_its_candidates_or_alone(shell, files):
     assert (files / "results.csv").read_text() == RESULTS  # nothing is written there
 
 
+REPEATED = "id,solvent,temperature,yield\n" + "".join(
+    f"R{i % 9},{('water', 'ethanol', 'toluene')[i % 3]},{40 + 20 * (i % 9 // 3)}{'.0' * (i > 8)},{y}\n"
+    for i, y in enumerate((20.1, 31.3, 24.2, 35.4, 457, 39.6, 25.7, 36.5, 29.9, 20.7, 30.8, 24.9, 34.9, 45.0))
+)
+
+
+def test_lines_of_one_name_are_repeats_if_their_settings_are_equal(shell, files):
+    (files / "again.csv").write_text(REPEATED)
+    known = by_hand.suggest("again.csv", None, "yield", names="id", batch=0)
+    assert known.menu.size == 9
+    assert known.told == 14
+    assert np.bincount(known.policy.domain.indices(known.policy.observations.x)).tolist() == [2] * 5 + [1] * 4
+    (files / "again.csv").write_text(REPEATED + "R2,toluene,60,30\n")
+    error = shell("report", "again.csv", *NAMED, code=1)
+    assert "line 16, column 'id': expected a name of its own, 'R2' is the name of line 4 too" in error
+    assert "with another temperature" in error
+
+
+def test_a_label_that_goes_with_the_settings_is_left_out_though_lines_are_repeats(files):
+    (files / "again.csv").write_text(REPEATED)
+    known = by_hand.suggest("again.csv", None, "yield", batch=0)
+    assert list(known.menu.parameters) == ["solvent", "temperature"]
+    assert any("left out: id (" in note for note in known.notes)
+    assert known.menu.size == 9
+    (files / "again.csv").write_text(REPEATED.replace("R8", "R7"))  # it does not say all: it may be a setting
+    assert "id" in by_hand.suggest("again.csv", None, "yield", batch=0).menu.parameters
+
+
 def test_options_of_a_file_of_results_arrive(shell, files):
     rows = [f"R{i},{20 + 3 * i % 7 + 0.137 * i:.3f},{i % 3},0.5" for i in (0, 2, 4, 6, 8, 13, 17, 23)]
     (files / "more.csv").write_text("\n".join(["id,yield,impurity,error", *rows, rows[0], ""]))
@@ -133,9 +161,10 @@ def test_without_a_result_there_is_no_page_and_the_rows_come_all_the_same(shell,
     assert "there is no page" in out
     assert "To try next" in out
     assert not (files / "there").exists()
-    (files / "empty.csv").write_text("id,yield\n")
-    error = shell("report", "empty.csv", "--candidates", "candidates.csv", *NAMED, code=1)
-    assert "nothing to report yet" in error
+    for content, words in itertools.product(("", "id,yield\n"), ((), NAMED, ("--candidates", "candidates.csv"))):
+        (files / "empty.csv").write_text(content)
+        error = shell("report", "empty.csv", *words, code=1)
+        assert "empty.csv is empty: there is nothing to report yet" in error
 
 
 @pytest.mark.usefixtures("files")
@@ -348,3 +377,85 @@ def test_zero_and_one_are_said_to_be_whole_numbers(shell, files):
     assert "a of space.toml is 0 or 1" in out
     (files / "ends.toml").write_text("a = { low = 0.0, high = 1.0 }\nb = { low = 0, high = 9 }\n")
     assert "whole numbers" not in shell("suggest", "ends.toml", "--results", "new.csv", "--target", "y")
+
+
+# -- slips -------------------------------------------------------------------------------------------------------------
+
+
+def drawn_with_slip(*, again, minimize=False):
+    """A line of results with one slip in it, at 0.5, which may have been repeated."""
+    X, sign = np.linspace(0, 1, 15)[:, None], -1.0 if minimize else 1.0
+    y = sign * (10 * X[:, 0] + 0.1 * np.sin(40 * X[:, 0]))
+    y[7] = sign * 457.0
+    policy = ms.Auto(ms.Box([(0, 1)]), minimize=minimize)
+    policy.observe(np.concatenate([X, X[7:8]]) if again else X, np.append(y, sign * 5.1) if again else y)
+    policy.refresh()
+    return policy, optimisation.Optimisation(policy)
+
+
+@pytest.mark.parametrize("minimize", [False, True])
+@pytest.mark.parametrize("again", [False, True])
+def test_a_slip_stands_at_the_edge_of_pictures_that_fit_the_others(again, minimize):
+    policy, found = drawn_with_slip(again=again, minimize=minimize)
+    assert found.doubtful == [7]
+    low, high = found.vertical()
+    assert high - low < 30
+    panels = [optimisation_figures.best(found), optimisation_figures.slice_of(found, found.slices[0])]
+    for panel, at in zip(panels, (8, 0.5), strict=True):
+        assert panel.y.range == (low, high)
+        (edge,) = [each for each in panel.marks if each.label == "far outside"]
+        assert edge.symbol == ("triangle-down" if minimize else "triangle-up")
+        assert np.asarray(edge.x).tolist() == [at]
+        assert low < edge.y[0] < high
+        assert edge.text == ["-457" if minimize else "457"]
+        results = [each for each in panel.marks if each.label.startswith("results")]
+        assert all(low <= y <= high for each in results for y in np.asarray(each.y).tolist())
+    beside = optimisation_figures.model(found)
+    assert beside.x.range == (low, high)
+    assert any(each.label == "far outside" for each in beside.marks)
+    for panel in (*panels, beside):
+        traces = optimisation_figures.plotly_backend.figure_json(panel, 300)["data"]
+        assert any(str(each.get("marker", {}).get("symbol")).startswith("triangle") for each in traces)
+        assert matplotlib_backend.saved(matplotlib_backend.figure([[panel]], "slip"), "png")
+    assert "457" not in str(policy.recommend().mean)
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_slip_is_in_no_average_and_no_best_so_far(again):
+    _, found = drawn_with_slip(again=again)
+    average = found.points.averages[found.points.of[7]]
+    assert average == 5.1 if again else math.isnan(average)
+    table = page._leading(found)
+    assert "231" not in table
+    assert "457" not in table
+    assert found.best[7] == found.best[6]  # a slip is no step up
+    two = ms.Auto(ms.Box([(0, 1), (0, 1)]))
+    X = np.random.default_rng(0).random((16, 2))
+    two.observe(X, np.where(np.arange(16) == 5, 457.0, X.sum(axis=1)))
+    two.refresh()
+    drawn = optimisation_figures.parallel(optimisation.Optimisation(two))
+    written = {each.written for each in drawn.marks if hasattr(each, "written")}
+    assert "457" not in written
+    assert f"{np.delete(X.sum(axis=1), 5).max():.4g}" in written
+
+
+def test_lines_reach_the_results_though_parameters_do_not_exist():
+    space = ms.Space({"kind": ms.Choice(["a", "b"]), "x": ms.Float(0, 1, when={"kind": "a"}), "z": ms.Float(0, 1)})
+    policy = ms.Auto(space)
+    for i in range(12):
+        query = policy.ask()
+        policy.tell(query, query.params["z"] + 0.01 * i)
+    found = optimisation.Optimisation(policy)
+    panel = optimisation_figures.parallel(found)
+    lines = [each for each in panel.marks if isinstance(each, optimisation_figures.Line)]
+    reached = 0
+    for each in lines:
+        parts = np.split(np.asarray(each.y), np.flatnonzero(np.isnan(each.y)) + 1)
+        places = np.split(np.asarray(each.x), np.flatnonzero(np.isnan(each.y)) + 1)
+        for x, y in zip(places, parts, strict=True):
+            if len(x):
+                assert np.isfinite(y[:-1]).all()  # one line, without a gap
+                assert x[-2] == len(found.axes)  # up to the result
+                reached += 1
+    assert reached == len(found.points.x)
+    assert any(len(values) < len(space.names) for values in found.points.values)

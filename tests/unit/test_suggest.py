@@ -364,7 +364,19 @@ def test_before_there_is_a_model_what_failed_comes_last():
     lab((3, "failed"), (4, "failed"), (4, "failed"), *((i, "") for i in range(5, 23)), (0, 1.5), (1, 2.5))
     found = suggested(batch=10)
     assert indices(found) == [2, 23, 3] or indices(found) == [23, 2, 3]
-    assert found.notes == ["Nothing is left to try but what failed twice, or is like it."]
+    assert found.notes == ["3 of the 10 asked for: nothing is left to try but what failed twice."]
+
+
+def test_fewer_than_asked_for_are_counted_and_what_failed_once_is_not_said_to_have_failed_twice():
+    failed = [(i, "failed") for i in range(6)]
+    lab(*failed, *told(*range(8, 22)))
+    found = suggested(batch=24)
+    left = set(range(24)) - {i for i, _ in told(*range(8, 22))} - set(indices(found))
+    assert left, "all were suggested: nothing to say"
+    (note,) = found.notes
+    assert note.startswith(f"{len(found.rows)} of the 24 asked for: nothing is left to try but what ")
+    assert "twice" not in note
+    assert ("what failed" in note) == ("failed" in note)
 
 
 def test_repeats_are_several_lines():
@@ -966,7 +978,7 @@ def test_what_failed_twice_is_not_said_to_have_a_result():
     lab(*told(*range(6)), (6, "failed"), (6, "failed"))
     found = suggested(noise=1e-6)
     assert found.rows == []
-    assert found.notes == ["Nothing is left to try but what failed twice, or is like it."]
+    assert found.notes == ["Nothing is left to try but what failed twice."]
 
 
 @pytest.mark.parametrize(("low", "high", "log"), [(1.0, 1.00001, True), (1e-150, 1e150, True), (-1e-3, 1e-3, False)])

@@ -246,3 +246,16 @@ def test_the_command_takes_rules():
     assert [row["id"] for row in rows_of("r.csv")] in (["R2", "R5"], ["R5", "R2"])
     ran = CliRunner().invoke(app, ["suggest", "space.toml", "--results", "results.csv", "--target", "y"])
     assert "–" in ran.output
+
+
+def test_a_name_that_needs_backticks_is_named_with_them():
+    for text in ("flow (ml/h) < 1", "flow (ml/h) <", "T + flow (ml/h) < 3"):
+        with pytest.raises(InvalidInput) as said:
+            ms.Space({"T": ms.Float(0, 1), "yes no": ms.Float(0, 1), "flow (ml/h)": ms.Float(0, 1)}, where=text)
+        assert "backticks: `flow (ml/h)` (in a shell, the rule in single quotes: '`flow (ml/h)` < 1')" in str(
+            said.value
+        )
+    with pytest.raises(InvalidInput) as said:
+        ms.Space({"T": ms.Float(0, 1)}, where="sin(T) < 1")
+    assert "backticks" not in str(said.value)
+    assert "rules know min" in str(said.value)

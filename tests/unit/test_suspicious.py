@@ -79,13 +79,27 @@ def test_minimising_and_queries_of_its_own():
     assert -3 < found.lower < found.upper < 4
     said = policy.summary().splitlines()
     assert said[0].startswith("Doubtful: evaluation 11 (id 10), -900 at x0 = ")
-    assert "A slip, or a narrow optimum: evaluate it again" in said[0]
+    assert "; the other results predict" in said[0]  # and it was asked again
+    assert said[0].endswith(
+        f"Its repeats gave {policy.observations.y[11]:.4g}: almost surely a slip; correct it or leave it out."
+    )
     assert not any("Nowhere do the results contradict" in line for line in said)
     policy.retract(found.id)
     policy.drop(found.id)
     policy.refresh()
     assert policy.suspicious() == []
     assert "Doubtful" not in policy.summary()
+
+
+def test_a_slip_whose_repeat_is_there_needs_no_other():
+    X, y = data(20)
+    policy = ms.Auto(BOX)
+    policy.observe(np.concatenate([X, X[4:5]]), np.append(np.where(np.arange(20) == 4, 457.0, y), y[4]))
+    policy.refresh()
+    said = policy.summary().splitlines()[0]
+    assert said.startswith("Doubtful: evaluation 5,")
+    assert said.endswith(f"Its repeat gave {y[4]:.4g}: almost surely a slip; correct it or leave it out.")
+    assert "again" not in said
 
 
 def test_a_result_such_as_there_are_others_is_doubted_later():

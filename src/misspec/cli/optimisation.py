@@ -42,6 +42,7 @@ from misspec.errors import MisspecError
 from misspec.evaluation.stopping import CHANCE, WITHIN
 from misspec.integrations import space_file
 from misspec.integrations import suggest as by_hand
+from misspec.integrations.suggest import sheets
 from misspec.integrations.suggest.sheets import cell_of
 from misspec.policies.auto.learnt import DOUBTFUL, plain, rounded
 from misspec.policies.auto.policy import BAND
@@ -227,6 +228,10 @@ def draw_results(file: Path, candidates: Path | None, into: Path | None, options
     files = (file, None) if candidates is None else (candidates, file)
     if not file.exists():
         raise misspec.InvalidInput(f"{file} does not exist")
+    if not sheets.File(file).sheet.rows:
+        raise misspec.InvalidInput(
+            f"{file} is empty: there is nothing to report yet; it must hold column names and a line per result"
+        )
     console = Terminal()
     with warnings.catch_warnings(record=True) as said, console.status("thinking"):
         warnings.simplefilter("always", UserWarning)

@@ -177,10 +177,18 @@ class _Text:
             if isinstance(error, InvalidInput):
                 raise
             hint = "; write == for equal" if re.search(r"[^=<>!]=[^=]", text) else ""
-            plain = next((name for name in parameters if keyword.iskeyword(name) or not name.isidentifier()), None)
-            if not hint and plain is not None and "`" not in text:
-                hint = f"; put a name that is not a plain word in backticks: `{plain}`"
-            raise self.wrong(f"it cannot be read{hint}") from None
+            raise self.wrong(f"it cannot be read{hint or self.unquoted()}") from None
+
+    def unquoted(self) -> str:
+        """A hint at a name that needs backticks and has none: one that stands in the text, else any."""
+        odd = [name for name in self.parameters if keyword.iskeyword(name) or not name.isidentifier()]
+        if not odd or self.quoted:
+            return ""
+        name = next((each for each in odd if each in self.text), odd[0])
+        return (
+            f"; put a name that is not a plain word in backticks: `{name}` (in a shell, the rule in single quotes: "
+            f"'`{name}` < 1')"
+        )
 
     def wrong(self, what: str) -> InvalidInput:
         return InvalidInput(f"rule {shown(self.text)}: {what}; {EXAMPLE}")
@@ -288,7 +296,9 @@ class _Text:
                 raise self.wrong(f"{self.piece(node)} has the wrong number of arguments")
         if of is None:
             remedy = next((said for kind, said in REMEDIES.items() if isinstance(node, kind)), "")
-            raise self.wrong(f"{self.piece(node)} is not known{remedy and '; ' + remedy}")
+            stands = any(not name.isidentifier() and name in self.text for name in self.parameters)
+            remedy = (stands and self.unquoted()) or (remedy and f"; {remedy}")
+            raise self.wrong(f"{self.piece(node)} is not known{remedy}")
         parts = [self.term(each, at) for each in inside]
         for each, part in zip(inside, parts, strict=True):
             if part.kind != "number":

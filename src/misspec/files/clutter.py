@@ -18,15 +18,27 @@ NUMBERS = "numbers of rows"
 
 
 def untelling(columns: Mapping[str, Sequence[Any] | Array], *, candidates: bool = False) -> dict[str, str]:
-    """Columns that describe nothing, and what they have instead: dates, texts that differ from row to row, numbers of
-    rows. None where no other column would be left. candidates: rows are different things, so that numbers of rows that
-    tell them apart describe them."""
+    """Columns that describe nothing, and what they have instead: dates, texts that differ from row to row, or from
+    setting to setting, numbers of rows. None where no other column would be left. candidates: rows are different
+    things, so that numbers of rows that tell them apart describe them."""
     found = {name: what for name, cells in columns.items() if (what := _instead(cells))}
     if candidates and NUMBERS in found.values():
         rest = [cells for name, cells in columns.items() if name not in found]
         if len(set(zip(*rest, strict=True))) < len(set(zip(*columns.values(), strict=True))):
             found = {name: what for name, what in found.items() if what != NUMBERS}  # 1, 2, 3 … may be a setting
+    left = {name: cells for name, cells in columns.items() if name not in found}
+    labels = [name for name in left if _labels(left[name], [left[other] for other in left if other != name])]
+    found |= dict.fromkeys(labels if len(labels) < len(left) else [], "names of the settings beside it")
     return found if len(found) < len(columns) else {}
+
+
+def _labels(cells: Sequence[Any] | Array, rest: Sequence[Sequence[Any] | Array]) -> bool:
+    """Test whether a column of text names the settings in the rest: one text for each, though rows are repeats."""
+    texts = isinstance(cells, list) and all(isinstance(cell, str) for cell in cells)
+    if not texts or not LEAST_ROWS <= len(set(cells)) < len(cells):
+        return False
+    settings = list(zip(*rest, strict=True))
+    return len(set(settings)) == len(set(zip(cells, settings, strict=True))) == len(set(cells))
 
 
 def _instead(cells: Sequence[Any] | Array) -> str:

@@ -43,6 +43,7 @@ DASHES: Any = {
     "longdashdot": (0, (8, 2, 2, 2)),
 }
 SYMBOLS = {"circle": "o", "x": "x", "diamond": "D", "square": "s", "star": "*", "tick": "|", "dash": "_"}
+SYMBOLS |= {"triangle-up": "^", "triangle-down": "v", "triangle-left": "<", "triangle-right": ">"}
 
 
 class Drawing(Figure):

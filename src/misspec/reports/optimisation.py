@@ -146,17 +146,22 @@ class DrawnPoints:
     names          of all parameters
     values         by name, of those that exist there
     labels         of candidates with names, else ""
+    averages       of their results, doubtful ones left aside; NaN where no other is there
     expected       by the model; NaN without one
     contradicted   whether its results contradict the model
     of             the point of each result
     """
 
-    def __init__(self, policy: Any, names: Sequence[str], conflicts: Sequence[Conflict], *, modelled: bool) -> None:
+    def __init__(
+        self, policy: Any, names: Sequence[str], conflicts: Sequence[Conflict], believed: NDArray[np.bool_], *,
+        modelled: bool,
+    ) -> None:  # fmt: skip
         told, domain = policy.observations, policy.domain
         unique, first, number = distinct(told.x)
         order = np.argsort(first, kind="stable")
         self.x, self.counts, self.of = unique[order], np.bincount(number)[order], np.argsort(order)[number]
-        self.averages = np.bincount(number, told.y)[order] / self.counts
+        sums, counts = (np.bincount(number, each * believed)[order] for each in (told.y, np.ones(len(told))))
+        self.averages = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
         self.expected = policy.posterior.at(self.x)[0] if modelled else np.full(len(self.x), np.nan)
         against = {each.x.tobytes() for each in conflicts}
         self.contradicted = np.array([each.tobytes() in against for each in self.x], dtype=bool)
@@ -221,6 +226,7 @@ class Optimisation:
     conflicts   the worst first: where, and the gap
     failures    where evaluations failed
     left_out    the model against the results; doubtful: rows of results that the others do not predict
+    believed    which results the model rests on: those that look like slips are in no average
     """
 
     def __init__(
@@ -260,8 +266,12 @@ class Optimisation:
             self.importance = learnt.importance_of(policy, called) if modelled else {}
             doubtful = policy.suspicious() if modelled else []
             self.sentences = _sentences(policy, called, self.use, conflicts)
+        self.doubtful = [each.row for each in doubtful]
+        self.believed = np.ones(len(told), dtype=bool)
+        if isinstance(policy, Auto):
+            self.believed[[each.row for each in doubtful if each.factor == 1.0]] = False
         best = np.fmin if self.minimize else np.fmax
-        expected = policy.posterior.at(told.x)[0] if modelled else told.y
+        expected = np.where(self.believed, policy.posterior.at(told.x)[0] if modelled else told.y, np.nan)
         if modelled and isinstance(policy, Auto) and policy.limits:
             keeps = policy.probability(told.x) >= KEPT
             expected = np.where(keeps | ~keeps.any(), expected, np.nan)
@@ -276,10 +286,9 @@ class Optimisation:
         self.slices = [
             Slice(policy, self.use.x, axes[j], j, failures.x) for j in drawn[:MOST_SLICES] if self.use is not None
         ]
-        self.points = DrawnPoints(policy, called, conflicts, modelled=modelled)
+        self.points = DrawnPoints(policy, called, conflicts, self.believed, modelled=modelled)
         self.conflicts = [(learnt.spelled(domain, each, called), each.gap) for each in conflicts]
         self.left_out = left_out(policy) if modelled else None
-        self.doubtful = [each.row for each in doubtful]
         after = f" after {told.forgotten:,} that were compacted and are not shown" if told.forgotten else ""
         lost = f", {len(self.failures):,} failed" if len(self.failures) else ""
         self.about = (
@@ -293,8 +302,8 @@ class Optimisation:
         return np.argsort(by if self.minimize else -by, kind="stable")[:count]
 
     def vertical(self) -> tuple[float, float]:
-        """Room for the results, except for a few that would flatten the others."""
-        low, high, a, b = np.quantile(self.y, (0.0, 1.0, 0.1, 0.9)).tolist()
+        """Room for the results, except for doubtful ones and a few that would flatten the others."""
+        low, high, a, b = np.quantile(self.y[self.believed], (0.0, 1.0, 0.1, 0.9)).tolist()
         if b > a:
             low, high = max(low, a - REACH * (b - a)), min(high, b + REACH * (b - a))
         low, high = min(low, float(self.best[-1])), max(high, float(self.best[-1]))

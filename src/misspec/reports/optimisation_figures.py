@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
+from misspec.errors import Array
 from misspec.policies import Policy
 from misspec.policies.auto import learnt
 from misspec.reports import matplotlib_backend, optimisation, plotly_backend
@@ -21,6 +23,7 @@ from misspec.threads import one_thread
 
 COLUMNS = 3  # of panels in one figure
 MODEL, USED, QUIET, GREY = COLOURS[0], COLOURS[1], "#555555", "#999999"
+MOST_NOTED = 3  # results at an edge whose values are written there; all are said under the pointer
 SHADES = ("#440154", "#46327e", "#365c8d", "#277f8e", "#1fa187", "#4ac16d", "#a0da39", "#fde725")  # viridis: best first
 
 
@@ -81,11 +84,12 @@ def _panels(found: Optimisation, letters: int) -> list[tuple[str, Panel | None, 
     bars, lines = min(len(found.axes), MOST_BARS), min(len(found.axes), MOST_SLICES) + 1
     title, tall = f"best so far ({found.better} is better){_outside(found)}", {"height": 380}
     bare: Json = {"legend": False}
+    aside = "" if found.believed.all() else "; doubtful results do not count"
     return [
         ("best", best(found), title, {"heights": 3.6}, tall),
         ("importance", importances(found, letters), "which parameters matter",
          bare | {"width": 6.5, "heights": 1.1 + 0.28 * bars}, bare | {"height": 90 + 28 * bars, "margin": {"r": 50}}),
-        ("parallel", parallel(found), "every point, dark and thick: the best",
+        ("parallel", parallel(found), f"every point, dark and thick: the best{aside}",
          bare | {"width": max(6.5, 1.5 * lines), "heights": 4.0}, bare | tall | {"margin": {"l": 30, "r": 60}}),
         ("model", model(found), "the model against the results", {"width": 6.5, "heights": 4.2}, tall),
     ]  # fmt: skip
@@ -101,9 +105,10 @@ def best(found: Optimisation) -> Panel:
     marks: list[Mark] = [
         Points(t[chosen], found.y[chosen], symbol, size, colour=QUIET, alpha=0.8, label=label,
                hover="evaluation %{x}: %{y:.5g}")
-        for chosen, label, symbol, size in kinds
-        if chosen.any()
+        for kind, label, symbol, size in kinds
+        if (chosen := kind & ~_far(found)).any()
     ]  # fmt: skip
+    marks += _at_the_edge(found, t.astype(np.float64))
     marks.append(
         Line(t, found.best, width=2.0, step=True, colour=MODEL, label="best so far, as expected now", hover="%{y:.5g}")
     )
@@ -129,10 +134,31 @@ def _foot(found: Optimisation) -> float:
     return low + 0.03 * (high - low)
 
 
+def _far(found: Optimisation) -> NDArray[np.bool_]:
+    """Which results have no room in a picture of the others."""
+    low, high = found.vertical()
+    return np.asarray((found.y < low) | (found.y > high))
+
+
+def _at_the_edge(found: Optimisation, x: Array) -> list[Mark]:
+    """These as triangles at the edge that points to them, their values beside. x: where each result is drawn, NaN for
+    those that are not."""
+    (low, high), marks = found.vertical(), list[Mark]()
+    label = "far outside"
+    for beyond, symbol, share in ((found.y > high, "triangle-up", 0.97), (found.y < low, "triangle-down", 0.03)):
+        if (chosen := beyond & np.isfinite(x)).any():
+            at, height = x[chosen], low + share * (high - low)
+            said = [learnt.plain(y) for y in found.y[chosen].tolist()]
+            marks.append(Points(at, np.full(len(at), height), symbol, 5.5, colour=MISSED, label=label, text=said))
+            beside = list(zip(at.tolist(), said, strict=True))[:MOST_NOTED]
+            marks += [Note(where, height, y, (6, 0), size=7.5) for where, y in beside]
+            label = ""
+    return marks
+
+
 def _outside(found: Optimisation) -> str:
     """Part of a title that counts the results left out."""
-    low, high = found.vertical()
-    count = int(((found.y < low) | (found.y > high)).sum())
+    count = int(_far(found).sum())
     return f"; {count} result{'s' * (count > 1)} far outside" if count else ""
 
 
@@ -148,8 +174,9 @@ def slice_of(found: Optimisation, each: Slice) -> Panel:
         marks: list[Mark] = [Points(each.x, each.mean, "square", 5.0, low=each.lower, high=each.upper, **look)]
     else:
         marks = [Ribbon(each.x, each.lower, each.upper, colour=MODEL, alpha=0.18), Line(each.x, each.mean, **look)]
-    shown = np.isfinite(each.observed)
+    shown = np.isfinite(each.observed) & ~_far(found)
     marks += [
+        *_at_the_edge(found, each.observed),
         Points(each.observed[shown], found.y[shown], opacity=0.12 + 0.88 * each.nearness[shown], colour="#333333",
                label="results (pale: far in the others)", hover="%{y:.5g}"),
         Rule(each.at, width=1.2, colour=USED, label="recommended"),
@@ -196,10 +223,10 @@ def importances(found: Optimisation, letters: int) -> Panel | None:
 def parallel(found: Optimisation) -> Panel | None:
     """Every point as a line through its parameters, coloured by the rank of its result."""
     shown, points = found.axes[:MOST_SLICES], found.points
-    if len(shown) < 2 or len(points.x) < 2:
+    if len(shown) < 2 or np.isfinite(points.averages).sum() < 2:
         return None
     names = points.names
-    low, high = float(points.averages.min()), float(points.averages.max())
+    low, high = float(np.nanmin(points.averages)), float(np.nanmax(points.averages))
     places = [names.index(axis.name) for axis in shown]
     exist = np.array([[axis.name in points.values[i] for axis in shown] for i in range(len(points.x))])
     columns = [
@@ -207,13 +234,17 @@ def parallel(found: Optimisation) -> Panel | None:
         for k, (j, axis) in enumerate(zip(places, shown, strict=True))
     ]
     lines = np.column_stack([*columns, (points.averages - low) / ((high - low) or 1.0), np.full(len(points.x), np.nan)])
-    order = found.leading(len(lines))  # NaN ends a line
+    order = found.leading(len(lines))
+    order = order[np.isfinite(points.averages[order])]  # of the others nothing is believed
     marks: list[Mark] = []
     for shade, part in zip(SHADES, np.array_split(order, min(len(SHADES), len(order))), strict=False):
         said = [f"{learnt.plain(float(points.averages[i]))}: {_words(points.values[i])}" for i in part]
-        at, text = np.tile(np.arange(lines.shape[1]), len(part)), np.repeat(said, lines.shape[1]).tolist()
+        at, text = np.tile(np.arange(lines.shape[1]), len(part)), np.repeat(said, lines.shape[1])
         width, alpha = (0.8, 0.7) if marks else (2.0, 1.0)  # the best are thick
-        marks.append(Line(at, lines[part].ravel(), width=width, alpha=alpha, colour=shade, text=text))
+        # a line goes on to the next parameter that exists; NaN after the result ends it
+        kept = np.column_stack([exist[part], np.ones((len(part), 2), dtype=bool)]).ravel()
+        heights, texts = lines[part].ravel()[kept], text[kept].tolist()
+        marks.append(Line(at[kept], heights, width=width, alpha=alpha, colour=shade, text=texts))
     notes = [(at, height, text) for at, axis in enumerate(shown) for height, text in ends_of(axis)]
     notes += [(len(shown), 0.0, f"{low:.4g}"), (len(shown), 1.0, f"{high:.4g}")]
     written = [Note(at, height, text, (3, 0), size=8, framed=True) for at, height, text in notes]
@@ -251,18 +282,22 @@ def model(found: Optimisation) -> Panel | None:
     if each is None:
         return None
     y, which = found.y[each.rows], points.of[each.rows]
-    ends = (float(y.min()), float(y.max()))
+    low, high = ends = found.vertical()
     marks: list[Mark] = [Line(ends, ends, width=0.8, colour=TRUTH, label="as predicted")]
+    at = np.clip(y, low + 0.03 * (high - low), high - 0.03 * (high - low))
+    said = [f"{_words(points.values[i])}: got {value:.5g}" for i, value in zip(which, y.tolist(), strict=True)]
     doubted = points.contradicted[which] | np.isin(each.rows, found.doubtful)
     kinds = (
-        (~doubted, "circle", MODEL, "predicted by the others, 95 %"),
-        (doubted, "diamond", MISSED, "doubtful, or contradict the model"),
+        (~doubted & (y >= low) & (y <= high), "circle", MODEL, "predicted by the others, 95 %"),
+        (doubted & (y >= low) & (y <= high), "diamond", MISSED, "doubtful, or contradict the model"),
+        (y < low, "triangle-left", MISSED, "far outside"),
+        (y > high, "triangle-right", MISSED, "far outside"),
     )
     marks += [
-        Points(y[chosen], each.mean[chosen], symbol, 4.5, low=each.lower[chosen], high=each.upper[chosen],
-               colour=colour, alpha=0.9, label=label, text=[_words(points.values[i]) for i in which[chosen]],
-               hover="%{text}<br>predicted %{y:.5g}, got %{x:.5g}")
+        Points(at[chosen], each.mean[chosen], symbol, 4.5, low=each.lower[chosen], high=each.upper[chosen],
+               colour=colour, alpha=0.9, label=label, text=[said[i] for i in np.flatnonzero(chosen)],
+               hover="%{text}; predicted %{y:.5g}")
         for chosen, symbol, colour, label in kinds
         if chosen.any()
     ]  # fmt: skip
-    return Panel(marks, Axis(found.target), Axis("predicted by the others"))
+    return Panel(marks, Axis(found.target, range=(low, high)), Axis("predicted by the others"))

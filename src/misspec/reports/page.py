@@ -153,7 +153,8 @@ def _leading(found: Optimisation) -> str:
 
     columns = [("", [str(rank + 1) for rank in range(len(order))])]
     columns += [("name", [points.labels[i] for i in order])] if any(points.labels) else []
-    columns += [(found.target, rounded(points.averages))]
+    none = np.isnan(points.averages[order])
+    columns += [(found.target, ["doubtful" if n else y for n, y in zip(none, rounded(points.averages), strict=True)])]
     columns += [(name, [learnt.plain(points.values[i].get(name, "–")) for i in order]) for name in points.names]
     columns += [("expected", rounded(points.expected))] if found.use else []
     columns += [("times", [str(points.counts[i]) for i in order])]

@@ -60,8 +60,8 @@ class Ribbon(Mark):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Points(Mark):
-    """symbol: circle, x, diamond, square, star, tick, dash or ring; stroke: width of thin ones. opacity: of each.
-    low, high: the ends of their whiskers, if they have any."""
+    """symbol: circle, x, diamond, square, star, tick, dash, ring, or triangle-up, -down, -left or -right; stroke: width
+    of thin ones. opacity: of each. low, high: the ends of their whiskers, if they have any."""
 
     x: Any
     y: Any

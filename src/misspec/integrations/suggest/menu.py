@@ -148,11 +148,12 @@ class OfTable(_Experiments):
         self.notes += clutter.note_left_out(str(self.path), odd, "" if label else ", --names takes one for names")
         ignore = [*ignore, *odd, *([name for name in described if name not in columns] if columns else [])]
         told = {name: cells for name, cells in frame.columns.items() if name != target}
-        self.names = None if label is None else _names(file, label)
+        self.names = None
         self._all = self._table(told, ignore)
-        first = self._all.indices(self._all.points) if label is None else np.arange(len(self._all))
+        first = self._all.indices(self._all.points) if label is None else _first_of_name(file, label, self._all)
         self._rows, places = np.unique(first, return_inverse=True)  # of the file, and the place among them of each
-        if len(self._rows) < len(first):
+        self.names = None if label is None else [sheet.cells(label)[row] for row in self._rows]
+        if len(self._rows) < len(first) or label is not None:
             told = {name: [cells[i] for i in self._rows] for name, cells in told.items()}
             self._all = self._table(told, ignore)
         self.domain = self._table(told, ignore, where) if where else self._all  # those of them that keep the rules
@@ -362,17 +363,19 @@ def _check_columns(
         raise InvalidInput(f"{file.path} has no column left that describes its candidates; {', '.join(header)} do not")
 
 
-def _names(file: sheets.File, label: str) -> list[str]:
-    """One per candidate, all different."""
-    names = file.sheet.cells(label)
+def _first_of_name(file: sheets.File, label: str, table: Table) -> list[int]:
+    """For each row the first of its name; rows of one name are repeats, and have equal settings."""
     first: dict[str, int] = {}
-    for row, name in enumerate(names):
-        line = file.line(row)
-        if not name or name in first:
-            what = f"{shown(name)} is the name of line {first[name]} too" if name else "the cell is empty"
-            raise InvalidInput(f"{line.at(label)}: expected a name of its own, {what}")
-        first[name] = line.number
-    return names
+    for row, name in enumerate(file.sheet.cells(label)):
+        at = first.setdefault(name, row)
+        apart = np.abs(table.points[row] - table.points[at]) > table.rounding
+        if not name or apart.any():
+            also = f"{shown(name)} is the name of line {file.line(at).number} too"
+            what = (
+                f"{also}, with another {list(table.parameters)[int(apart.argmax())]}" if name else "the cell is empty"
+            )
+            raise InvalidInput(f"{file.line(row).at(label)}: expected a name of its own, {what}")
+    return [first[name] for name in file.sheet.cells(label)]
 
 
 def outcome(cell: str, line: FileLine, column: str) -> tuple[float | None, bool]:

@@ -366,13 +366,13 @@ def _asked(
             if new == []:
                 new = [key for key in failures if failures[key] == 1 and key not in seen | taken]
             if new == []:
-                return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
+                return asked, [_nothing_left(menu, taken | seen, running, failures, len(asked), batch)]
         try:
             query = policy.ask() if new is None else policy.ask(actions=np.array(new))
         except (AwaitingResults, HorizonReached):  # every candidate was tried, and a repeat would teach nothing
             if policy.limits and menu.others(taken | seen):
                 return asked, ["Nothing is left to try that is likely to keep the limits."]
-            return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
+            return asked, [_nothing_left(menu, taken | seen, running, failures, len(asked), batch)]
         key = menu.key(query)
         repeat = key in menu.asked or (not failures and not free(key, str(query.details["rule"])))
         if new is None and repeat and (others := [each for each in menu.every or () if free(each)]):
@@ -381,7 +381,7 @@ def _asked(
             key = menu.key(query)
         if new is None and not free(key, str(query.details["rule"])):
             if not isinstance(menu, OfSpace) or menu.every is not None:  # all were compared, and none is better
-                return asked, [_nothing_left(menu, taken | seen, running, bool(asked))]
+                return asked, [_nothing_left(menu, taken | seen, running, failures, len(asked), batch)]
             spare -= 1
             if spare >= 0:
                 continue
@@ -396,10 +396,15 @@ def _asked(
     return asked, []
 
 
-def _nothing_left(menu: Menu, done: set[Key], running: Sequence[Key], some: bool) -> str:
-    """Say why no experiment is suggested, where all can be listed."""
-    if menu.others(done):
-        return "Nothing is left to try but what failed twice, or is like it."
+def _nothing_left(
+    menu: Menu, done: set[Key], running: Sequence[Key], failures: Counter[Key], some: int, batch: int
+) -> str:
+    """Say why no experiment is suggested, or no more than some, where all can be listed."""
+    if left := menu.others(done):
+        times = [failures[key] for key in left if failures[key]]
+        what = "what failed" + " twice" * (min(times, default=0) > 1)
+        what = what if len(times) == len(left) else f"{what}, or is like it" if times else "what is like what failed"
+        return f"{f'{some} of the {batch} asked for: n' if some else 'N'}othing is left to try but {what}."
     what = "point of the space" if menu.size is None else "candidate"
     ways = ["has a result", *(["is being run"] if running else []), *(["is suggested here"] if some else [])]
     shown = " or ".join([", ".join(ways[:-1]), ways[-1]] if len(ways) > 1 else ways)

@@ -241,9 +241,15 @@ def _doubt(facts: Facts, each: Suspicion) -> str:
     low, high = rounded(each.lower, step), rounded(each.upper, step)
     better = (each.y < each.expected) if facts.minimize else (each.y > each.expected)
     peak = ", or a narrow optimum" if better else ""
+    doubted = [other.row for other in facts.suspicious]
+    again = np.delete(facts.y, doubted)[(np.delete(facts.x, doubted, axis=0) == each.x).all(axis=1)].tolist()
+    advice = f"A slip{peak}: evaluate it again, correct it, or leave it out."
+    if again:
+        gave = f"repeat{'s' * (len(again) > 1)} gave {' and '.join(list(dict.fromkeys(map(plain, again)))[:NAMED])}"
+        advice = f"Its {gave}: almost surely a slip; correct it or leave it out."
     return (
         f"{DOUBTFUL} {called}, {plain(each.y)} at {spelled(facts.domain, each, facts.names)}; the other results "
-        f"predict {low} to {high}. A slip{peak}: evaluate it again, correct it, or leave it out."
+        f"predict {low} to {high}. {advice}"
     )
 
 
