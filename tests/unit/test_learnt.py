@@ -20,7 +20,7 @@ def told(domain, function, t=16, *, noise=0.1, **options):
     policy, rng = ms.Auto(domain, **options), np.random.default_rng(0)
     X = np.concatenate([policy.field.draw(rng).points[:1] for _ in range(t)])
     policy.observe(X, [function(x) + noise * rng.standard_normal() for x in X])
-    policy.drop(policy.ask())
+    policy.refresh()
     return policy
 
 
@@ -310,6 +310,24 @@ def test_the_summary_holds_the_numbers(tuned):
     unit = max(float(re.search(r"±([\d.]+)", lines[2])[1]), 0.02 * float(np.std(tuned.observations.y)))
     assert float(re.search(r"by at least ([\d.]+) \(", lines[5])[1]) == pytest.approx(unit, rel=0.1)
     assert f"is {learnt.percent(tuned.chance())}: {learnt.verdict(tuned.chance())}" in lines[5]
+
+
+def test_failures_are_counted_and_said_to_be_near():
+    """The best is at an edge beyond which all fails; far from what fails, no word of being near."""
+    line = np.linspace(0, 1, 41)[:, None]
+    for slope, near in ((1.0, True), (-1.0, False)):
+        policy = ms.Auto(ms.Finite(line, [f"c{i}" for i in range(41)]))
+        policy.observe(range(0, 25, 2), slope * line[:25:2, 0])
+        policy.refresh()
+        assert "failed" not in policy.summary()
+        for i in (25, 27, 30, 35, 40):
+            policy.drop(policy.mark_pending([i]))
+        (said,) = [sentence for sentence in policy.summary().splitlines() if "failed" in sentence]
+        assert said.startswith("Five further evaluations failed")
+        assert (said == "Five further evaluations failed.") != near
+        if near:
+            r = policy._outcomes.success.rate(policy.domain.encode(policy.recommend().x[None, :]))[0]
+            assert f"a probability of {100 * r:.0f} %. The nearest is c25 (x0 = 0.625)." in said
 
 
 def test_the_noise_is_as_given_or_from_repeats():

@@ -1,6 +1,7 @@
 """What a policy has learnt, in sentences: `importance.py` says which parameters matter, `gain.py` what further results
-would bring. Both, and so all sentences, rest on the `settled` model: learnt from all results at once, from seed 0, so
-that the same results say the same, in whatever order they came, in Python, in the shell and on the page."""
+would bring. Both, and the noise, rest on the `settled` model: learnt from all results at once, from seed 0, so that the
+same results say the same, in whatever order they came, in Python, in the shell and on the page. What to use, doubts and
+contradictions are those of the policy itself, by the model that it asks with."""
 
 from __future__ import annotations
 
@@ -156,6 +157,7 @@ class Facts:
         self.chance: float = policy.chance()  # of a gain that is worth it within ten more
         self.suspicious: list[Suspicion] = policy.suspicious()
         self.limits = policy.quantities.counts
+        self.failed, self.near = len(policy._outcomes.dropped), policy._outcomes.near(self.use.x)
         self.best = best_tried(policy, [each.row for each in self.suspicious if each.factor == 1.0])
 
 
@@ -181,7 +183,7 @@ def best_tried(policy: Any, doubted: Sequence[int] = ()) -> Tried:
 
 
 def sentences(facts: Facts) -> list[str]:
-    """One each for what to use, the evaluations, the noise, the parameters, the contradictions, and going on."""
+    """One each for what to use, the evaluations, failures, the noise, the parameters, contradictions, and going on."""
     spread = spread_of(np.delete(facts.y, [each.row for each in facts.suspicious if each.factor == 1.0]))
     step = min(facts.noise, spread) or spread or 1.0
     begin = [use(facts.domain, facts.use, names=facts.names), *_limits(facts)]
@@ -190,6 +192,7 @@ def sentences(facts: Facts) -> list[str]:
             len(facts.y), facts.distinct, facts.best, step, which(facts.domain, facts.best, facts.use, facts.names)
         )
     )
+    begin += _failures(facts)
     if spread == 0.0:
         equal = "All results are equal: what matters, how noisy they are and what more of them bring is unknown."
         return [*begin, equal]
@@ -216,6 +219,21 @@ def _limits(facts: Facts) -> list[str]:
     sure = "more than 99" if p > 0.99 else "less than 1" if p < 0.01 else f"{100 * p:.0f}"
     begin = "It keeps the limits" if p >= KEPT else "Nowhere are the limits sure to hold; there they do"
     return [f"{begin} with a probability of {sure} % ({'; '.join(each)})."]
+
+
+def _failures(facts: Facts) -> list[str]:
+    """How many evaluations failed, and whether the one to use lies near them."""
+    if not facts.failed:
+        return []
+    said = f"{_counted(facts.failed, 'further evaluation').capitalize()} failed"
+    if facts.near is None:
+        return [f"{said}."]
+    rate, x = facts.near
+    where = spelled(facts.domain, _at(facts.domain, facts.use, x), facts.names)
+    return [
+        f"{said}, some of them near what is to be used: by these alone it works with a probability of "
+        f"{100 * rate:.0f} %. The nearest is {where}."
+    ]
 
 
 def _unit(facts: Facts, block: Sequence[Suspicion]) -> str:
@@ -323,9 +341,13 @@ def which(domain: Any, best: Tried, used: Recommendation, names: Sequence[str] |
     """Say which point is the best of those with results, beside the one that is recommended."""
     if np.array_equal(best.x, used.x):
         return "it is the one to use"
-    index = None if used.index is None else int(domain.indices(best.x[None, :])[0])
-    at = dataclasses.replace(used, x=best.x, index=None if index == -1 else index)
-    return f"it is {spelled(domain, at, names)}"
+    return f"it is {spelled(domain, _at(domain, used, best.x), names)}"
+
+
+def _at(domain: Any, used: Recommendation, x: Array) -> Recommendation:
+    """Another point than the one that is recommended, to be spelled."""
+    index = None if used.index is None else int(domain.indices(x[None, :])[0])
+    return dataclasses.replace(used, x=x, index=None if index == -1 else index)
 
 
 def evaluations(count: int, distinct: int, best: Tried, step: float, where: str) -> str:

@@ -349,8 +349,8 @@ class Auto(Policy):
     # -- what was learnt -------------------------------------------------------------------------------------
 
     def summary(self, *, called: Sequence[str] | None = None) -> str:
-        """What was learnt, in sentences: doubtful results, what to use, the noise, what matters, contradictions,
-        whether to go on. called: names of the results in the order told, by default their numbers."""
+        """What was learnt, in sentences: doubtful results, what to use, failures, the noise, what matters,
+        contradictions, whether to go on. called: names of the results in the order told, by default their numbers."""
         with self._held():
             self._check("a summary", modelled=False)
             if self._states is None:
