@@ -3,6 +3,7 @@
 import copy
 import itertools
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -119,6 +120,26 @@ def test_hardly_matters_needs_a_small_upper_end():
     assert Importance(0.02, 0.0, 0.2).matters
     assert Importance(0.02, 0.0, 0.04).matters is False
     assert Importance(0.02, 0.0, 0.04, "never varied").matters is None
+
+
+def test_a_wide_range_says_nothing_only_if_it_begins_near_nothing(monkeypatch):
+    """Shares that are drawn by hand: from 23 % on it matters, whatever the upper end; from 1 % to 57 % it is open."""
+    ends = np.array([[0.23, 0.92], [0.01, 0.57], [0.01, 0.29], [0.07, 0.51]])
+    shares = ends[:, 0] + (ends[:, 1] - ends[:, 0]) * np.linspace(-1 / 18, 19 / 18, 1001)[:, None]
+    module = sys.modules[importance.__module__]
+    monkeypatch.setattr(module, "_shares", lambda *_: (shares, np.ones(4, dtype=bool)))
+    x = np.random.default_rng(0).random((20, 4))
+    found = importance(None, None, x, list("abcd"))
+    assert [each[1:3] for each in found.values()] == [pytest.approx(each, abs=0.002) for each in ends.tolist()]
+    assert [each.unknown for each in found.values()] == ["", "anything is possible", "", ""]
+    assert learnt._parameters(found) == (
+        "What matters: a 57 % (23 to 92 %), d 29 % (7 to 51 %), c 15 % (1 to 29 %). "
+        "Not known yet: b (anything is possible)."
+    )
+    del found["a"], found["d"]
+    assert learnt._parameters(found) == (
+        "Not known yet: b (anything is possible). What matters beside: c 15 % (1 to 29 %)."
+    )
 
 
 def test_the_same_results_give_the_same_importance_whichever_way_they_came():

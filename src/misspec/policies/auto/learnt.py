@@ -392,10 +392,12 @@ def _parameters(found: Mapping[str, Importance]) -> str:
         return "No parameter is seen to matter yet."
     if not matter and len(unknown) == 1:
         return f"Which parameters matter is not known yet: {next(iter(unknown))}."
-    said = [f"What matters: {', '.join(matter)}."] if matter else []
+    first = bool(found[order[0]].unknown)  # what may well matter most is said first
+    said = [f"What matters{' beside' * first}: {', '.join(matter)}."] if matter else []
     said += [f"What hardly matters: {', '.join(hardly)}."] if hardly else []
     why = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in unknown.items())
-    return " ".join([*said, *([f"Not known yet: {why}."] if why else [])])
+    said.insert(0 if first else len(said), f"Not known yet: {why}." if why else "")
+    return " ".join(filter(None, said))
 
 
 def share_of(each: Importance) -> str:
