@@ -150,7 +150,7 @@ class Facts:
         self.parameters = list((parameters_of(policy.domain) or dict.fromkeys(self.names)).values())
         self.x, self.y, self.distinct = told.x, told.y, len(distinct(told.x).points)
         self.noise, self.given = settled(policy).noise_level, policy.noise is not None
-        self.exact = policy.noise is None and not policy.repeats
+        self.exact, self.own = policy.noise is None and not policy.repeats, bool(np.isfinite(told.noise).any())
         self.use: Recommendation = policy.recommend()
         self.importance = importance_of(policy, self.names)
         self.conflicts: list[Conflict] = policy.conflicts()
@@ -361,7 +361,7 @@ def evaluations(count: int, distinct: int, best: Tried, step: float, where: str)
 
 def _noise(facts: Facts, spread: float) -> str:
     if facts.exact:
-        return "Results are taken to have no noise (repeats=False)."
+        return f"Results are taken to have no noise{' but their own' * facts.own} (repeats=False)."
     repeats = len(facts.y) - facts.distinct
     share = f", {100 * facts.noise / spread:.2g} % of the spread of all results" if spread > 0 else ""
     source = "learnt without a single repeat, so it may be far off"
