@@ -68,7 +68,7 @@ def settled(policy: Any) -> Any:
 
 def renewal(policy: Any, learner: Learner, states: Array | None, doubted: Sequence[int]) -> dict[str, Any]:
     """Samples of all models of an Auto. states: of the samplers, None for new ones; doubted: rows of results before."""
-    found, _ = doubt.learnt(learner, policy.observations, policy.log.sign, states, doubted)
+    found, _ = doubt.learnt(learner, policy.observations, policy.log.sign, states, doubted if policy.doubts else None)
     limits = policy.quantities.learnt(learner, again=states is not None)
     return {**found, "limits": limits} if limits else found
 
@@ -98,7 +98,7 @@ def least_gain(policy: Any) -> float:
 def earlier(policy: Any, results: int) -> Any:
     """An Auto that knows what this one knew before its last results, of a whole domain; what failed is known to it."""
     told, other = policy.observations, made(type(policy), policy.domain, None, policy.settings)
-    own = None if np.isnan(told.noise).all() else told.noise[:-results]
+    other.doubts, own = policy.doubts, None if np.isnan(told.noise).all() else told.noise[:-results]
     limits = {name: values[:-results] for name, values in told.limits.items()}
     other._learn_from(told.x[:-results], told.y[:-results], None, own, limits or None)
     failed = [place.x for place in policy._outcomes.dropped]
