@@ -71,6 +71,7 @@ class Reasons(NamedTuple):
             return "nothing is likely to keep the limits yet: here they do most likely"
         if rule == "caution":
             return "in case the model is wrong: it may be better than the model believes"
+        assert self.best is not None  # there is no model without results
         chance = self._chance(mean, std)
         odds = "hardly a chance" if chance < HARDLY else f"a chance of {100 * chance:.0f} %"
         odds = f"{odds} to beat" if chance < EVEN else "about even with" if chance < LIKELY else "likely to beat"
