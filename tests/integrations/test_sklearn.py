@@ -22,6 +22,7 @@ from sklearn.utils import estimator_checks
 
 import misspec as ms
 from misspec.integrations.sklearn import MisspecSearchCV, fold_noise, read_space
+from misspec.policies.auto import learnt
 
 X, Y = make_classification(60, 4, random_state=0)
 
@@ -130,6 +131,25 @@ def test_the_policy_is_told_the_scores_and_their_noise():
     scores = np.column_stack([results[f"split{j}_test_score"] for j in range(3)])
     assert np.allclose(told.noise[-1], noise_by_hand(scores.tolist())[-1], rtol=1e-6)
     assert np.allclose(told.noise[:5], noise_by_hand(scores[:5].tolist()), rtol=1e-6)
+
+
+def test_no_score_is_doubted():
+    """A score far below all others is no typing error, although Auto would doubt such a result."""
+    search = searched({"C": stats.loguniform(1e-2, 1e2), "gamma": stats.loguniform(1e-2, 1e1)}, SVC(), n_iter=12)
+    policy = search.policy_
+    plain = ms.Auto(policy.domain, repeats=False)
+    x, y = policy.observations.x, policy.observations.y
+    plain.observe(x, y, noise=policy.observations.noise)
+    for each in (plain, policy):
+        each.observe(x.mean(axis=0)[None, :], [y.min() - 20 * np.ptp(y)])
+        each.refresh()
+    assert [each.row for each in plain.suspicious()] == [12]
+    assert learnt.earlier(policy, 1).doubts is False
+    for each in (policy, pickle.loads(pickle.dumps(search)).policy_):
+        assert each.suspicious() == []
+        assert each.doubted == []
+        assert "Doubtful" not in each.summary()
+        assert "Results are taken to have no noise but their own (repeats=False)." in each.summary()
 
 
 def test_all_candidates_have_the_same_folds():

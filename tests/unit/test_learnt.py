@@ -3,6 +3,7 @@
 import copy
 import itertools
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ def told(domain, function, t=16, *, noise=0.1, **options):
     policy, rng = ms.Auto(domain, **options), np.random.default_rng(0)
     X = np.concatenate([policy.field.draw(rng).points[:1] for _ in range(t)])
     policy.observe(X, [function(x) + noise * rng.standard_normal() for x in X])
-    policy.drop(policy.ask())
+    policy.refresh()
     return policy
 
 
@@ -119,6 +120,26 @@ def test_hardly_matters_needs_a_small_upper_end():
     assert Importance(0.02, 0.0, 0.2).matters
     assert Importance(0.02, 0.0, 0.04).matters is False
     assert Importance(0.02, 0.0, 0.04, "never varied").matters is None
+
+
+def test_a_wide_range_says_nothing_only_if_it_begins_near_nothing(monkeypatch):
+    """Shares that are drawn by hand: from 23 % on it matters, whatever the upper end; from 1 % to 57 % it is open."""
+    ends = np.array([[0.23, 0.92], [0.01, 0.57], [0.01, 0.29], [0.07, 0.51]])
+    shares = ends[:, 0] + (ends[:, 1] - ends[:, 0]) * np.linspace(-1 / 18, 19 / 18, 1001)[:, None]
+    module = sys.modules[importance.__module__]
+    monkeypatch.setattr(module, "_shares", lambda *_: (shares, np.ones(4, dtype=bool)))
+    x = np.random.default_rng(0).random((20, 4))
+    found = importance(None, None, x, list("abcd"))
+    assert [each[1:3] for each in found.values()] == [pytest.approx(each, abs=0.002) for each in ends.tolist()]
+    assert [each.unknown for each in found.values()] == ["", "anything is possible", "", ""]
+    assert learnt._parameters(found) == (
+        "What matters: a 57 % (23 to 92 %), d 29 % (7 to 51 %), c 15 % (1 to 29 %). "
+        "Not known yet: b (anything is possible)."
+    )
+    del found["a"], found["d"]
+    assert learnt._parameters(found) == (
+        "Not known yet: b (anything is possible). What matters beside: c 15 % (1 to 29 %)."
+    )
 
 
 def test_the_same_results_give_the_same_importance_whichever_way_they_came():
@@ -310,6 +331,24 @@ def test_the_summary_holds_the_numbers(tuned):
     unit = max(float(re.search(r"±([\d.]+)", lines[2])[1]), 0.02 * float(np.std(tuned.observations.y)))
     assert float(re.search(r"by at least ([\d.]+) \(", lines[5])[1]) == pytest.approx(unit, rel=0.1)
     assert f"is {learnt.percent(tuned.chance())}: {learnt.verdict(tuned.chance())}" in lines[5]
+
+
+def test_failures_are_counted_and_said_to_be_near():
+    """The best is at an edge beyond which all fails; far from what fails, no word of being near."""
+    line = np.linspace(0, 1, 41)[:, None]
+    for slope, near in ((1.0, True), (-1.0, False)):
+        policy = ms.Auto(ms.Finite(line, [f"c{i}" for i in range(41)]))
+        policy.observe(range(0, 25, 2), slope * line[:25:2, 0])
+        policy.refresh()
+        assert "failed" not in policy.summary()
+        for i in (25, 27, 30, 35, 40):
+            policy.drop(policy.mark_pending([i]))
+        (said,) = [sentence for sentence in policy.summary().splitlines() if "failed" in sentence]
+        assert said.startswith("Five further evaluations failed")
+        assert (said == "Five further evaluations failed.") != near
+        if near:
+            r = policy._outcomes.success.rate(policy.domain.encode(policy.recommend().x[None, :]))[0]
+            assert f"a probability of {100 * r:.0f} %. The nearest is c25 (x0 = 0.625)." in said
 
 
 def test_the_noise_is_as_given_or_from_repeats():

@@ -325,6 +325,17 @@ def test_where_results_vary_repeats_are_suggested():
         assert f"a repeat ({truth(ROWS[i]):.4g} so far), to tell luck from quality" in row.reason.replace("A r", "a r")
 
 
+def test_a_repeat_without_a_chance_is_not_for_luck():
+    lab(*told(*range(24)))
+    hopeless = 0
+    for row in suggested(batch=24, noise=3.0).rows:
+        none = "hardly a chance" in row.reason
+        assert ("to tell luck from quality" in row.reason) == (not none and row.rule != "caution")
+        assert row.reason.endswith(" so far), since nothing else promises more.") == none
+        hopeless += none
+    assert hopeless > 3
+
+
 @pytest.mark.parametrize("y", [(3.0,), (3.0,) * 7, (0.0,) * 5])
 def test_one_result_and_equal_results(y):
     lab(*enumerate(y))

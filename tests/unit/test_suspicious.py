@@ -263,6 +263,34 @@ def test_where_a_block_lies():
     assert block_of(np.array([80.0, 0.1, 90.0, 60.0, 4.0, 75.0, 70.0, 66.0])) is None  # not among the others
 
 
+def test_a_repeat_on_both_sides_of_the_gap_says_the_factor():
+    """By hand: 71 and 720 at one point are a factor of ten, where the medians say 25."""
+    y = np.array([10.0, 20.0, 30.0, 22.0, 25.0, 71.0, 720.0, 650.0])
+    x = np.arange(8.0)[:, None]
+    assert block_of(y, x) is None
+    x[6] = x[5]
+    assert (block_of(y, x).rows.tolist(), block_of(y, x).factor) == ([6, 7], 0.1)
+    assert block_of(np.where(y == 71.0, 24.0, y), x) is None  # the factor of the repeats is 30
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_repeat_shows_another_unit(seed):
+    """Every other good result is told last, with a repeat of one that is told before: ten times too large, or right."""
+    rng = np.random.default_rng(seed)
+    X = rng.random((17, 2))
+    y = 8 + 65 * np.exp(-(((X[:, 0] - 0.5) / 0.25) ** 2))
+    order = np.argsort(y)
+    order = np.setdiff1d(order, order[-7::2]).tolist() + order[-7:-2:2].tolist() + order[-1:].tolist()
+    X, y = (np.concatenate([each[order], each[order[:-4]][[y[order[:-4]].argmax()]]]) for each in (X, y))
+    y += 0.5 * rng.standard_normal(18)
+    for factor in (10.0, 1.0):
+        policy = ms.Auto(BOX)
+        policy.observe(X, np.where(np.arange(18) >= 13, factor, 1.0) * y)
+        policy.refresh()
+        found = sorted((each.row, each.factor) for each in policy.suspicious())
+        assert found == ([(row, 0.1) for row in range(13, 18)] if factor > 1.0 else [])
+
+
 # -- files as people send them -----------------------------------------------------------------------------------------
 
 

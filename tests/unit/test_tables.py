@@ -163,6 +163,7 @@ def test_choices_are_read_back_from_text(tmp_path):
         ("", {}, r"got 0 line\(s\)"),
         ("1,2\n3,4\n", {}, "must start with a line of column names"),
         ("a,y\n1,x\n2,3\n", {"target": "y"}, "column 'y', data row 1: a result must be a finite number, .* got 'x'"),
+        ("a,y\n1,Failed\n2,3\n", {"target": "y"}, r"got 'Failed'; leave it empty, and say .* policy\.drop\("),
         ("a,y\n1,2\n", {"target": "z"}, "has no column 'z'"),
         ("solvent,y\nu,2\n", {"ignore": ["solvet"]}, r"no column 'solvet'; did you mean 'solvent'\?"),
         ("a,y\n1,2\n", {"ignore": ["a", "y"]}, "no column left that describes its rows"),
@@ -173,6 +174,13 @@ def test_bad_files_name_row_and_column(text, options, message, tmp_path):
     (tmp_path / "bad.csv").write_text(text)
     with pytest.raises(InvalidInput, match=message):
         ms.Finite.from_table(tmp_path / "bad.csv", **options)
+
+
+def test_what_failed_is_left_empty_and_told_as_the_message_says():
+    policy = ms.Auto(ms.Finite.from_table({"a": [1.0, 2.0, 3.0], "y": [1.0, None, 2.0]}, target="y"))
+    policy.drop(policy.mark_pending([1]))
+    assert policy.t == 2
+    assert [place.index for place in policy._outcomes.dropped] == [1]
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,11 @@ from misspec.errors import Array, InvalidInput, listed, nearest, real, shown, to
 from misspec.files import frames
 
 SAME = 1e-9  # rounding within which numbers of a table are the same, in units of their column's range
+FAILED = "failed"  # in the place of a result, for `misspec suggest`
+REMEDY = (
+    "; leave it empty, and say that it failed by policy.drop(policy.mark_pending([row])), or read the file with "
+    "misspec.integrations.suggest.suggest(…).policy"
+)
 MANY = 20  # rows that all differ in a column of text: it is a note or an identifier
 
 
@@ -217,9 +222,10 @@ def _results(frame: frames.Frame, target: str | None) -> tuple[NDArray[np.intp],
     cells = [] if target is None else frame.columns[target]
     for row, cell in enumerate(cells):
         if frames.kind_of(cell) not in ("number", "nothing"):
+            failed = str(cell).strip().lower() == FAILED
             raise InvalidInput(
                 f"{frame.at(str(target), row)}: a result must be a finite number{too_large(real(cell))}, or empty "
-                f"where there is none yet, got {shown(cell)}"
+                f"where there is none yet, got {shown(cell)}{REMEDY * failed}"
             )
     told = [row for row, cell in enumerate(cells) if cell is not None]
     return np.array(told, dtype=np.intp), np.array([float(cells[row]) for row in told], dtype=np.float64)

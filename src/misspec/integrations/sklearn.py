@@ -157,7 +157,9 @@ class MisspecSearchCV(BaseSearchCV):  # type: ignore[misc]  # untyped
         """Make the policy."""
         if isinstance(self.policy, str) and self.policy == "auto":
             # on the same folds a second result would be the first again
-            return Auto(space, repeats=False, seed=int(check_random_state(self.random_state).randint(2**31 - 1)))
+            auto = Auto(space, repeats=False, seed=int(check_random_state(self.random_state).randint(2**31 - 1)))
+            auto.doubts = False
+            return auto
         if not callable(self.policy):
             raise InvalidInput(
                 'policy must be "auto" or a function that makes a policy on a Space, such as '

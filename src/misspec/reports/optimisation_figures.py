@@ -204,7 +204,7 @@ def importances(found: Optimisation, letters: int) -> Panel | None:
     named = {axis.name: found.importance[axis.name] for axis in found.axes if found.importance}
     if len(found.axes) < 2 or not any(each.share for each in named.values()):
         return None
-    order = sorted(named, key=lambda name: (bool(named[name].unknown), -named[name].share))[:MOST_BARS]
+    order = sorted(named, key=lambda name: -named[name].share)[:MOST_BARS]
     shares, low, high = (100 * np.array([named[name][i] for name in order]) for i in range(3))
     known, rows = np.array([not named[name].unknown for name in order]), np.arange(len(order))
     text = [f"{name} {learnt.share_of(named[name])}" for name in order]

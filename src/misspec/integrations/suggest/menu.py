@@ -15,6 +15,7 @@ from misspec.domains import Choice, Float, Int, Space, Table
 from misspec.domains.base import as_written
 from misspec.domains.conditions import condition_of
 from misspec.domains.rounding import DIGITS, MOST_DIGITS, settable_point
+from misspec.domains.table import FAILED
 from misspec.errors import Array, InvalidInput, alike, shown
 from misspec.files import clutter, frames
 from misspec.integrations import space_file
@@ -23,7 +24,6 @@ from misspec.integrations.suggest.sheets import FileLine
 from misspec.policies.core.answers import Query
 from misspec.policies.core.fields import WHOLE
 
-FAILED = "failed"
 FINER = 4  # more digits at a time, up to MOST_DIGITS, where all that people can set is taken
 DRAWN = 100  # points of a space at a time
 LISTED = 8  # options that an error lists

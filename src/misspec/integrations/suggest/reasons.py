@@ -52,7 +52,12 @@ class Reasons(NamedTuple):
         mean = std = math.nan
         if rule != "first":
             mean, std = (float(each[0]) for each in self.policy.posterior.at(self.menu.point(key)[None, :]))
-        said = [self._chosen(rule, mean, std, others), *self._kept(key), *self._again(key), *self._new(key)]
+        said = [
+            self._chosen(rule, mean, std, others),
+            *self._kept(key),
+            *self._again(key, rule, mean, std),
+            *self._new(key),
+        ]
         words = "; ".join(said)
         values, called = self.menu.values(key), self.menu.called(key)
         return Proposal(values, called, mean, std, rule, f"{words[0].upper()}{words[1:]}.")
@@ -67,8 +72,7 @@ class Reasons(NamedTuple):
         if rule == "caution":
             return "in case the model is wrong: it may be better than the model believes"
         assert self.best is not None  # there is no model without results
-        ahead = (self.best - mean if self.policy.minimize else mean - self.best) / max(std, 1e-300)
-        chance = 0.5 * math.erfc(-ahead / math.sqrt(2.0))
+        chance = self._chance(mean, std)
         odds = "hardly a chance" if chance < HARDLY else f"a chance of {100 * chance:.0f} %"
         odds = f"{odds} to beat" if chance < EVEN else "about even with" if chance < LIKELY else "likely to beat"
         what = "the most promising of all" if rule == "mean and spread" else "the best complement to the others"
@@ -80,6 +84,12 @@ class Reasons(NamedTuple):
                 what = "little is expected of any experiment, and most of this one"
         return f"{what}: {odds} the best so far, which is put at {rounded(self.best, self.step)}"
 
+    def _chance(self, mean: float, std: float) -> float:
+        """That it beats the best so far."""
+        best = math.nan if self.best is None else self.best
+        ahead = (best - mean if self.policy.minimize else mean - best) / max(std, 1e-300)
+        return 0.5 * math.erfc(-ahead / math.sqrt(2.0))
+
     def _kept(self, key: Key) -> list[str]:
         """How likely the limits hold."""
         if not self.policy.limits or not self.policy.quantities.mixtures:
@@ -87,10 +97,13 @@ class Reasons(NamedTuple):
         p = float(self.policy.probability(self.menu.point(key)[None, :])[0])
         return [f"keeps the limits with a probability of {100 * p:.0f} %"]
 
-    def _again(self, key: Key) -> list[str]:
+    def _again(self, key: Key, rule: str, mean: float, std: float) -> list[str]:
         y = self.seen.get(key, [])
+        why = ", to tell luck from quality"
+        if self._chance(mean, std) < HARDLY and rule not in ("confirm", "limits"):
+            why = "" if rule == "caution" else ", since nothing else promises more"
         shown = ", ".join(f"{each:.4g}" for each in y[:SHOWN]) + (", …" if len(y) > SHOWN else "")
-        return [f"a repeat ({shown} so far), to tell luck from quality"] if y else []
+        return [f"a repeat ({shown} so far){why}"] if y else []
 
     def _new(self, key: Key) -> list[str]:
         """Options that no experiment had."""

@@ -105,10 +105,13 @@ class Judge(NamedTuple):
 
 
 def learnt(
-    learner: Learner, told: Observations, sign: float, states: Array | None, doubted: Collection[int]
+    learner: Learner, told: Observations, sign: float, states: Array | None, doubted: Collection[int] | None
 ) -> tuple[dict[str, Any], list[int]]:
-    """A renewal from the results that are believed, and the rows of the others. doubted: before this renewal."""
-    judge, t, out = Judge(learner, told, sign, states), len(told.y), set(doubted)
+    """A renewal from the results that are believed, and the rows of the others. doubted: before this renewal; None
+    where no result may be doubted."""
+    judge, t, out = Judge(learner, told, sign, states), len(told.y), set(doubted or ())
+    if doubted is None:
+        return judge.renewal(out), []
     if t < LEAST:
         out = set(_apart(sign * told.y, ABOVE)) if t >= FEWEST else set()
     renewal = judge.renewal(out)

@@ -188,6 +188,15 @@ class Outcomes:
         """What scores add where r is to be above `least`; None while there is no r."""
         return None if self.success is None else Likely(self.success, least)
 
+    def near(self, x: Array) -> tuple[float, Array] | None:
+        """r at a point that is not sure to work, and the nearest one that failed; None elsewhere, and by chance."""
+        success = self.success
+        if success is None or not success.explains:
+            return None
+        encoded = self._domain.encode(x[None, :])
+        rate = float(np.clip(success.rate(encoded)[0], 0.0, 1.0))
+        return None if rate >= SURE else (rate, self.dropped[int(self._apart(encoded, self._ended()[1]).argmin())].x)
+
     def least(self, n: int) -> float:
         """Least r of the query after n evaluations: one minus the failures that it may add to the latest ones. If that
         is a whole one, √n queries may be anywhere; not all, since each is chosen to find more, and is rarely the best.

@@ -32,7 +32,7 @@ ROUNDING = 1e-9  # of values, relative to the largest
 ENDS = (0.05, 0.95)  # of the range
 MINOR = 0.05  # a parameter whose range ends below hardly matters
 PER_PARAMETER = 3  # points with results, from which importance is known at all
-WIDEST = 0.6  # range of a share that still says something
+HALF = 0.5  # a range from below MINOR to above says nothing; one with a higher lower end names what matters
 FIXED = "one value only"  # of a parameter that cannot vary: there is nothing to be known
 
 
@@ -61,7 +61,7 @@ def importance(posterior: Any, field: Field, x: Array, names: Sequence[str]) -> 
         if not varied[j]:
             found[name] = Importance(0.0, 0.0, 1.0, "never varied") if can_vary[j] else Importance(0.0, 0.0, 0.0, FIXED)
             continue
-        vague = high[j] - low[j] > WIDEST
+        vague = low[j] < MINOR and high[j] > HALF
         why = "too few results" if few else "anything is possible" if vague else ""
         found[name] = Importance(float(mean[j]), float(low[j]), float(high[j]), why)
     return found

@@ -1,6 +1,7 @@
 """What a policy has learnt, in sentences: `importance.py` says which parameters matter, `gain.py` what further results
-would bring. Both, and so all sentences, rest on the `settled` model: learnt from all results at once, from seed 0, so
-that the same results say the same, in whatever order they came, in Python, in the shell and on the page."""
+would bring. Both, and the noise, rest on the `settled` model: learnt from all results at once, from seed 0, so that the
+same results say the same, in whatever order they came, in Python, in the shell and on the page. What to use, doubts and
+contradictions are those of the policy itself, by the model that it asks with."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def settled(policy: Any) -> Any:
 
 def renewal(policy: Any, learner: Learner, states: Array | None, doubted: Sequence[int]) -> dict[str, Any]:
     """Samples of all models of an Auto. states: of the samplers, None for new ones; doubted: rows of results before."""
-    found, _ = doubt.learnt(learner, policy.observations, policy.log.sign, states, doubted)
+    found, _ = doubt.learnt(learner, policy.observations, policy.log.sign, states, doubted if policy.doubts else None)
     limits = policy.quantities.learnt(learner, again=states is not None)
     return {**found, "limits": limits} if limits else found
 
@@ -97,7 +98,7 @@ def least_gain(policy: Any) -> float:
 def earlier(policy: Any, results: int) -> Any:
     """An Auto that knows what this one knew before its last results, of a whole domain; what failed is known to it."""
     told, other = policy.observations, made(type(policy), policy.domain, None, policy.settings)
-    own = None if np.isnan(told.noise).all() else told.noise[:-results]
+    other.doubts, own = policy.doubts, None if np.isnan(told.noise).all() else told.noise[:-results]
     limits = {name: values[:-results] for name, values in told.limits.items()}
     other._learn_from(told.x[:-results], told.y[:-results], None, own, limits or None)
     failed = [place.x for place in policy._outcomes.dropped]
@@ -149,13 +150,14 @@ class Facts:
         self.parameters = list((parameters_of(policy.domain) or dict.fromkeys(self.names)).values())
         self.x, self.y, self.distinct = told.x, told.y, len(distinct(told.x).points)
         self.noise, self.given = settled(policy).noise_level, policy.noise is not None
-        self.exact = policy.noise is None and not policy.repeats
+        self.exact, self.own = policy.noise is None and not policy.repeats, bool(np.isfinite(told.noise).any())
         self.use: Recommendation = policy.recommend()
         self.importance = importance_of(policy, self.names)
         self.conflicts: list[Conflict] = policy.conflicts()
         self.chance: float = policy.chance()  # of a gain that is worth it within ten more
         self.suspicious: list[Suspicion] = policy.suspicious()
         self.limits = policy.quantities.counts
+        self.failed, self.near = len(policy._outcomes.dropped), policy._outcomes.near(self.use.x)
         self.best = best_tried(policy, [each.row for each in self.suspicious if each.factor == 1.0])
 
 
@@ -181,7 +183,7 @@ def best_tried(policy: Any, doubted: Sequence[int] = ()) -> Tried:
 
 
 def sentences(facts: Facts) -> list[str]:
-    """One each for what to use, the evaluations, the noise, the parameters, the contradictions, and going on."""
+    """One each for what to use, the evaluations, failures, the noise, the parameters, contradictions, and going on."""
     spread = spread_of(np.delete(facts.y, [each.row for each in facts.suspicious if each.factor == 1.0]))
     step = min(facts.noise, spread) or spread or 1.0
     begin = [use(facts.domain, facts.use, names=facts.names), *_limits(facts)]
@@ -190,6 +192,7 @@ def sentences(facts: Facts) -> list[str]:
             len(facts.y), facts.distinct, facts.best, step, which(facts.domain, facts.best, facts.use, facts.names)
         )
     )
+    begin += _failures(facts)
     if spread == 0.0:
         equal = "All results are equal: what matters, how noisy they are and what more of them bring is unknown."
         return [*begin, equal]
@@ -216,6 +219,21 @@ def _limits(facts: Facts) -> list[str]:
     sure = "more than 99" if p > 0.99 else "less than 1" if p < 0.01 else f"{100 * p:.0f}"
     begin = "It keeps the limits" if p >= KEPT else "Nowhere are the limits sure to hold; there they do"
     return [f"{begin} with a probability of {sure} % ({'; '.join(each)})."]
+
+
+def _failures(facts: Facts) -> list[str]:
+    """How many evaluations failed, and whether the one to use lies near them."""
+    if not facts.failed:
+        return []
+    said = f"{_counted(facts.failed, 'further evaluation').capitalize()} failed"
+    if facts.near is None:
+        return [f"{said}."]
+    rate, x = facts.near
+    where = spelled(facts.domain, _at(facts.domain, facts.use, x), facts.names)
+    return [
+        f"{said}, some of them near what is to be used: by these alone it works with a probability of "
+        f"{100 * rate:.0f} %. The nearest is {where}."
+    ]
 
 
 def _unit(facts: Facts, block: Sequence[Suspicion]) -> str:
@@ -329,9 +347,13 @@ def which(domain: Any, best: Tried, used: Recommendation, names: Sequence[str] |
     """Say which point is the best of those with results, beside the one that is recommended."""
     if np.array_equal(best.x, used.x):
         return "it is the one to use"
-    index = None if used.index is None else int(domain.indices(best.x[None, :])[0])
-    at = dataclasses.replace(used, x=best.x, index=None if index == -1 else index)
-    return f"it is {spelled(domain, at, names)}"
+    return f"it is {spelled(domain, _at(domain, used, best.x), names)}"
+
+
+def _at(domain: Any, used: Recommendation, x: Array) -> Recommendation:
+    """Another point than the one that is recommended, to be spelled."""
+    index = None if used.index is None else int(domain.indices(x[None, :])[0])
+    return dataclasses.replace(used, x=x, index=None if index == -1 else index)
 
 
 def evaluations(count: int, distinct: int, best: Tried, step: float, where: str) -> str:
@@ -345,7 +367,7 @@ def evaluations(count: int, distinct: int, best: Tried, step: float, where: str)
 
 def _noise(facts: Facts, spread: float) -> str:
     if facts.exact:
-        return "Results are taken to have no noise (repeats=False)."
+        return f"Results are taken to have no noise{' but their own' * facts.own} (repeats=False)."
     repeats = len(facts.y) - facts.distinct
     share = f", {100 * facts.noise / spread:.2g} % of the spread of all results" if spread > 0 else ""
     source = "learnt without a single repeat, so it may be far off"
@@ -376,10 +398,12 @@ def _parameters(found: Mapping[str, Importance]) -> str:
         return "No parameter is seen to matter yet."
     if not matter and len(unknown) == 1:
         return f"Which parameters matter is not known yet: {next(iter(unknown))}."
-    said = [f"What matters: {', '.join(matter)}."] if matter else []
+    first = bool(found[order[0]].unknown)  # what may well matter most is said first
+    said = [f"What matters{' beside' * first}: {', '.join(matter)}."] if matter else []
     said += [f"What hardly matters: {', '.join(hardly)}."] if hardly else []
     why = "; ".join(f"{', '.join(names)} ({reason})" for reason, names in unknown.items())
-    return " ".join([*said, *([f"Not known yet: {why}."] if why else [])])
+    said.insert(0 if first else len(said), f"Not known yet: {why}." if why else "")
+    return " ".join(filter(None, said))
 
 
 def share_of(each: Importance) -> str:

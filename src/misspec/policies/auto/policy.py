@@ -67,6 +67,7 @@ class Auto(Policy):
     """
 
     abilities = Abilities(heeds_failures=True, takes_noise=True)
+    doubts = True  # False where results are computed, and none can be a slip
     not_modelled: tuple[str, ...] = ()  # parameters of the results that the domain does not have, for sentences
 
     def __init__(
@@ -349,8 +350,8 @@ class Auto(Policy):
     # -- what was learnt -------------------------------------------------------------------------------------
 
     def summary(self, *, called: Sequence[str] | None = None) -> str:
-        """What was learnt, in sentences: doubtful results, what to use, the noise, what matters, contradictions,
-        whether to go on. called: names of the results in the order told, by default their numbers."""
+        """What was learnt, in sentences: doubtful results, what to use, failures, the noise, what matters,
+        contradictions, whether to go on. called: names of the results in the order told, by default their numbers."""
         with self._held():
             self._check("a summary", modelled=False)
             if self._states is None:
@@ -396,6 +397,8 @@ class Auto(Policy):
     def find_suspicious(self, told: Observations) -> dict[int, Prediction]:
         """Results that the model is not learnt from (`doubt.py`) and that the others exclude; where it is stale, by the
         next one."""
+        if not self.doubts:
+            return {}
         doubted, renewal = self.doubted, self.samples
         if block := units.predictions(self._learner, told, self.log.sign, self._states):
             return block

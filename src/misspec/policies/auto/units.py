@@ -7,7 +7,8 @@ does predict n results better once the block is rescaled, by the leave-one-out d
 
     Σ_i ln p(c_i·y_i | others) + ln c_i  −  Σ_i ln p(y_i | others)  >  max(PROOF, EACH·n),   c the factor in it, else 1
 
-Of such a block each result is named that is likelier rescaled than as it is.
+Of such a block each result is named that is likelier rescaled than as it is. Where a point has results on both sides
+of the gap, these say the factor; else the medians of both sides do.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class Block(NamedTuple):
     factor: float
 
 
-def block_of(y: Array) -> Block | None:
-    """The smaller of two blocks that a gap separates, if a power of ten brings it among the others."""
+def block_of(y: Array, x: Array | None = None) -> Block | None:
+    """The smaller of two blocks that a gap separates, if a power of ten brings it among the others. x: where they are,
+    for repeats."""
     if len(y) < LEAST or not ((y > 0).all() or (y < 0).all()):
         return None
     size = np.log10(np.abs(y))
@@ -52,6 +54,8 @@ def block_of(y: Array) -> Block | None:
     if gaps[at] < GAP or min(len(low), len(high)) < 2:
         return None
     apart = float(np.median(size[high]) - np.median(size[low]))
+    if x is not None and len(both := [d for i in low for d in size[high][(x[high] == x[i]).all(axis=1)] - size[i]]):
+        apart = float(np.median(both))
     power = round(apart)
     if power not in POWERS or abs(apart - power) > NEAR:
         return None
@@ -64,7 +68,7 @@ def block_of(y: Array) -> Block | None:
 
 def predictions(learner: Learner, told: Observations, sign: float, states: Array | None) -> dict[int, Prediction]:
     """Of each result of a block in another unit what the others predict, the block rescaled; in units of sign·y."""
-    block = block_of(told.y) if len(told.y) <= MOST else None
+    block = block_of(told.y, told.x) if len(told.y) <= MOST else None
     if block is None:
         return {}
     belongs = np.isin(np.arange(len(told.y)), block.rows).astype(np.float64)
