@@ -187,11 +187,8 @@ def sentences(facts: Facts) -> list[str]:
     spread = spread_of(np.delete(facts.y, [each.row for each in facts.suspicious if each.factor == 1.0]))
     step = min(facts.noise, spread) or spread or 1.0
     begin = [use(facts.domain, facts.use, names=facts.names), *_limits(facts)]
-    begin.append(
-        evaluations(
-            len(facts.y), facts.distinct, facts.best, step, which(facts.domain, facts.best, facts.use, facts.names)
-        )
-    )
+    where = which(facts.domain, facts.best, facts.use, facts.names)
+    begin.append(evaluations(len(facts.y), facts.distinct, facts.best, step, where))
     begin += _failures(facts)
     if spread == 0.0:
         equal = "All results are equal: what matters, how noisy they are and what more of them bring is unknown."
@@ -230,10 +227,8 @@ def _failures(facts: Facts) -> list[str]:
         return [f"{said}."]
     rate, x = facts.near
     where = spelled(facts.domain, _at(facts.domain, facts.use, x), facts.names)
-    return [
-        f"{said}, some of them near what is to be used: by these alone it works with a probability of "
-        f"{100 * rate:.0f} %. The nearest is {where}."
-    ]
+    near = "some of them near what is to be used: by these alone it works with a probability of"
+    return [f"{said}, {near} {100 * rate:.0f} %. The nearest is {where}."]
 
 
 def _unit(facts: Facts, block: Sequence[Suspicion]) -> str:
