@@ -15,6 +15,7 @@ from files import head, started
 from misspec import experiments as ex
 from misspec.cli import app
 from misspec.errors import InvalidInput, StorageError
+from misspec.experiments import construct
 from misspec.policies import Decision
 from misspec.testing import CONTRACT, Subject
 
@@ -240,6 +241,36 @@ def test_files_import_only_what_is_allowed():
         ex.go(wrong.encode(), "wrong", cores=1, allow=["my_rules"])
     with pytest.raises(InvalidInput, match=r"must be a class derived from misspec.Policy"):
         ex.go(FILE.replace("my_rules:Quantile", "my_rules:steps").encode(), "wrong", cores=1, allow=["my_rules"])
+
+
+def test_an_own_policy_is_told_what_the_problem_knows_only_where_the_file_or_its_signature_says_so(my_rules):
+    """What it merely passes on to its base, with **settings, it is not told; above all not ε and εT at once."""
+    more = """
+    from misspec.policies.ec_gp_ucb import UpperConfidence
+
+    class Open(UpperConfidence):
+        def __init__(self, domain, model, *, explore=0.1, **settings):
+            super().__init__(domain, model, **settings)
+
+    class Named(Open):
+        def __init__(self, domain, model, *, epsilon=0.0, **settings):
+            super().__init__(domain, model, epsilon=epsilon, **settings)
+    """
+    (my_rules / "my_rules.py").write_text(textwrap.dedent(more))
+
+    def told(kind, **said):
+        table = {"kind": f"my_rules:{kind}", "name": "", "as_in_paper": False} | said
+        with ex.allow("my_rules"):
+            policy = construct.make_policy(table, DOMAIN, MODEL, 0.2, 50, seed=3)
+        assert policy.settings["seed"] == 3
+        return policy.settings["epsilon"], policy.settings["corruption"]
+
+    assert told("Open") == (0.0, 0.0)
+    assert told("Open", epsilon="known") == (0.2, 0.0)
+    assert told("Open", corruption="known") == (0.0, 0.2 * 50)
+    assert told("Open", epsilon=0.7) == (0.7, 0.0)
+    assert told("Named") == (0.2, 0.0)
+    assert told("Named", epsilon=0.7) == (0.7, 0.0)
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -208,8 +208,11 @@ def make_policy(
     given: dict[str, Any] = {name: value for name, value in (("seed", seed), ("horizon", horizon)) if name in wanted}
     given |= {"minimize": True} if minimize else {}
     given |= {key: value for key, value in table.items() if key not in ("kind", "name", "as_in_paper")}
+    # what a policy of your own merely passes on (**settings) it is told only where the file says so
+    own: Any = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]  # its own, not the settings
+    names = inspect.signature(own).parameters if ":" in table["kind"] else wanted
     for name, value in (("epsilon", epsilon), ("corruption", epsilon * horizon)):
-        if name in wanted and given.get(name, KNOWN) == KNOWN:
+        if name in wanted and given.get(name, KNOWN if name in names else None) == KNOWN:
             given[name] = value
     return make(*((domain, model) if {"model", "models"} & set(wanted) else (domain,)), **given)
 

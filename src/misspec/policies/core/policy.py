@@ -340,7 +340,8 @@ class Policy(Readings):
             return state.encode(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to a file, atomically. `ms.load` reads it, and `journal(path)` can go on in it."""
+        """Write the policy to a file, atomically. `ms.load` reads it, and `journal(path)` can go on in it. It replaces
+        an older file of misspec, but no other, and none that is another policy's journal: these raise StorageError."""
         with self._held():
             save(self, path)
 
