@@ -227,15 +227,16 @@ def test_files_import_only_what_is_allowed():
     assert not progress.failed
     with pytest.raises(InvalidInput, match=r"--allow my_rules"):  # allowed to that call alone
         ex.results("here")
-    with ex.allow("my_rules"):
-        found = ex.results("here")
+    with pytest.raises(InvalidInput, match=r'in Python allow=\["my_rules"\]'):
+        ms.reports.of_experiment("here")
+    found = ex.results("here", allow=["my_rules"])
+    assert ms.reports.of_experiment("here", allow="my_rules").page.exists()
     assert len(found.runs) == found.of == 8
     assert {each.run.policy for each in found.runs} == {"GPUCB", "my_rules:Quantile(quantile=1.5)"}
     ex.go(FILE.encode(), "two cores", cores=2, allow=["my_rules"])
     with ex.allow("my_rules"):
         for one, other in zip(found.runs, ex.results("two cores").runs, strict=True):
             np.testing.assert_array_equal(one.regret, other.regret)
-        assert ms.reports.of_experiment("here").page.exists()
     wrong = FILE.replace("my_rules:Quantile", "my_rules:Median")
     with pytest.raises(InvalidInput, match="my_rules has no 'Median'"):
         ex.go(wrong.encode(), "wrong", cores=1, allow=["my_rules"])
@@ -279,6 +280,8 @@ def test_the_command_line_reaches_the_workers(my_rules):
     refused = CliRunner().invoke(app, ["run", "mine.toml", "--cores", "2"])
     assert refused.exit_code == 1
     assert "--allow my_rules" in refused.stderr
+    gain = CliRunner().invoke(app, ["gain", "mine.toml", "--allow", "my_rules"])
+    assert gain.exit_code == 0, gain.stderr
     with started("-m", "misspec.cli", "run", "mine.toml", "--allow", "my_rules", cwd=my_rules) as process:
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err

@@ -80,7 +80,10 @@ def _named(kind: str, known: Mapping[str, Any], what: str, own: str) -> Any:
     module, _, name = kind.partition(":")
     package = module.partition(".")[0]
     if not _inside(module):
-        raise InvalidInput(f"{kind} is code of yours: say that this file may import it with --allow {package}")
+        raise InvalidInput(
+            f"{kind} is code of yours: say that this file may import it with --allow {package}, in Python "
+            f'allow=["{package}"]'
+        )
     try:
         found: Any = getattr(importlib.import_module(module), name)
     except ImportError as error:

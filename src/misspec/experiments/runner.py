@@ -114,9 +114,10 @@ def _reason(outcome: str | Exception, died: str) -> str:
     return outcome if isinstance(outcome, str) else died
 
 
-def results(folder: str | os.PathLike[str]) -> Results:
-    """The finished runs of a folder."""
-    return Results(folder)
+def results(folder: str | os.PathLike[str], *, allow: str | Iterable[str] = ()) -> Results:
+    """The finished runs of a folder. allow: packages whose policies and problems its file may name."""
+    with construct.allow(allow):
+        return Results(folder)
 
 
 def _todo(experiment: Experiment, target: Folder) -> tuple[list[Run], Progress]:
