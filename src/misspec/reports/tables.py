@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,7 +78,7 @@ def summary(results: Results, against: str | None = None) -> pl.DataFrame:
     late               true regret per round over the last tenth
     recommended_regret regret of what is recommended at the end
     covered            share of the runs whose band held all of f* at every look
-    claims             whether that is what they are meant to do
+    claims             whether they are meant to, where the truth lies within the policy's own ε of the model's class
     proved             the largest ε that a run's conflicts prove
     seconds            of a run
     against            the policy that this one is compared with; null for that one
@@ -115,6 +115,12 @@ def summary(results: Results, against: str | None = None) -> pl.DataFrame:
             })  # fmt: skip
     types = {"against": pl.String} | dict.fromkeys(DIFFERENCES, pl.Float64)
     return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=types)
+
+
+def trusting(runs: Sequence[Finished]) -> str:
+    """The names of policies whose bands take the model as right: with a misfit these need not hold f*."""
+    wary = {each.run.policy for each in runs if each.facts.get("allows") != 0.0 or not each.facts["claims"]}
+    return ", ".join(dict.fromkeys(each.run.policy for each in runs if each.run.policy not in wary))
 
 
 def difference(row: Mapping[str, Any], digits: int = 4) -> str:
