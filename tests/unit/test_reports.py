@@ -389,4 +389,8 @@ def test_the_report_names_those_that_take_the_model_as_right_and_no_others(tmp_p
     assert not ex.go(text.encode(), tmp_path / "r", cores=1).failed
     found = ex.results(tmp_path / "r")
     assert tables.trusting(found.runs) == "GPUCB, InsuredUCB, IGPUCB, PriorElimination"
+    with pytest.raises(
+        InvalidInput, match=r"no policy 'Regret' .*did you mean 'RegretBalancing'\?.*'GPUCB', 'ECGPUCB'"
+    ):
+        tables.summary(found, "Regret")
     assert f"{tables.trusting(found.runs)}." in reports.of_experiment(tmp_path / "r").page.read_text()

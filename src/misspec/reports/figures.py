@@ -75,7 +75,7 @@ def of_problem(problem: str, groups: Groups, style: Style, allowed: Allowed) -> 
     note = "cells of the first seed: over the rounds in one dimension, at the end in two"
     yield "cells", printed(by_policy(_cells), note, 2.8, legend=False)
     trusting = tables.trusting(everything)
-    note = f"mean over seeds{f' (as if the model were right: {trusting})' if trusting else ''}"
+    note = f"mean over seeds{f' (bands that take the model as right: {trusting})' if trusting else ''}"
     yield "coverage", printed([beside(lambda _, group: coverage(group, style))], note, 3.2)
     for epsilon, group in groups.items():
         yield f"band-{label[epsilon]}", bands.band_figure(problem, label[epsilon], group, style)

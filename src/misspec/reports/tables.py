@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from misspec.errors import Array, InvalidInput, nearest, shown
+from misspec.errors import Array, InvalidInput, alike, shown
 from misspec.experiments.store import Finished, Results
 from misspec.simulation import late
 
@@ -88,7 +88,10 @@ def summary(results: Results, against: str | None = None) -> pl.DataFrame:
     """
     known = [each.name for each in results.experiment.policies]
     if against is not None and against not in known:
-        raise InvalidInput(f"the experiment has no policy {shown(against)} to compare with{nearest(against, known)}")
+        begun = [f"; did you mean {shown(name)}?" for name in known if name.lower().startswith(against.lower())]
+        meant = begun[0] if len(begun) == 1 else alike(against, known)
+        names = ", ".join(map(shown, known))
+        raise InvalidInput(f"the experiment has no policy {shown(against)} to compare with{meant} (known: {names})")
     rows = []
     for (problem, epsilon), group in results.groups().items():
         other = reference(group, against)

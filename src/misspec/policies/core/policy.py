@@ -223,7 +223,11 @@ class Policy(Readings):
             batch, values = [query], [y]  # as usual
         else:
             batch = list_of(query)
-            values = vector("results", y, length=len(batch), remedy=FAILED).tolist()
+            found = vector("results", y, remedy=FAILED)
+            if len(found) != len(batch):
+                wanted = "one number" if len(batch) == 1 else f"{len(batch)} numbers in a list"
+                raise InvalidInput(f"results must be {wanted}, one for each query, got {len(found)}")
+            values = found.tolist()
         with self._held():
             known = meant(batch, self.log, self.field, "told")
             beside = beside_results(self, noise, limits, len(values))
