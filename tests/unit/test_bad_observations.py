@@ -385,3 +385,14 @@ def test_constants_of_a_model_are_of_sizes_that_can_be_computed_with(name):
     policy = ms.ECGPUCB(LIST, ms.Model(RBF(0.3), **{**constants, name: small}), epsilon=0.1)
     policy.tell(policy.ask(), 0.3)
     assert np.isfinite(policy.band()).all()
+
+
+def test_messages_name_what_was_counted_and_what_was_misspelt():
+    model, box = ms.Model(RBF(0.5), norm_bound=1.0, noise=0.1), ms.Box([(0, 1)])
+    policy = ms.GPUCB(ms.Finite([[0.0], [0.5]]), model)
+    with pytest.raises(InvalidInput, match="results must be one number, one for each query, got 2"):
+        policy.tell([policy.ask()], [0.1, 0.2])
+    with pytest.raises(InvalidInput, match=r"a context must be 1 number\(s\), got 2"):
+        ms.GPUCB(ms.Joint(box, box), model).ask(context=[0.3, 0.2])
+    with pytest.raises(TypeError, match="ECGPUCB has no argument 'eps'; did you mean 'epsilon'"):
+        ms.ECGPUCB(box, model, eps=0.1)

@@ -498,3 +498,28 @@ def test_conflicts_are_looked_for_again_after_compaction():
     policy.ask(actions=often)
     assert len(policy.log.events) == 2
     assert len(policy.conflicts()) == len(ms.restore(policy.state()).conflicts())
+
+
+def test_a_late_answer_is_not_said_to_have_been_told_when_that_was_compacted():
+    policy = ms.GPUCB(ms.Finite(np.linspace(0, 1, 5)[:, None]), ms.Model(RBF(0.2), norm_bound=1.0, noise=0.1))
+    dropped, told, late = policy.ask(3)
+    policy.drop(dropped)
+    policy.tell(told, 0.1)
+    policy.compact()
+    policy.tell(late, 0.2)
+    for query in (dropped, told):
+        with pytest.raises(ms.InvalidInput, match=r"was told or dropped before a snapshot; .* policy\.observe"):
+            policy.tell(query, 0.1)
+    with pytest.raises(ms.InvalidInput, match="was told before; one more"):
+        policy.tell(late, 0.1)
+
+
+def test_where_points_have_contexts_the_error_says_how_a_late_answer_is_observed():
+    domain = ms.Joint(ms.Box([(0, 1)]), ms.Box([(0, 1)]))
+    policy = ms.ECGPUCB(domain, ms.Model(RBF(0.5), norm_bound=1.0, noise=0.1), epsilon=0.1)
+    query = policy.ask(context=0.3)
+    policy.drop(query)
+    with pytest.raises(ms.InvalidInput, match=r"policy\.observe\(points, y, context=q\.context\)"):
+        policy.tell(query, 0.1)
+    policy.observe([query.x], [0.1], context=query.context)
+    assert policy.t == 1

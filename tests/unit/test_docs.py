@@ -5,6 +5,7 @@ import importlib
 import inspect
 import re
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 import misspec as ms
 from misspec import experiments
 from misspec.cli import app
+from misspec.testing import CONTRACT
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -41,10 +43,14 @@ def found_in(path, language):
 @pytest.mark.parametrize("block", blocks("python"))
 def test_code_block_runs(block, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ms.Policy, "clock", staticmethod(time.time))  # as a reader has it; other tests stop it
     script = types.ModuleType("__main__")
     monkeypatch.setitem(sys.modules, "__main__", script)  # where what it defines is looked for, as by pickle
     exec(compile(block, "documentation", "exec"), script.__dict__)
-    assert capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert out
+    if "import CONTRACT" in block:
+        assert out == f"{len(CONTRACT)} checks passed\n"
 
 
 def test_the_tutorial_prints_what_it_shows(capsys, tmp_path, monkeypatch):

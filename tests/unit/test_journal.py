@@ -1069,3 +1069,26 @@ def test_what_others_evaluate_and_what_others_have_learnt_is_written_too(tmp_pat
     assert twin.samples == policy.samples == teacher.samples
     assert json.dumps(twin.state()) == json.dumps(policy.state())
     assert twin.ask().params == policy.ask().params
+
+
+def test_save_replaces_no_file_of_others_and_no_journal_of_another_policy(tmp_path):
+    one, other = ms.Auto(ms.Box([(0, 1)])), ms.Auto(ms.Box([(0, 1)]), seed=1)
+    journal, table, empty, linked = (tmp_path / name for name in ("live.journal", "precious.csv", "empty", "link"))
+    one.journal(journal)
+    table.write_text("a,b\n1,2\n")
+    empty.touch()
+    linked.symlink_to(table)
+    for path, said in ((journal, "another policy.*detach it there"), (table, "no file of misspec; choose another")):
+        before = path.read_bytes()
+        with pytest.raises(ms.errors.StorageError, match=said):
+            other.save(path)
+        assert path.read_bytes() == before
+    with pytest.raises(ms.errors.StorageError, match="no file of misspec"):
+        other.save(linked)
+    other.save(empty)
+    one.tell(one.ask(), 0.3)  # its journal is whole
+    assert ms.load(journal).t == 1
+    one.save(journal)  # its own
+    one.journal(None)
+    other.save(journal)  # now it is an older file of misspec
+    assert ms.load(journal).t == ms.load(empty).t == 0

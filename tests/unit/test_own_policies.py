@@ -15,6 +15,7 @@ from files import head, started
 from misspec import experiments as ex
 from misspec.cli import app
 from misspec.errors import InvalidInput, StorageError
+from misspec.experiments import construct
 from misspec.policies import Decision
 from misspec.testing import CONTRACT, Subject
 
@@ -226,20 +227,51 @@ def test_files_import_only_what_is_allowed():
     assert not progress.failed
     with pytest.raises(InvalidInput, match=r"--allow my_rules"):  # allowed to that call alone
         ex.results("here")
-    with ex.allow("my_rules"):
-        found = ex.results("here")
+    with pytest.raises(InvalidInput, match=r'in Python allow=\["my_rules"\]'):
+        ms.reports.of_experiment("here")
+    found = ex.results("here", allow=["my_rules"])
+    assert ms.reports.of_experiment("here", allow="my_rules").page.exists()
     assert len(found.runs) == found.of == 8
     assert {each.run.policy for each in found.runs} == {"GPUCB", "my_rules:Quantile(quantile=1.5)"}
     ex.go(FILE.encode(), "two cores", cores=2, allow=["my_rules"])
     with ex.allow("my_rules"):
         for one, other in zip(found.runs, ex.results("two cores").runs, strict=True):
             np.testing.assert_array_equal(one.regret, other.regret)
-        assert ms.reports.of_experiment("here").page.exists()
     wrong = FILE.replace("my_rules:Quantile", "my_rules:Median")
     with pytest.raises(InvalidInput, match="my_rules has no 'Median'"):
         ex.go(wrong.encode(), "wrong", cores=1, allow=["my_rules"])
     with pytest.raises(InvalidInput, match=r"must be a class derived from misspec.Policy"):
         ex.go(FILE.replace("my_rules:Quantile", "my_rules:steps").encode(), "wrong", cores=1, allow=["my_rules"])
+
+
+def test_an_own_policy_is_told_what_the_problem_knows_only_where_the_file_or_its_signature_says_so(my_rules):
+    """What it merely passes on to its base, with **settings, it is not told; above all not ε and εT at once."""
+    more = """
+    from misspec.policies.ec_gp_ucb import UpperConfidence
+
+    class Open(UpperConfidence):
+        def __init__(self, domain, model, *, explore=0.1, **settings):
+            super().__init__(domain, model, **settings)
+
+    class Named(Open):
+        def __init__(self, domain, model, *, epsilon=0.0, **settings):
+            super().__init__(domain, model, epsilon=epsilon, **settings)
+    """
+    (my_rules / "my_rules.py").write_text(textwrap.dedent(more))
+
+    def told(kind, **said):
+        table = {"kind": f"my_rules:{kind}", "name": "", "as_in_paper": False} | said
+        with ex.allow("my_rules"):
+            policy = construct.make_policy(table, DOMAIN, MODEL, 0.2, 50, seed=3)
+        assert policy.settings["seed"] == 3
+        return policy.settings["epsilon"], policy.settings["corruption"]
+
+    assert told("Open") == (0.0, 0.0)
+    assert told("Open", epsilon="known") == (0.2, 0.0)
+    assert told("Open", corruption="known") == (0.0, 0.2 * 50)
+    assert told("Open", epsilon=0.7) == (0.7, 0.0)
+    assert told("Named") == (0.2, 0.0)
+    assert told("Named", epsilon=0.7) == (0.7, 0.0)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -248,6 +280,8 @@ def test_the_command_line_reaches_the_workers(my_rules):
     refused = CliRunner().invoke(app, ["run", "mine.toml", "--cores", "2"])
     assert refused.exit_code == 1
     assert "--allow my_rules" in refused.stderr
+    gain = CliRunner().invoke(app, ["gain", "mine.toml", "--allow", "my_rules"])
+    assert gain.exit_code == 0, gain.stderr
     with started("-m", "misspec.cli", "run", "mine.toml", "--allow", "my_rules", cwd=my_rules) as process:
         out, err = process.communicate(timeout=120)
         assert process.returncode == 0, err

@@ -379,3 +379,18 @@ def test_the_figure_of_bounds_tells_theorems_apart(results):
     hidden = [mark for mark in figures.regret(group, strokes, allowed).marks if mark.hidden]
     assert hidden
     assert all((np.asarray(mark.y) <= 4.4 * np.asarray(mark.x) + 1e-9).all() for mark in hidden)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_report_names_those_that_take_the_model_as_right_and_no_others(tmp_path):
+    kinds = ("GPUCB", "ECGPUCB", "InsuredUCB", "IGPUCB", "PriorElimination", "RegretBalancing")
+    policies = "".join(f'\n[[policies]]\nkind = "{kind}"\n' for kind in kinds)
+    text = head(8, 1, [0.0, 0.2], grid=6) + '\n[[problems]]\nmisfit = "random"\n' + policies
+    assert not ex.go(text.encode(), tmp_path / "r", cores=1).failed
+    found = ex.results(tmp_path / "r")
+    assert tables.trusting(found.runs) == "GPUCB, InsuredUCB, IGPUCB, PriorElimination"
+    with pytest.raises(
+        InvalidInput, match=r"no policy 'Regret' .*did you mean 'RegretBalancing'\?.*'GPUCB', 'ECGPUCB'"
+    ):
+        tables.summary(found, "Regret")
+    assert f"{tables.trusting(found.runs)}." in reports.of_experiment(tmp_path / "r").page.read_text()

@@ -229,7 +229,8 @@ def _show(summary: Any) -> None:
     """Print for each policy the loss of its recommendation, whether its bands held, and its regret."""
     caption = (
         "Loss of the recommendation: regret of what is recommended at the end; bands held: share of the runs whose "
-        "band held all of the truth (– where none is promised); late regret: per round over the last tenth of the "
+        "band held all of the truth (– without a theory; of policies that take the model as right it need "
+        "not where there is a misfit); late regret: per round over the last tenth of the "
         "rounds; regret: over all of them; compared: how much more regret than the policy with –, over "
         "the same seeds, ± half of the 95 % interval (paired t). All are true, means over the seeds"
     )

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 import misspec
 from misspec import Box, InvalidInput, Model
-from misspec.cli.app import Kernel, Nu, Repeats, Scale, Terminal, command, number_or_column
+from misspec.cli.app import Allow, Kernel, Nu, Repeats, Scale, Terminal, command, number_or_column
 from misspec.encoding import KERNELS, make_kernel
 from misspec.errors import nearest, number
 from misspec.files import storage
@@ -37,6 +37,7 @@ def gain(
         Option(help="The number of grid points per dimension; by default the cube is continuous.", min=2, metavar="N"),
     ] = None,
     horizon: Annotated[int | None, Option(help="The number of rounds T, 1000 by default.", min=1, metavar="N")] = None,
+    allow: Allow = None,
 ) -> None:
     """Compute bounds on the maximum information gain γ_T of a kernel, from below and from above."""
     console = Terminal()
@@ -44,8 +45,9 @@ def gain(
     if file is not None:
         if any(each is not None for each in (kernel, length_scale, nu, noise, regularization, dimension, grid)):
             raise InvalidInput(f"{file} says what the model and the domain are; leave those options out, or the file")
-        experiment = misspec.experiments.read(file)
-        domain, model = experiment.world()
+        with misspec.experiments.allow(allow or ()):
+            experiment = misspec.experiments.read(file)
+            domain, model = experiment.world()
         T = experiment.horizon if horizon is None else horizon
     else:
         sigma = 0.1 if noise is None else noise

@@ -159,6 +159,8 @@ class Joint:
             return np.asarray(contexts.points[rows])
         if not frames.is_named(given):
             given = floats(f"a context must be {contexts.dimension} number(s)", given).reshape(1, -1)
+            if given.shape[1] != contexts.dimension:
+                raise InvalidInput(f"a context must be {contexts.dimension} number(s), got {given.shape[1]}")
         found: Array = contexts.validate(given)
         if found.shape != (1, contexts.dimension):
             raise InvalidInput(f"one context is expected, of {contexts.dimension} number(s), got {len(found)} of them")

@@ -80,7 +80,10 @@ def _named(kind: str, known: Mapping[str, Any], what: str, own: str) -> Any:
     module, _, name = kind.partition(":")
     package = module.partition(".")[0]
     if not _inside(module):
-        raise InvalidInput(f"{kind} is code of yours: say that this file may import it with --allow {package}")
+        raise InvalidInput(
+            f"{kind} is code of yours: say that this file may import it with --allow {package}, in Python "
+            f'allow=["{package}"]'
+        )
     try:
         found: Any = getattr(importlib.import_module(module), name)
     except ImportError as error:
@@ -208,8 +211,11 @@ def make_policy(
     given: dict[str, Any] = {name: value for name, value in (("seed", seed), ("horizon", horizon)) if name in wanted}
     given |= {"minimize": True} if minimize else {}
     given |= {key: value for key, value in table.items() if key not in ("kind", "name", "as_in_paper")}
+    # what a policy of your own merely passes on (**settings) it is told only where the file says so
+    own: Any = make.__init__ if isinstance(make, type) else make  # type: ignore[misc]  # its own, not the settings
+    names = inspect.signature(own).parameters if ":" in table["kind"] else wanted
     for name, value in (("epsilon", epsilon), ("corruption", epsilon * horizon)):
-        if name in wanted and given.get(name, KNOWN) == KNOWN:
+        if name in wanted and given.get(name, KNOWN if name in names else None) == KNOWN:
             given[name] = value
     return make(*((domain, model) if {"model", "models"} & set(wanted) else (domain,)), **given)
 

@@ -114,9 +114,10 @@ def _reason(outcome: str | Exception, died: str) -> str:
     return outcome if isinstance(outcome, str) else died
 
 
-def results(folder: str | os.PathLike[str]) -> Results:
-    """The finished runs of a folder."""
-    return Results(folder)
+def results(folder: str | os.PathLike[str], *, allow: str | Iterable[str] = ()) -> Results:
+    """The finished runs of a folder. allow: packages whose policies and problems its file may name."""
+    with construct.allow(allow):
+        return Results(folder)
 
 
 def _todo(experiment: Experiment, target: Folder) -> tuple[list[Run], Progress]:
@@ -178,6 +179,7 @@ def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None
             settings["policy"], problem.arena, problem.model, problem.epsilon, horizon, settings["seed"],
             minimize=problem.minimize,
         )  # fmt: skip
+        allows = policy.epsilon
         keep = settings["pictured"] and len(problem.domain) <= MOST_PICTURED and not problem.fresh
         rounds = set(np.geomspace(1, horizon, LOOKS).round().astype(int).tolist())  # evenly spaced in log t
         looks, last = [], 0
@@ -191,7 +193,7 @@ def play(settings: dict[str, Any], progress: Callable[[int], None] | None = None
                 last = done
 
         trace = simulate(policy, problem, horizon, settings["seed"], progress=after)
-    return Played(trace, looks, problem, policy.claims, time.perf_counter() - start)
+    return Played(trace, looks, problem, policy.claims, allows, time.perf_counter() - start)
 
 
 def _look(policy: Policy, problem: Problem, t: int, keep: bool) -> dict[str, Any]:

@@ -66,7 +66,8 @@ class Played:
     trace: Trace
     looks: list[dict[str, Any]]
     problem: Problem
-    claims: bool  # whether the policy's bands are meant to hold
+    claims: bool  # whether the policy's bands are meant to hold where the truth lies within its own ε of the class
+    allows: float  # that ε, at first
     seconds: float
 
 
@@ -91,6 +92,7 @@ def encode_run(run: Run, played: Played) -> bytes:
         "recommended": None if recommended.index is None else int(recommended.index),  # None: it depends on the round
         "recommended_regret": trace.recommended_regret,
         "claims": played.claims,
+        "allows": played.allows,
         "guaranteed": bool(recommended.guaranteed),
         "proved_epsilon": max((float(c.epsilon) for c in told["conflicts"]), default=0.0),
         "seconds": played.seconds,

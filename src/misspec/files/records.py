@@ -34,6 +34,11 @@ BEGUN = re.compile(rb"[0-9a-f]{0,8}|" + HEAD + rb"\d{0,16}|" + HEAD + rb"(?P<len
 
 Mark = tuple[int, int]  # up to where a file is whole: its bytes, and the checksum of its last record
 BEGIN: Mark = (len(FIRST), 0)
+WHILE_SAVED = 1.0  # seconds to wait for a lock: others may just be saving there, which is short; a journal stays locked
+TAKEN = (
+    "another policy, here or in another process, writes to {}: end it or detach it there (policy.journal(None)), or "
+    "choose another name"
+)
 
 
 def frame(payload: bytes, before: int) -> tuple[bytes, int]:
@@ -59,6 +64,29 @@ def create(
 
     held = storage.replace(path, lines(), new=new, hold=hold)
     return (end, checksum), held
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[None]:
+    """Inside, whatever has this name may be replaced; StorageError for a file of others, or one that is a journal of
+    another policy."""
+    if not path.is_file():  # nothing is there, or what `storage.replace` refuses
+        yield
+        return
+    try:
+        # network file systems lock only what can be written
+        stream = path.open("r+b" if os.access(path, os.W_OK) else "rb")
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror}; choose another name") from error
+    with stream:
+        if stream.read(len(NAME)) not in (b"", NAME):
+            raise StorageError(f"{path} exists and is no file of misspec; choose another name, or delete it first")
+        free = True
+        with contextlib.suppress(ImportError, OSError):  # where there are no locks
+            free = storage.lock(stream.fileno(), WHILE_SAVED)
+        if not free:
+            raise StorageError(TAKEN.format(path))
+        yield
 
 
 class Reader:
@@ -177,10 +205,7 @@ class Appender:
                 "whose file system has locks"
             ) from error
         if not free:
-            raise StorageError(
-                f"another policy, here or in another process, writes to {self.path}: end it or detach it there "
-                "(policy.journal(None)), or choose another name"
-            )
+            raise StorageError(TAKEN.format(self.path))
 
     @classmethod
     def begun(

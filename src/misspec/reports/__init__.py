@@ -6,7 +6,7 @@ import dataclasses
 import importlib
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from misspec.files import storage
 with extra("experiments", "misspec.reports"):
     import polars as pl
 
+    from misspec.experiments.construct import allow as experiments_may_name
     from misspec.experiments.contest import kept_contest
     from misspec.experiments.runner import results as read_results
     from misspec.experiments.store import Results
@@ -74,12 +75,21 @@ def of_experiment(
     *,
     against: str | None = None,
     latex: bool = False,
+    allow: str | Iterable[str] = (),
 ) -> Report:
     """Draw everything about a folder of results into its folder `report`. show: called with the name of each part.
 
     against: the policy that the others are compared with, by default the best. latex: write the tables for LaTeX too
-    (`tables.tex`), and the papers of the policies for BibTeX (`references.bib`).
+    (`tables.tex`), and the papers of the policies for BibTeX (`references.bib`). allow: packages whose policies and
+    problems the experiment may name.
     """
+    with experiments_may_name(allow):
+        return _of_experiment(folder, show, against=against, latex=latex)
+
+
+def _of_experiment(
+    folder: str | os.PathLike[str], show: Callable[[str], object] | None, *, against: str | None, latex: bool
+) -> Report:
     from misspec.reports import figures, matplotlib_backend, page, tables, theorems
     from misspec.reports import latex as writer
 

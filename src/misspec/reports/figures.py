@@ -74,7 +74,8 @@ def of_problem(problem: str, groups: Groups, style: Style, allowed: Allowed) -> 
     yield "bases", printed(by_policy(_bases), f"which base played when, first seed; {note}", 2.8, legend=False)
     note = "cells of the first seed: over the rounds in one dimension, at the end in two"
     yield "cells", printed(by_policy(_cells), note, 2.8, legend=False)
-    note = "mean over seeds (bands of GP-UCB, LinUCB and phased policies take the model as right)"
+    trusting = tables.trusting(everything)
+    note = f"mean over seeds{f' (bands that take the model as right: {trusting})' if trusting else ''}"
     yield "coverage", printed([beside(lambda _, group: coverage(group, style))], note, 3.2)
     for epsilon, group in groups.items():
         yield f"band-{label[epsilon]}", bands.band_figure(problem, label[epsilon], group, style)
@@ -156,7 +157,7 @@ def against_epsilon(groups: Groups, style: Style) -> Panel | None:
         return None
     found = {policy: tables.epsilon_curve(groups, policy) for policy in style}
     marks = [mark for name, each in found.items() if each for mark in curve(each, name, style[name], marked=True)]
-    return Panel(marks, Axis("ε, how wrong the model is"), Axis("regret per round", zero=True), together=True)
+    return Panel(marks, Axis("ε, the size of the misfit"), Axis("regret per round", zero=True), together=True)
 
 
 def coverage(group: Group, style: Style) -> Panel:

@@ -60,7 +60,8 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Conte
     if first is not None:
         scripts["contest-data"] = plotly_backend.figure_json(figures.contest(first), 380)
     title, seeds = experiment.title or results.path.resolve().name, len(experiment.all_seeds)
-    missing = results.of - len(results.runs)
+    missing, trusting = results.of - len(results.runs), tables.trusting(results.runs)
+    taken = f"Take the model as right, so that with a misfit their bands need not hold f*: {trusting}."
     about = (
         f"{len(results.runs)} runs{f' ({missing} of {results.of} still missing)' if missing else ''}: {len(style)} "
         f"policies, {len(problems)} problem{'s' * (len(problems) > 1)}, {seeds} seed{'s' * (seeds > 1)}, "
@@ -73,6 +74,7 @@ def page(results: Results, summary: pl.DataFrame, allowed: Allowed, first: Conte
         first="" if first is None else section(first),
         title=html.escape(title if first is None else f"With guarantees: {title}"),
         about=html.escape(about),
+        trusting=f"<p>{html.escape(taken)}</p>" if trusting else "",
         notes="".join(f"<p>{html.escape(line)}</p>" for line in experiment.notes.splitlines() if line.strip()),
     )
 

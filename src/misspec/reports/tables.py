@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,7 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
-from misspec.errors import Array, InvalidInput, nearest, shown
+from misspec.errors import Array, InvalidInput, alike, shown
 from misspec.experiments.store import Finished, Results
 from misspec.simulation import late
 
@@ -78,7 +78,7 @@ def summary(results: Results, against: str | None = None) -> pl.DataFrame:
     late               true regret per round over the last tenth
     recommended_regret regret of what is recommended at the end
     covered            share of the runs whose band held all of f* at every look
-    claims             whether that is what they are meant to do
+    claims             whether they are meant to, where the truth lies within the policy's own ε of the model's class
     proved             the largest ε that a run's conflicts prove
     seconds            of a run
     against            the policy that this one is compared with; null for that one
@@ -88,7 +88,10 @@ def summary(results: Results, against: str | None = None) -> pl.DataFrame:
     """
     known = [each.name for each in results.experiment.policies]
     if against is not None and against not in known:
-        raise InvalidInput(f"the experiment has no policy {shown(against)} to compare with{nearest(against, known)}")
+        begun = [f"; did you mean {shown(name)}?" for name in known if name.lower().startswith(against.lower())]
+        meant = begun[0] if len(begun) == 1 else alike(against, known)
+        names = ", ".join(map(shown, known))
+        raise InvalidInput(f"the experiment has no policy {shown(against)} to compare with{meant} (known: {names})")
     rows = []
     for (problem, epsilon), group in results.groups().items():
         other = reference(group, against)
@@ -115,6 +118,12 @@ def summary(results: Results, against: str | None = None) -> pl.DataFrame:
             })  # fmt: skip
     types = {"against": pl.String} | dict.fromkeys(DIFFERENCES, pl.Float64)
     return pl.DataFrame(rows, infer_schema_length=None, schema_overrides=types)
+
+
+def trusting(runs: Sequence[Finished]) -> str:
+    """The names of policies whose bands take the model as right: with a misfit these need not hold f*."""
+    wary = {each.run.policy for each in runs if each.facts.get("allows") != 0.0 or not each.facts["claims"]}
+    return ", ".join(dict.fromkeys(each.run.policy for each in runs if each.run.policy not in wary))
 
 
 def difference(row: Mapping[str, Any], digits: int = 4) -> str:

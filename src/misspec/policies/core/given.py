@@ -151,9 +151,13 @@ def _why_not(key: int, log: Log) -> str:
     """Why a query is not pending, and what to do."""
     if not 0 <= key < log.next_id:
         return "this policy never asked it; see policy.pending"
-    if any(event[0] == "drop" and event[1] == key for event in log.events):
-        return "it was dropped; a result that came late counts by policy.observe(points, y)"
-    return "it was told before; one more result of the same point counts by policy.observe(points, y)"
+    call = f"policy.observe(points, y{', context=q.context' if hasattr(log.field.domain, 'contexts') else ''})"
+    ended = {event[0] for event in log.events if event[0] in ("tell", "drop") and event[1] == key}
+    if not ended:
+        return f"it was told or dropped before a snapshot; if it was dropped, a result that came late counts by {call}"
+    if "drop" in ended:
+        return f"it was dropped; a result that came late counts by {call}"
+    return f"it was told before; one more result of the same point counts by {call}"
 
 
 def same_point(one: Query, other: Query) -> bool:

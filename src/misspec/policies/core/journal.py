@@ -84,12 +84,13 @@ class Journal:
 
 
 def save(policy: Policy, path: str | os.PathLike[str]) -> None:
-    """Write the whole file of a policy, atomically; its own journal has all of it, and is brought to the disk."""
+    """Write the whole file of a policy, atomically; its own journal has all of it, and is brought to the disk. A file
+    of others, or one that another policy writes to, is refused."""
     place, journal = storage.place(path), policy._journal
     if journal is not None and journal.file.is_at(place):
         journal.file.flush()
         return
-    with state.storable():
+    with state.storable(), records.replacing(place):
         records.create(place, _begin(_header(policy), policy.log.events), new=False)
 
 

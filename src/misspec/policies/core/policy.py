@@ -223,7 +223,11 @@ class Policy(Readings):
             batch, values = [query], [y]  # as usual
         else:
             batch = list_of(query)
-            values = vector("results", y, length=len(batch), remedy=FAILED).tolist()
+            found = vector("results", y, remedy=FAILED)
+            if len(found) != len(batch):
+                wanted = "one number" if len(batch) == 1 else f"{len(batch)} numbers in a list"
+                raise InvalidInput(f"results must be {wanted}, one for each query, got {len(found)}")
+            values = found.tolist()
         with self._held():
             known = meant(batch, self.log, self.field, "told")
             beside = beside_results(self, noise, limits, len(values))
@@ -340,7 +344,8 @@ class Policy(Readings):
             return state.encode(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the policy to a file, atomically. `ms.load` reads it, and `journal(path)` can go on in it."""
+        """Write the policy to a file, atomically. `ms.load` reads it, and `journal(path)` can go on in it. It replaces
+        an older file of misspec, but no other, and none that is another policy's journal: these raise StorageError."""
         with self._held():
             save(self, path)
 

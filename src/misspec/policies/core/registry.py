@@ -10,6 +10,7 @@ from typing import Any, TypedDict, get_args, get_type_hints
 import numpy as np
 
 from misspec.domains import Domain
+from misspec.errors import alike
 from misspec.model import Model
 from misspec.theory.widths import Width
 
@@ -90,8 +91,10 @@ def settings_of(cls: type, arguments: tuple[Any, ...], keywords: Mapping[str, An
     try:
         bound = signature_of(cls).bind(*arguments, **keywords)
     except TypeError as error:
-        takes = ", ".join(signature_of(cls).parameters)
-        raise TypeError(f"{cls.__name__} {error}; it takes {takes}") from None
+        takes = signature_of(cls).parameters
+        unknown = [name for name in keywords if name not in takes]  # before what is missing: often it is the same one
+        wrong = f"has no argument {unknown[0]!r}{alike(unknown[0], takes)}" if unknown else error
+        raise TypeError(f"{cls.__name__} {wrong}; it takes {', '.join(takes)}") from None
     bound.apply_defaults()
     return {name: copied_setting(value) for name, value in bound.arguments.items() if name not in ("domain", "model")}
 
