@@ -236,7 +236,7 @@ def test_doubtful_results_are_named_by_their_rows_here():
 
 def test_a_state_that_was_edited_is_refused():
     policy = ms.Balanced(learners())
-    play(policy, 8)
+    play(policy, 16)  # until Auto has learnt its model
     state = json.loads(json.dumps(policy.state()))
 
     def edited(change):
