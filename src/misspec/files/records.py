@@ -70,7 +70,10 @@ def create(
 def replacing(path: Path) -> Iterator[None]:
     """Inside, whatever has this name may be replaced; StorageError for a file of others, or one that is a journal of
     another policy."""
-    if not path.is_file():  # nothing is there, or what `storage.replace` refuses
+    there = False
+    with contextlib.suppress(OSError):  # the name is too long
+        there = path.is_file()
+    if not there:  # nothing is there, or what `storage.replace` refuses
         yield
         return
     try:
