@@ -42,6 +42,8 @@ def mortal():
     """For a test that kills: Dask does not always start others in the place of the dead, and who comes next waits."""
     with two_workers() as client:
         yield client
+        with contextlib.suppress(TimeoutError):  # Dask fails to close while a worker is being started again
+            client.wait_for_workers(2, timeout=20)
 
 
 @pytest.fixture
