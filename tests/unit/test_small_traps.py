@@ -130,6 +130,7 @@ def test_what_is_left_out_empty_or_an_array_is_not_warned_of():
         policy.observe(np.array([[0.0, 9.0, 1.5]]), [1.0])  # x has a number for every parameter
         query = policy.ask()
         policy.observe([dict(query.params)], [0.5])
+    assert policy.t == 4  # all of them are data
 
 
 # -- the shell ---------------------------------------------------------------------------------------------------------
